@@ -1,0 +1,51 @@
+"""Every error that BriefContext raises on purpose, as one family.
+
+    BriefContextError
+    ├── InputError            a question, an option or a setting that cannot be used
+    ├── KnowledgeBaseError    a knowledge base or a source that is missing, broken or of another kind
+    ├── MissingExtraError     an optional package that is not installed
+    └── ModelError            what goes wrong with a language model
+        ├── ModelSetupError       unknown model or provider, missing or refused key: retrying cannot help
+        └── ModelCallError        a call that failed: unreachable, overloaded, timed out
+
+Each message says what was wrong, with which value, and what to do. This module imports nothing, so that
+every layer may raise these.
+"""
+
+__all__ = [
+    "BriefContextError",
+    "InputError",
+    "KnowledgeBaseError",
+    "MissingExtraError",
+    "ModelCallError",
+    "ModelError",
+    "ModelSetupError",
+]
+
+
+class BriefContextError(Exception):
+    """The root of the family."""
+
+
+class InputError(BriefContextError):
+    """A question, an option or a setting that cannot be used."""
+
+
+class KnowledgeBaseError(BriefContextError):
+    """A knowledge base or a source that is missing, broken or of another kind."""
+
+
+class MissingExtraError(BriefContextError):
+    """An optional package that is not installed; the message names the command that installs it."""
+
+
+class ModelError(BriefContextError):
+    """What goes wrong with a language model."""
+
+
+class ModelSetupError(ModelError):
+    """Unknown model or provider, missing or refused key: retrying cannot help."""
+
+
+class ModelCallError(ModelError):
+    """A call that failed: the server is unreachable or overloaded, or took too long."""
