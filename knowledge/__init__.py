@@ -1,0 +1,60 @@
+"""Knowledge bases: reading sources, building, opening and searching."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.build import BuildReport, SourceReport, build_knowledge_base
+    from briefcontext.knowledge.demo import demo_knowledge_base, demo_questions
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+    from briefcontext.knowledge.manifest import Counts, Manifest
+    from briefcontext.knowledge.pipeline import Progress
+    from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
+    from briefcontext.knowledge.sources.source import EntrySource, Source, VectorDocument
+
+__all__ = [
+    "BuildReport",
+    "Counts",
+    "Deletion",
+    "Entry",
+    "EntrySource",
+    "KnowledgeBase",
+    "Manifest",
+    "Progress",
+    "Reject",
+    "Source",
+    "SourceReport",
+    "VectorDocument",
+    "build_knowledge_base",
+    "demo_knowledge_base",
+    "demo_questions",
+]
+
+_MODULES = {
+    "BuildReport": "build",
+    "Counts": "manifest",
+    "Deletion": "sources.records",
+    "Entry": "sources.records",
+    "EntrySource": "sources.source",
+    "KnowledgeBase": "knowledge_base",
+    "Manifest": "manifest",
+    "Progress": "pipeline",
+    "Reject": "sources.records",
+    "Source": "sources.source",
+    "SourceReport": "build",
+    "VectorDocument": "sources.source",
+    "build_knowledge_base": "build",
+    "demo_knowledge_base": "demo",
+    "demo_questions": "demo",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Modules are imported when one of their names is first used, so that `import briefcontext` stays quick.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

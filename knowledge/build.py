@@ -1,0 +1,260 @@
+"""Building a knowledge base: a new one, one that was stopped half-way, or one to be updated."""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.build_lock import LOCK_FILE, build_lock
+from briefcontext.knowledge.knowledge_base import BM25_FOLDER
+from briefcontext.knowledge.manifest import MANIFEST_FILE, Counts, Manifest, timestamp
+from briefcontext.knowledge.passages import PassageStore
+from briefcontext.knowledge.pipeline import BM25_STALE, Pipeline, Progress
+from briefcontext.knowledge.source_ledger import RegisteredSource, SourceLedger
+from briefcontext.knowledge.sources.records import Deletion, Reject
+from briefcontext.knowledge.sources.source import EntrySource, Source, SourceEntry, VectorDocument
+from briefcontext.knowledge.vector_index import VectorIndexBuild
+from briefcontext.knowledge.vectors import check_server
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+
+REJECTS_FILE = "rejects.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What became of one source."""
+
+    name: str
+    fingerprint: str
+    skipped: bool
+    """The same content was indexed by an earlier build, or stands earlier in this one: it was not read again."""
+    counts: Counts
+    """Its records, those included that were read before a build was stopped; none when it was skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did."""
+
+    path: Path
+    sources: list[SourceReport]
+    passages: int
+    """Passages that the base now holds."""
+    vectors_written: int
+    """Vectors that this run wrote."""
+    rejects_file: Path | None
+    """Where every record that was left out stands with its reason; None: there are none."""
+    unfinished: list[str]
+    """Names of sources that an earlier build was stopped in, and that this one was not given."""
+
+    @property
+    def counts(self) -> Counts:
+        """The records of all sources."""
+        return Counts.total(source.counts for source in self.sources)
+
+
+def build_knowledge_base(
+    sources: Iterable[Source] | Iterable[SourceEntry],
+    path: str | os.PathLike[str],
+    *,
+    encoder: "Encoder",
+    chunk_tokens: int | None = None,
+    store: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> BuildReport:
+    """Index sources into the knowledge base at `path`.
+
+    A source whose content was indexed before (by its fingerprint) is skipped. A build that was stopped, in
+    whatever way, goes on where it was when it is called again with the same sources. A record that a source no
+    longer has stays: only a `Deletion` removes it.
+
+    Args:
+        sources: sources; or entries (documents, deletions), which then are one source without a fingerprint.
+        path: the folder of the base; created where it is missing.
+        encoder: makes the vectors; for a base that exists, the one that it was built with.
+        chunk_tokens: cut documents into chunks of this many tokens; None: as the base has it, and for a new one
+            not at all.
+        store: URL of the Chroma server that takes the vectors; None: as the base has it, and for a new one in
+            its folder.
+        progress: called after each batch.
+
+    Raises:
+        InputError: the chunk size is less than 1, or the store is no URL.
+        KnowledgeBaseError: the folder holds something else, or a base of another encoder, chunk size or store;
+            another process builds in it; the server does not answer; a source cannot be read.
+    """
+    folder = Path(path)
+    if chunk_tokens is not None and chunk_tokens < 1:
+        raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
+    if store is not None and not (folder / MANIFEST_FILE).exists():
+        check_server(store)
+    _make_folder(folder)
+    with build_lock(folder):
+        manifest = _manifest(folder, encoder, chunk_tokens, store)
+        with closing(PassageStore(folder, writable=True)) as passages:
+            return _Build(folder, manifest, passages, encoder).run(_sources(sources), progress)
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise KnowledgeBaseError(f"{folder} is a file: name a folder for the knowledge base.")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / MANIFEST_FILE).exists():
+        others = {entry.name for entry in folder.iterdir()} - {LOCK_FILE, f"{MANIFEST_FILE}.tmp"}
+        if others:
+            raise KnowledgeBaseError(
+                f"{folder} is not empty and is no knowledge base (it holds {min(others)!r}): name another folder."
+            )
+
+
+def _manifest(folder: Path, encoder: "Encoder", chunk_tokens: int | None, store: str | None) -> Manifest:
+    """The manifest that is there, checked against what is asked for; a new one where there is none."""
+    if not (folder / MANIFEST_FILE).exists():
+        manifest = Manifest.new(encoder, store=store, chunk_tokens=chunk_tokens)
+        manifest.write(folder)
+        return manifest
+    manifest = Manifest.read(folder)
+    manifest.check_encoder(encoder, folder)
+    for name, asked, held in (
+        ("chunk_tokens", chunk_tokens, manifest.chunk_tokens),
+        ("store", store, manifest.store),
+    ):
+        if asked is not None and asked != held:
+            raise KnowledgeBaseError(
+                f"{folder} was built with {name}={held!r}, not {asked!r}: leave the option out, or name another folder."
+            )
+    return manifest
+
+
+def _sources(given: Iterable[Source] | Iterable[SourceEntry]) -> list[Source]:
+    """Sources as they are given; entries as one source, read no further than the first."""
+    items = iter(given)
+    first = next(items, None)
+    if first is None:
+        return []
+    rest = chain([first], items)
+    if isinstance(first, Document | VectorDocument | Deletion | Reject):
+        return [EntrySource(rest, size=len(given) if isinstance(given, list | tuple) else None)]  # type: ignore[arg-type]
+    return list(rest)  # type: ignore[arg-type]
+
+
+class _Build:
+    """One build in a folder that is locked."""
+
+    def __init__(self, folder: Path, manifest: Manifest, passages: PassageStore, encoder: "Encoder") -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._passages = passages
+        self._ledger = SourceLedger(passages)
+        self._vectors = VectorIndexBuild(folder, manifest, passages)
+        self._encoder = encoder
+
+    def run(self, sources: list[Source], progress: Callable[[Progress], None] | None) -> BuildReport:
+        with self._passages.transaction():
+            rows = [self._ledger.register(source.name, source.fingerprint) for source in sources]
+        indexed = {source.fingerprint for source in self._manifest.sources if source.finished and source.fingerprint}
+        seen: set[int] = set()
+        skipped, todo = [], []
+        for source, row in zip(sources, rows, strict=True):
+            skipped.append(source.fingerprint in indexed or row.number in seen)
+            # One that was read to its end by a build that was stopped later is not skipped, and not read again.
+            if not row.finished and row.number not in seen:
+                todo.append((source, row))
+            seen.add(row.number)
+        written = 0
+        if todo or not self._is_whole():
+            self._write_manifest("building")
+            written = self._fill(todo, progress)
+            self._write_manifest("complete")
+        counts = {row.number: row.counts for row in self._ledger.sources()}
+        rejects_file = self._folder / REJECTS_FILE
+        return BuildReport(
+            path=self._folder,
+            sources=[
+                SourceReport(source.name, source.fingerprint, skip, Counts() if skip else counts[row.number])
+                for source, row, skip in zip(sources, rows, skipped, strict=True)
+            ],
+            passages=self._passages.value("SELECT count(*) FROM passages"),
+            vectors_written=written,
+            rejects_file=rejects_file if rejects_file.exists() else None,
+            unfinished=self._ledger.unfinished(),
+        )
+
+    def _is_whole(self) -> bool:
+        """Whether the base is complete, with nothing left to do."""
+        return self._manifest.state == "complete" and self._terms_are_current() and self._vectors.intact()
+
+    def _fill(self, sources: list[tuple[Source, RegisteredSource]], progress: Callable[[Progress], None] | None) -> int:
+        """Read sources and bring the indexes up to date; how many vectors were written."""
+        cut = None
+        if self._manifest.chunk_tokens is not None:
+            from briefcontext.knowledge.chunking import chunk_document
+
+            cut = partial(chunk_document, encoder=self._encoder, tokens=self._manifest.chunk_tokens)
+        with closing(self._vectors):
+            self._vectors.prepare()
+            written = Pipeline(self._passages, self._vectors, self._encoder, cut, progress).run(sources)
+            self._index_terms()
+            self._vectors.commit()
+        self._write_rejects()
+        return written
+
+    def _terms_are_current(self) -> bool:
+        from briefcontext.knowledge.bm25_index import BM25Index
+
+        if self._passages.mark(BM25_STALE):
+            return False
+        try:
+            BM25Index.open(self._folder / BM25_FOLDER)
+        except KnowledgeBaseError:
+            return False
+        return True
+
+    def _index_terms(self) -> None:
+        """Make the BM25 index again when passages have changed since it was made, or when it cannot be used."""
+        from briefcontext.knowledge.bm25_index import BM25Index
+        from briefcontext.knowledge.tokenizer import lexical_text
+
+        if self._terms_are_current():
+            return
+        texts = (
+            (str(passage.id), lexical_text(passage.metadata["title"], passage.page_content))
+            for passage in self._passages.all()
+        )
+        BM25Index.build(texts, self._folder / BM25_FOLDER)
+        self._passages.set_mark(BM25_STALE, 0)
+
+    def _write_rejects(self) -> None:
+        target, unfinished = self._folder / REJECTS_FILE, self._folder / f"{REJECTS_FILE}.tmp"
+        rejects = self._ledger.rejects()
+        with unfinished.open("w", encoding="utf-8") as file:
+            for source, position, reason in rejects:
+                row = {"source": source, "position": position, "reason": reason}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if rejects:
+            os.replace(unfinished, target)
+        else:
+            unfinished.unlink()
+
+    def _write_manifest(self, state: Literal["building", "complete"]) -> None:
+        update: dict[str, object] = {"state": state}
+        if state == "complete":
+            update |= {
+                "updated": timestamp(),
+                "records": self._passages.value("SELECT count(*) FROM records"),
+                "passages": self._passages.value("SELECT count(*) FROM passages"),
+                "retracted": self._passages.value("SELECT count(*) FROM passages WHERE retracted = 1"),
+                "sources": [row.listed() for row in self._ledger.sources()],
+            }
+        self._manifest = self._manifest.model_copy(update=update)
+        self._manifest.write(self._folder)

@@ -1,0 +1,92 @@
+"""The bundled demo knowledge base: a few passages, and questions that they answer."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from langchain_core.documents import Document
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.manifest import FORMAT_VERSION, MANIFEST_FILE
+
+__all__ = ["demo_knowledge_base", "demo_questions"]
+
+ENCODER = "minilm"
+CACHE_VARIABLE = "BRIEFCONTEXT_CACHE"
+
+
+def demo_knowledge_base() -> KnowledgeBase:
+    """The demo knowledge base, embedded with `minilm`; its index is built on first use.
+
+    The index is kept in the user's cache folder, or in the folder that the environment variable
+    BRIEFCONTEXT_CACHE names. Safe to call from several processes at once.
+
+    Raises:
+        MissingExtraError: the index must be built, and the package with the encoder's weights is not installed.
+        KnowledgeBaseError: the cache folder cannot be written.
+    """
+    made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER]).encode() + _read("passages.jsonl")
+    folder = _cache() / f"demo-{hashlib.sha256(made_of).hexdigest()[:16]}"
+    if not (folder / MANIFEST_FILE).exists():
+        try:
+            _build(folder)
+        except OSError as error:
+            raise KnowledgeBaseError(
+                f"The demo knowledge base cannot be built in {folder.parent} ({error}): set {CACHE_VARIABLE} to a "
+                "folder that can be written."
+            ) from error
+    return KnowledgeBase.open(folder)
+
+
+def demo_questions() -> list[dict[str, Any]]:
+    """Questions on the demo passages: `id`, `question`, `gold_ids`, and for some `options` and `answer`."""
+    return list(_rows("questions.jsonl"))
+
+
+def _build(folder: Path) -> None:
+    from filelock import FileLock
+
+    from briefcontext.knowledge.build import build_knowledge_base
+    from briefcontext.knowledge.encoders import load_encoder
+
+    encoder = load_encoder(ENCODER)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
+        if (folder / MANIFEST_FILE).exists():
+            return
+        for left_over in folder.parent.glob(f"{folder.name}.building-*"):
+            shutil.rmtree(left_over, ignore_errors=True)
+        unfinished = Path(mkdtemp(prefix=f"{folder.name}.building-", dir=folder.parent))
+        build_knowledge_base(_documents(), unfinished, encoder=encoder)
+        unfinished.rename(folder)
+
+
+def _documents() -> Iterator[Document]:
+    for row in _rows("passages.jsonl"):
+        metadata = {"source_id": row["id"], "title": row["title"], "kind": "demo"}
+        yield Document(id=row["id"], page_content=row["text"], metadata=metadata)
+
+
+def _cache() -> Path:
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("briefcontext")
+
+
+def _rows(name: str) -> Iterator[dict[str, Any]]:
+    for line in _read(name).splitlines():
+        yield json.loads(line)
+
+
+def _read(name: str) -> bytes:
+    return files(__name__).joinpath(name).read_bytes()

@@ -1,0 +1,6 @@
+"""Encoders: what turns questions and passages into vectors."""
+
+from briefcontext.knowledge.encoders.encoder import Encoder
+from briefcontext.knowledge.encoders.loading import load_encoder
+
+__all__ = ["Encoder", "load_encoder"]

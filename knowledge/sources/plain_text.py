@@ -1,0 +1,121 @@
+"""Plain text and Markdown: one document per file, its text as the file has it."""
+
+import codecs
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import BinaryIO
+
+from langchain_core.documents import Document
+
+from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP
+from briefcontext.knowledge.sources.records import Entry, Reject
+
+MAX_BYTES = 1 << 28
+"""A larger file does not fit into bounded memory, and is no document that a person wrote."""
+
+WHOLE_FILE = "the whole file"
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER_TITLE = re.compile(r"^title:[ \t]*(.+?)[ \t]*\r?$", re.MULTILINE)
+_FENCED_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\r\n]*\r?\n.*?(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(
+    r"^ {0,3}#{1,6}[ \t]+(?P<marked>\S[^\r\n]*?)(?:[ \t]+#+)?[ \t]*\r?$"
+    r"|^ {0,3}(?P<underlined>\S[^\r\n]*?)[ \t]*\r?\n {0,3}(?:=+|-+)[ \t]*\r?$",
+    re.MULTILINE,
+)
+
+
+class UnreadableFileError(Exception):
+    """Why a file is rejected, in one sentence."""
+
+
+def read_text(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
+    """The file as one document of kind `text`, its name without the ending as title; or its reject.
+
+    The file is UTF-8, or UTF-16 with a byte order mark, which is no part of the text. Text in another
+    encoding is rejected rather than guessed at: a dose in µg must not become another.
+    """
+    try:
+        text = _decode(read_whole(stream))
+    except UnreadableFileError as reason:
+        yield Reject(WHOLE_FILE, str(reason))
+    else:
+        yield file_document(document_id, text, title=stem(document_id), kind="text")
+
+
+def read_markdown(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
+    """Like `read_text`, as kind `markdown`; the title is the front matter's, else the first heading.
+
+    Markup stays in the text.
+    """
+    for entry in read_text(stream, document_id):
+        if isinstance(entry, Document):
+            entry.metadata["kind"] = "markdown"
+            entry.metadata["title"] = markdown_title(entry.page_content) or entry.metadata["title"]
+        yield entry
+
+
+def markdown_title(text: str) -> str:
+    """The title in the front matter, else the first heading, "" when there is none."""
+    if front_matter := _FRONT_MATTER.match(text):
+        text = text[front_matter.end() :]
+        if title := _FRONT_MATTER_TITLE.search(front_matter.group(1)):
+            return title.group(1).strip("\"'")
+    heading = _HEADING.search(_FENCED_CODE.sub("", text))
+    return (heading["marked"] or heading["underlined"]) if heading else ""
+
+
+def read_whole(stream: BinaryIO) -> bytes:
+    """All of a file's content.
+
+    Raises UnreadableFileError when it is damaged or too large.
+    """
+    try:
+        content = stream.read(MAX_BYTES + 1)
+    except DAMAGED_GZIP as error:
+        raise UnreadableFileError(f"The compressed data is damaged: {error}") from None
+    if len(content) > MAX_BYTES:
+        raise UnreadableFileError(f"The file has more than {MAX_BYTES:,} bytes: split it.")
+    return content
+
+
+def file_document(
+    document_id: str, text: str, *, title: str, kind: str, **metadata: str | int | float | bool
+) -> Document:
+    """A document that is a whole file."""
+    return Document(
+        id=document_id,
+        page_content=text,
+        metadata={
+            "source_id": document_id,
+            "title": title,
+            "kind": kind,
+            "chunk_index": 0,
+            "start": 0,
+            "end": len(text),
+            **metadata,
+        },
+    )
+
+
+def stem(document_id: str) -> str:
+    """The file's name without its ending."""
+    return PurePosixPath(document_id.removesuffix(".gz")).stem
+
+
+def _decode(content: bytes) -> str:
+    try:
+        text = content.decode("utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        shown = content[error.start : error.start + 1].hex()
+        raise UnreadableFileError(
+            f"It is not {error.encoding.upper()} (byte 0x{shown} at {error.start:,}): convert it to UTF-8, for example "
+            "with `iconv -f WINDOWS-1252 -t UTF-8`."
+        ) from None
+    if "\0" in text:
+        raise UnreadableFileError("It holds NUL characters: it is not text.")
+    if not text.strip():
+        raise UnreadableFileError("It has no text.")
+    return text

@@ -1,0 +1,28 @@
+"""What sources of every format know about publications."""
+
+import re
+
+NO_TITLE = "[Not Available]."
+"""What PubMed writes where an article has no English title."""
+
+RETRACTED_TYPE = "Retracted Publication"
+"""The publication type that MEDLINE gives a retracted article."""
+
+_PMID = re.compile(r"[1-9][0-9]*")
+_YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
+
+
+def is_pmid(text: str) -> bool:
+    """Whether it has the form of a PubMed id: a number without leading zeros."""
+    return _PMID.fullmatch(text) is not None
+
+
+def pubmed_url(pmid: str) -> str:
+    """The article's page in PubMed."""
+    return f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/"
+
+
+def year_in(text: str) -> int | None:
+    """The first number of four digits: 1998 in `1998 Dec-1999 Jan`."""
+    match = _YEAR.search(text)
+    return int(match.group()) if match else None

@@ -1,0 +1,25 @@
+"""What a source reader yields: documents to index, deletions, and rejects."""
+
+from dataclasses import dataclass
+
+from langchain_core.documents import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A record that the source withdraws."""
+
+    source_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that could not be read."""
+
+    position: str
+    """Where in the source: `line 12`, `record 40 (PMID 123)`."""
+    reason: str
+    """One sentence for a person."""
+
+
+Entry = Document | Deletion | Reject
