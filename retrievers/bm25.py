@@ -1,0 +1,86 @@
+"""BM25 over a pool of documents in memory: the second opinion of the preflight check."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from langchain_core.documents import Document
+from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
+
+from briefcontext.knowledge.bm25_index import BM25_B, BM25_K1, TermStatistics
+from briefcontext.knowledge.tokenizer import lexical_text, tokenize
+
+__all__ = ["BM25Pool", "BM25Ranking", "rank_by_bm25"]
+
+
+@dataclass(frozen=True, slots=True)
+class BM25Ranking:
+    """A pool of n documents as BM25 ranks it."""
+
+    order: list[int]
+    """Positions in the pool, best first; equal scores keep the order of the pool."""
+    scores: list[float]
+    """BM25 scores in the order of the pool, 0 where no term of the query occurs."""
+
+
+def rank_by_bm25(query: str, documents: Sequence[Document], statistics: TermStatistics | None = None) -> BM25Ranking:
+    """Rank documents, given in the order of another ranking, by BM25 on title and text.
+
+    Document frequencies are those of the pool itself, or of the corpus behind it when its `statistics` are
+    given. A query without terms, or with none that the pool holds, leaves the pool's own order.
+    """
+    scores = BM25Pool(documents, statistics).scores(query)
+    return BM25Ranking(order=sorted(range(len(scores)), key=lambda place: -scores[place]), scores=scores)
+
+
+class BM25Pool:
+    """Documents in memory, ready to be scored for one query after another."""
+
+    def __init__(self, documents: Sequence[Document], statistics: TermStatistics | None = None) -> None:
+        """Take the terms of the documents; `statistics` as in `rank_by_bm25`."""
+        self._size = len(documents)
+        terms = [
+            tokenize(lexical_text(str(document.metadata.get("title") or ""), document.page_content))
+            for document in documents
+        ]
+        # BM25Okapi divides by the mean length.
+        self._okapi = _LuceneOkapi(terms, statistics) if any(terms) else None
+
+    def scores(self, query: str) -> list[float]:
+        """Return the BM25 score of each document, in the order of the pool."""
+        terms = tokenize(query)
+        if self._okapi is None or not terms:
+            return [0.0] * self._size
+        return [float(score) for score in self._okapi.get_scores(terms)]
+
+
+class _LuceneOkapi(BM25Okapi):  # type: ignore[misc]
+    """Okapi BM25 with Lucene's inverse document frequency, which is always positive.
+
+    BM25Okapi's own is zero or negative for a term that half of the documents hold, as most terms of the query
+    are in a pool of 8 to 64 documents that a retriever chose for it.
+    """
+
+    def __init__(self, pool: list[list[str]], statistics: TermStatistics | None) -> None:
+        self._statistics = statistics
+        super().__init__(pool, k1=BM25_K1, b=BM25_B)
+        if statistics is not None and statistics.average_length > 0:
+            self.avgdl = statistics.average_length
+
+    def _calc_idf(self, nd: dict[str, int]) -> None:
+        self._frequencies = nd
+
+    def get_scores(self, query: list[str]) -> Sequence[float]:
+        # Only now, as corpus statistics are looked up on disk and a query has few of the pool's terms.
+        for term in query:
+            if term in self._frequencies and term not in self.idf:
+                self.idf[term] = self._inverse_document_frequency(term)
+        scores: Sequence[float] = super().get_scores(query)
+        return scores
+
+    def _inverse_document_frequency(self, term: str) -> float:
+        if self._statistics is None:
+            n, frequency = self.corpus_size, self._frequencies[term]
+        else:
+            n, frequency = self._statistics.n_documents, self._statistics.document_frequency(term)
+        return math.log(1 + (n - frequency + 0.5) / (frequency + 0.5))

@@ -1,0 +1,71 @@
+"""What the retrievers share: how many documents they return, and what each of those carries."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables.config import run_in_executor
+from pydantic import ConfigDict, field_validator
+
+from briefcontext.errors import InputError
+from briefcontext.knowledge.bm25_index import TermStatistics
+
+__all__ = ["DEFAULT_K", "RankingRetriever", "ranked"]
+
+DEFAULT_K = 16
+"""How many documents a retriever returns unless told otherwise."""
+
+
+class RankingRetriever(BaseRetriever):
+    """A retriever whose documents carry `rank` (1 is best) and `score` (higher is better) in their metadata.
+
+    `k`, the number of documents, is set for the retriever, or for one call: `retriever.invoke(query, k=3)`.
+    A `k` below 1 raises InputError. Fewer documents come back where there are no more.
+
+    A subclass implements `_search`, and overrides `_asearch` when it has something to await.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    k: int = DEFAULT_K
+    """How many documents to return."""
+
+    @field_validator("k")
+    @classmethod
+    def _check_k(cls, k: int) -> int:
+        if k < 1:
+            raise InputError(f"k, the number of documents to retrieve, must be at least 1, not {k}.")
+        return k
+
+    @property
+    def term_statistics(self) -> TermStatistics | None:
+        """How often terms occur in the whole corpus, for BM25 over what was retrieved; None where it is unknown."""
+        return None
+
+    @abstractmethod
+    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        """Return at most `k` documents, best first, made by `ranked`."""
+
+    async def _asearch(self, query: str, k: int, run_manager: AsyncCallbackManagerForRetrieverRun) -> list[Document]:
+        """Return what `_search` returns; by default from another thread, as BaseRetriever does it."""
+        return await run_in_executor(None, self._search, query, k, run_manager.get_sync())
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        return self._search(query, self.k if k is None else self._check_k(k), run_manager)
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        return await self._asearch(query, self.k if k is None else self._check_k(k), run_manager)
+
+
+def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
+    """Return copies of documents, given best first with their scores, that carry `rank` and `score`."""
+    return [
+        document.model_copy(update={"metadata": {**document.metadata, "rank": rank, "score": float(score)}})
+        for rank, (document, score) in enumerate(scored, start=1)
+    ]

@@ -1,0 +1,93 @@
+"""Any LangChain retriever or vector store, made to retrieve as BriefContext's own retrievers do."""
+
+import inspect
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, Self
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever, RetrieverLike
+from langchain_core.vectorstores import VectorStore
+
+from briefcontext.errors import InputError
+from briefcontext.retrievers.passage import as_passages
+from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked
+
+__all__ = ["WrappedRetriever", "as_ranking_retriever"]
+
+# What retrievers call the number of documents, where it is a field of theirs.
+_K_FIELDS = ("k", "top_k", "top_k_results")
+
+
+class WrappedRetriever(RankingRetriever):
+    """Retrieves with another retriever, and completes its documents: id, rank, score, metadata of a passage.
+
+    The other is asked for `k` documents when it can be: by its `k` argument, its `search_kwargs`, or a field
+    `k`, `top_k` or `top_k_results`, on a copy. What it returns beyond `k` is cut off.
+
+    The score is what the documents carry as `score`, where all do and it falls from the first to the last.
+    Otherwise, as with most retrievers, it is 1 / rank.
+    """
+
+    retriever: RetrieverLike
+
+    @classmethod
+    def from_vectorstore(cls, store: VectorStore, k: int = DEFAULT_K) -> Self:
+        """Retrieve from a LangChain vector store by similarity."""
+        return cls(retriever=store.as_retriever(), k=k)
+
+    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        retriever, arguments = _asked_for(self.retriever, k)
+        found = retriever.invoke(query, {"callbacks": run_manager.get_child()}, **arguments)
+        return self._completed(found, k)
+
+    async def _asearch(self, query: str, k: int, run_manager: AsyncCallbackManagerForRetrieverRun) -> list[Document]:
+        retriever, arguments = _asked_for(self.retriever, k)
+        if arguments and not _takes_k(retriever._aget_relevant_documents):  # type: ignore[attr-defined]
+            # It inherits BaseRetriever's asynchronous side, which passes no arguments on.
+            return await super()._asearch(query, k, run_manager)
+        found = await retriever.ainvoke(query, {"callbacks": run_manager.get_child()}, **arguments)
+        return self._completed(found, k)
+
+    def _completed(self, found: Any, k: int) -> list[Document]:
+        if not (isinstance(found, list) and all(isinstance(document, Document) for document in found)):
+            raise InputError(
+                f"{type(self.retriever).__name__} is no retriever: it returned {type(found).__name__}, "
+                "not a list of documents."
+            )
+        passages = as_passages(found)[:k]
+        return ranked(zip(passages, _scores(passages), strict=True))
+
+
+def as_ranking_retriever(retriever: RetrieverLike) -> RankingRetriever:
+    """Return the retriever itself if it ranks as BriefContext's own do, else wrapped so that it does."""
+    return retriever if isinstance(retriever, RankingRetriever) else WrappedRetriever(retriever=retriever)
+
+
+def _asked_for(retriever: RetrieverLike, k: int) -> tuple[RetrieverLike, dict[str, int]]:
+    """The retriever, or a copy of it, and the arguments of a call that returns `k` documents."""
+    if not isinstance(retriever, BaseRetriever):
+        return retriever, {}
+    if _takes_k(retriever._get_relevant_documents):
+        return retriever, {"k": k}
+    fields = type(retriever).model_fields
+    if "search_kwargs" in fields:
+        search_kwargs = {**(retriever.search_kwargs or {}), "k": k}  # type: ignore[attr-defined]
+        return retriever.model_copy(update={"search_kwargs": search_kwargs}), {}
+    for name in _K_FIELDS:
+        if name in fields:
+            return retriever.model_copy(update={name: k}), {}
+    return retriever, {}
+
+
+def _takes_k(method: Callable[..., Any]) -> bool:
+    return "k" in inspect.signature(method).parameters
+
+
+def _scores(documents: list[Document]) -> list[float]:
+    scores = [document.metadata.get("score") for document in documents]
+    numbers = [float(score) for score in scores if isinstance(score, Real)]
+    if len(numbers) == len(scores) and numbers == sorted(numbers, reverse=True):
+        return numbers
+    return [1 / rank for rank in range(1, len(documents) + 1)]
