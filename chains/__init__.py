@@ -1,0 +1,1 @@
+"""What reads documents and writes answers: with a language model, or by copying sentences."""

@@ -1,0 +1,153 @@
+"""The answer: what every route ends in, in Python, in JSON and over a server."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from langchain_core.documents import Document
+from typing_extensions import TypedDict
+
+from briefcontext.chains.citation import Citation, number_citations
+from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.ledger import Usage
+from briefcontext.chains.reader import Draft
+from briefcontext.chains.sentences import split_sentences
+
+__all__ = ["Answer", "Conflict", "Preflight", "Route", "compose", "find_conflict"]
+
+Route = Literal["map_reduce", "vanilla", "order_preserving", "abstain"]
+
+
+class Preflight(TypedDict):
+    """The preflight check: how far the two rankings agree, and which way the question took."""
+
+    iou: float | None
+    """Intersection over union of the two top-n sets; None when nothing was retrieved."""
+    n: int
+    threshold: float
+    dense_top: list[str]
+    bm25_top: list[str]
+    """Ids of the first n documents of each ranking, best first."""
+    consistent: bool | None
+    reason: str
+    """Why the route was taken, in words."""
+
+
+class Conflict(TypedDict):
+    """Evidence that contradicts itself."""
+
+    choices: dict[str, list[int]]
+    """Option letter to the indices of the partitions that chose it; empty for a free answer."""
+    statement: str | None
+    """Which sources say what, in the reader's words, with citation numbers."""
+    settled: str | None
+    """The letter of the final answer."""
+
+
+class Answer(TypedDict):
+    """An answer and everything needed to check it."""
+
+    text: str
+    """The answer, with citation numbers in square brackets."""
+    choice: str | None
+    """The letter chosen, for multiple choice."""
+    abstained: bool
+    """Whether this is a statement that the documents do not answer the question."""
+    citations: list[Citation]
+    route: Route
+    preflight: Preflight
+    extractions: list[Extraction]
+    """What each partition gave, in order; empty unless the route is `map_reduce`."""
+    conflict: Conflict | None
+    usage: Usage
+    warnings: list[str]
+    """What a reader of the answer ought to know: quotes not found, documents not read, sentences not cited."""
+
+
+def compose(
+    draft: Draft,
+    *,
+    documents: Sequence[Document],
+    route: Route,
+    preflight: Preflight,
+    extractions: Sequence[Extraction],
+    retracted: Sequence[str],
+    usage: Usage,
+) -> Answer:
+    """Make the answer from a reader's draft: number its citations, and report what cannot be traced."""
+    separator = "\0"
+    texts = (text.replace(separator, "") for text in (draft["text"], draft["conflict"] or ""))
+    both, citations, unknown = number_citations(separator.join(texts), documents, draft["quotes"])
+    text, _, statement = both.partition(separator)
+    text = text.strip()
+    warnings = [*draft["warnings"], *_extraction_warnings(extractions)]
+    if retracted:
+        warnings.append(f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)}).")
+    if unknown:
+        warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown)}.")
+    if not draft["abstained"]:
+        warnings += _citation_warnings(text, citations)
+    return Answer(
+        text=text,
+        choice=draft["choice"],
+        abstained=draft["abstained"],
+        citations=citations,
+        route=route,
+        preflight=preflight,
+        extractions=list(extractions),
+        conflict=find_conflict(extractions, draft["choice"], statement.strip() or None),
+        usage=usage,
+        warnings=warnings,
+    )
+
+
+def find_conflict(
+    extractions: Sequence[Extraction], settled: str | None, statement: str | None = None
+) -> Conflict | None:
+    """Return the conflict when partitions chose different options, or the reader reports one."""
+    choices: dict[str, list[int]] = {}
+    for extraction in extractions:
+        if extraction["choice"]:
+            choices.setdefault(extraction["choice"], []).append(extraction["index"])
+    if len(choices) < 2 and statement is None:
+        return None
+    return Conflict(choices=choices, statement=statement, settled=settled)
+
+
+def _extraction_warnings(extractions: Sequence[Extraction]) -> list[str]:
+    warnings = []
+    for extraction in extractions:
+        place = f"Partition {extraction['index'] + 1}"
+        if extraction["status"] == "failed":
+            ids = ", ".join(extraction["document_ids"])
+            warnings.append(f"{place} was not read ({ids}): {extraction['error']}")
+        elif extraction["error"]:
+            warnings.append(f"{place}: {extraction['error']}")
+    return warnings
+
+
+def _citation_warnings(text: str, citations: Sequence[Citation]) -> list[str]:
+    warnings = []
+    if not citations:
+        warnings.append("The answer cites no document, so nothing in it can be traced.")
+    elif bare := [citation["key"] for citation in citations if citation["quote"] is None]:
+        warnings.append(f"Cited without a quote that stands in the document: [{']['.join(bare)}].")
+    if citations and (uncited := _uncited_sentences(text, citations)):
+        warnings.append(f"{uncited} of the answer's sentences carry no citation.")
+    if retracted := [citation["source_id"] for citation in citations if citation["retracted"]]:
+        warnings.append(f"Retracted articles are cited: {', '.join(retracted)}.")
+    return warnings
+
+
+def _uncited_sentences(text: str, citations: Sequence[Citation]) -> int:
+    """Count the sentences that are not followed by a citation; a line that ends in a colon only introduces."""
+    mark = re.compile(rf"\[(?:{'|'.join(citation['key'] for citation in citations)})\]")
+    count = 0
+    for line in text.splitlines():
+        spans = split_sentences(line)
+        ends = [start for start, _ in spans[1:]] + [len(line)]
+        for (start, _), end in zip(spans, ends, strict=True):
+            sentence = line[start:end].strip()
+            cited = mark.search(sentence) or mark.match(line[end:].lstrip())
+            count += not (cited or sentence.endswith(":") or not any(c.isalpha() for c in sentence))
+    return count

@@ -1,0 +1,65 @@
+"""Opening a chat model by its name."""
+
+from pathlib import Path
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from briefcontext.chains.failure import one_line
+from briefcontext.errors import MissingExtraError, ModelSetupError
+
+__all__ = ["model_key", "model_name", "open_chat_model"]
+
+
+def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any) -> BaseChatModel:
+    """Open a chat model by its LangChain name, `provider:model`, for example `openai:gpt-4o-mini`.
+
+    Args:
+        name: provider and model.
+        cache: SQLite file that keeps replies, so that the same call is never paid for twice.
+        kwargs: what the provider's class takes besides.
+
+    Raises:
+        ModelSetupError: the provider is unknown, or its key is missing.
+        MissingExtraError: the provider's integration package is not installed.
+        InputError: the cache cannot be opened.
+    """
+    from langchain.chat_models import init_chat_model
+
+    provider, _, model = name.partition(":")
+    if not provider or not model:
+        raise ModelSetupError(
+            f"Model {name!r} does not name its provider. "
+            "Write provider:model, for example openai:gpt-4o-mini or ollama:llama3.1."
+        )
+    try:
+        chat: BaseChatModel = init_chat_model(model, model_provider=provider, **kwargs)
+        if "max_retries" in type(chat).model_fields:
+            # Retries are made, counted and shown by the caller; a client that made its own would hide them.
+            chat = init_chat_model(model, model_provider=provider, **{"max_retries": 0, **kwargs})
+    except ImportError as error:
+        raise MissingExtraError(f"Model {name!r} needs a package that is not installed: {one_line(error)}") from error
+    except Exception as error:
+        advice = f"Set {provider.upper()}_API_KEY." if "key" in str(error) else "Check the name of the provider."
+        raise ModelSetupError(f"Model {name!r} cannot be opened: {one_line(error)} {advice}") from error
+    # With a base URL of the user's own, streamed replies report their tokens only when asked to.
+    if hasattr(chat, "stream_usage"):
+        chat.stream_usage = True
+    if cache is not None:
+        from briefcontext.chains.reply_cache import ReplyCache
+
+        chat.cache = ReplyCache(cache)
+    return chat
+
+
+def model_name(chat: BaseChatModel) -> str:
+    """Return what the provider calls the model."""
+    return str(getattr(chat, "model_name", None) or getattr(chat, "model", None) or type(chat).__name__)
+
+
+def model_key(chat: BaseChatModel) -> str:
+    """Return what tells this model at its address from others."""
+    # An OpenAI client knows its address also where the environment sets it.
+    client = getattr(chat, "root_client", None) or getattr(chat, "root_async_client", None)
+    address = getattr(client, "base_url", None) or getattr(chat, "base_url", None) or ""
+    return f"{type(chat).__name__} {model_name(chat)} {address}"

@@ -1,0 +1,197 @@
+"""Citation keys: how an answer points at the documents it rests on."""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+
+from langchain_core.documents import Document
+from typing_extensions import TypedDict
+
+from briefcontext.chains.extraction import Match, Quote
+
+__all__ = ["Citation", "assign_keys", "cite", "document_key", "number_citations", "publication_year"]
+
+_DIGITS = "23456789"
+_LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
+_PAIR = f"[{_DIGITS}][{_LETTERS}]"
+_PAIRS = 2
+"""Pairs of a digit and a letter in a key; each _ATTEMPTS that lead to a key already taken add one."""
+_ATTEMPTS = 64
+_KEY = re.compile(f"(?:{_PAIR}){{{_PAIRS},}}")
+_BRACKET = re.compile(r"[\[【［]([^\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.)[^()\s]*\))?", re.IGNORECASE)
+_BRACKETS = re.compile(rf"(?<!\s)(?P<gap>\s*){_BRACKET.pattern}(?:[^\S\n]*{_BRACKET.pattern})*", re.IGNORECASE)
+_WORDS_WITH_KEYS = frozenset({"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "AND"})
+_NUMBERS = re.compile(r"[\d\s,;–-]+")
+_NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
+_YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
+_LINK = re.compile(r"https?://\S+")
+
+
+class Citation(TypedDict):
+    """A source that the answer rests on."""
+
+    key: str
+    """The number that stands for it in the answer's text, in square brackets."""
+    document_id: str
+    source_id: str
+    """The source's own identifier: a PMID where there is one."""
+    title: str
+    quote: str | None
+    """The document's own words; None when the reader cited the document without quoting it."""
+    start: int | None
+    end: int | None
+    """Character offsets of the quote in the document's text."""
+    source_start: int | None
+    source_end: int | None
+    """Character offsets of the quote in the whole source, of which the document may be a chunk."""
+    match: Match | None
+    quotes: list[Quote]
+    """All quotes from this document, the first one included."""
+    year: int | None
+    publication_types: str
+    retracted: bool
+    url: str | None
+
+
+def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
+    """Give each document a citation key, in `metadata["key"]`.
+
+    Keys are short, unique among the documents, and say nothing about rank. None stands in the question or in any
+    of the documents, in whatever writing, so that no text can name a document. The same question over the same
+    documents has the same keys.
+    """
+    stands = _standing([question, *(text for document in documents for text in _texts(document))])
+    taken: set[str] = set()
+    keyed = []
+    for document in documents:
+        attempt = 0
+        while stands(key := _key(f"{question}\0{document.id}", attempt)) or key in taken:
+            attempt += 1
+        taken.add(key)
+        keyed.append(document.model_copy(update={"metadata": {**document.metadata, "key": key}}))
+    return keyed
+
+
+def _texts(document: Document) -> list[str]:
+    metadata = document.metadata
+    return [document.page_content, str(metadata.get("title")), str(metadata.get("publication_types"))]
+
+
+def _standing(texts: Iterable[str]) -> Callable[[str], bool]:
+    """Return what tells whether a key stands in the texts: in any case or width, with anything between its signs."""
+    signs = " ".join(re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper()) for text in texts)
+
+    @cache
+    def of_pairs(pairs: int) -> set[str]:
+        return set(re.findall(f"(?=((?:{_PAIR}){{{pairs}}}))", signs))
+
+    return lambda key: key in of_pairs(len(key) // 2)
+
+
+def _key(seed: str, attempt: int) -> str:
+    number = int.from_bytes(hashlib.blake2b(f"{seed}\0{attempt}".encode(), digest_size=8).digest(), "big")
+    key = ""
+    for alphabet in (_DIGITS, _LETTERS) * (_PAIRS + attempt // _ATTEMPTS):
+        number, place = divmod(number, len(alphabet))
+        key += alphabet[place]
+    return key
+
+
+def document_key(document: Document) -> str:
+    """Return the key that `assign_keys` gave the document."""
+    return str(document.metadata["key"])
+
+
+def cite(*documents: Document) -> str:
+    """Return the mark that cites documents in a reader's text."""
+    return "".join(f"[{document_key(document)}]" for document in documents)
+
+
+def number_citations(
+    text: str, documents: Sequence[Document], quotes: Iterable[Quote]
+) -> tuple[str, list[Citation], list[str]]:
+    """Replace the keys in a reader's text by numbers in order of appearance.
+
+    Returns:
+        the text with `[1]`, `[2]`…; the citations in that order; and the keys that belong to no document,
+        which are taken out of the text. A number that the reader itself put in square brackets, and that would pass
+        for one of these, stands in round ones.
+    """
+    by_key = {document_key(document): document for document in documents}
+    by_document: dict[str, list[Quote]] = {}
+    for quote in quotes:
+        by_document.setdefault(quote["document_id"], []).append(quote)
+    cited = list(dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket[1])))
+    unknown = [key for key in cited if key not in by_key]
+    numbers = {key: number for number, key in enumerate((key for key in cited if key in by_key), 1)}
+
+    def replace(found: re.Match[str]) -> str:
+        marks, ours = [], False
+        for bracket in _BRACKET.finditer(found[0]):
+            if keys := _keys(bracket[1]):
+                marks += [f"[{numbers[key]}]" for key in keys if key in numbers]
+            elif _passes_for(bracket[1], len(numbers)):
+                marks.append(f"({bracket[1]})")
+            else:
+                marks.append(bracket[0])
+                continue
+            ours = True
+        if not ours:
+            return found[0]
+        gap = found["gap"] if "\n" in found["gap"] else " " * bool(marks)
+        return gap + "".join(dict.fromkeys(marks))
+
+    numbered = _BRACKETS.sub(replace, text).strip()
+    citations = [
+        _citation(str(number), by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
+    ]
+    return numbered, citations, unknown
+
+
+def _keys(words: str) -> list[str]:
+    """Return the keys between two brackets; none when other words stand there."""
+    said = re.findall(r"\w+", unicodedata.normalize("NFKC", words).upper())
+    keys = [word for word in said if _KEY.fullmatch(word)]
+    return keys if _WORDS_WITH_KEYS.issuperset(set(said).difference(keys)) else []
+
+
+def _passes_for(words: str, most: int) -> bool:
+    """Return whether what stands between two brackets would pass for citations 1 to `most`."""
+    return bool(_NUMBERS.fullmatch(words)) and any(0 < int(number) <= most for number in _NUMBER.findall(words))
+
+
+def publication_year(document: Document) -> int | None:
+    """Return the year in a document's metadata, which may come from anywhere and hold anything."""
+    found = _YEAR.search(str(document.metadata.get("year") or ""))
+    return int(found[0]) if found else None
+
+
+def _link(document: Document) -> str | None:
+    """Return the address of a document's page; what is no web address could be anything, a script for one."""
+    url = str(document.metadata.get("url") or "").strip()
+    return url if _LINK.fullmatch(url) else None
+
+
+def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
+    first = quotes[0] if quotes else None
+    metadata: Mapping[str, object] = document.metadata
+    chunk_start = int(str(metadata.get("start") or 0))
+    return Citation(
+        key=key,
+        document_id=str(document.id),
+        source_id=str(metadata.get("source_id", document.id)),
+        title=str(metadata.get("title") or ""),
+        quote=first["text"] if first else None,
+        start=first["start"] if first else None,
+        end=first["end"] if first else None,
+        source_start=chunk_start + first["start"] if first else None,
+        source_end=chunk_start + first["end"] if first else None,
+        match=first["match"] if first else None,
+        quotes=quotes,
+        year=publication_year(document),
+        publication_types=str(metadata.get("publication_types") or ""),
+        retracted=bool(metadata.get("retracted", False)),
+        url=_link(document),
+    )

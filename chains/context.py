@@ -1,0 +1,101 @@
+"""Documents and evidence as they stand in a prompt: delimited, labelled, and unable to break out."""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+
+from langchain_core.documents import Document
+
+from briefcontext.chains.citation import document_key, publication_year
+from briefcontext.chains.extraction import Extraction
+
+__all__ = ["render_condensed", "render_documents", "render_evidence"]
+
+_TAG_NAMES = re.compile(r"(?:document|evidence|finding|question|system|instruction)s?(?![a-z])")
+_BRACKETS = "<＜﹤‹〈〈⟨˂ᐸ≺❬❮❰⦑⧼"
+"""The less-than sign and what looks like it."""
+_MAY_BE_TAG = re.compile(rf"(?P<opening>[{_BRACKETS}][\W_]*+)(?P<name>[\w\u0300-\u036f]{{0,40}})")
+_LETTERS = str.maketrans("оοсςеεіιıѕуүυѵνԁոԛԍ", "oocceeiiisyyuvvdnqg")
+"""Cyrillic, Greek and Armenian letters that pass for those of the tags' names."""
+
+# Tokenizers of local models read these as control tokens wherever they stand, and only in this exact form.
+_CONTROL_TOKEN = re.compile(
+    r"<(?=[|｜]|<?/?SYS>|/?s>|/?(?:bos|eos|pad|unk)>|(?:start|end)_of_|/?(?:think|tool_)|unused\d)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
+    re.IGNORECASE,
+)
+# Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties): characters that no one sees and models read.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def render_documents(documents: Sequence[Document]) -> str:
+    """Return the documents one after another, each between tags that carry its key.
+
+    A text cannot close its own tag: the closing one carries the key, which stands in no text (see
+    `assign_keys`), and what looks like one of our tags, or is a control token of a chat template, is broken up.
+    Characters that cannot be seen are left out.
+    """
+    return "\n".join(_document(document) for document in documents)
+
+
+def _document(document: Document) -> str:
+    title = str(document.metadata.get("title") or "").strip()
+    text = document.page_content.strip()
+    body = f"{title}\n{text}" if title and title != text else text
+    key = document_key(document)
+    return f'<document key="{key}">\n{_defuse(body)}\n</document {key}>'
+
+
+def render_evidence(extraction: Extraction, documents: Mapping[str, Document]) -> str:
+    """Return a partition's evidence: each quote with its document's key, year and kind, then the finding.
+
+    Each takes one line, so that words of a document cannot pass for another quote, a finding or a choice.
+    `documents` maps ids to keyed documents.
+    """
+    lines = [f'{_label(documents[quote["document_id"]])} "{_line(quote["text"])}"' for quote in extraction["quotes"]]
+    if extraction["finding"]:
+        source = "" if extraction["quotes"] else " (no quote supports it)"
+        lines.append(f"Finding{source}: {_line(extraction['finding'])}")
+    if extraction["choice"]:
+        lines.append(f"Choice: {extraction['choice']}")
+    if extraction["confidence"] is not None:
+        lines.append(f"Confidence: {extraction['confidence']:.2f}")
+    return f"<evidence reader={extraction['index'] + 1}>\n" + "\n".join(lines) + "\n</evidence>"
+
+
+def render_condensed(text: str) -> str:
+    """Return evidence that a model has condensed, between the same tags."""
+    return f"<evidence condensed>\n{_defuse(text.strip())}\n</evidence>"
+
+
+def _label(document: Document) -> str:
+    known = [str(document.metadata.get("publication_types") or ""), str(publication_year(document) or "")]
+    known += ["RETRACTED"] if document.metadata.get("retracted") else []
+    described = ", ".join(part for part in known if part)
+    return f"[{document_key(document)}]" + (f" ({_line(described)})" if described else "")
+
+
+def _line(text: str) -> str:
+    return " ".join(_defuse(text).split())
+
+
+def _defuse(text: str) -> str:
+    """Take from a text what could pass for a part of the prompt, and leave its words."""
+    text = _CONTROL.sub(" ", _INVISIBLE.sub("", text))
+    return _CONTROL_TOKEN.sub(r"\g<0> ", _MAY_BE_TAG.sub(_without_bracket, text))
+
+
+def _without_bracket(found: re.Match[str]) -> str:
+    if not _TAG_NAMES.match(_plain(found["name"])):
+        return found[0]
+    return re.sub(f"[{_BRACKETS}]", "(", found["opening"]) + found["name"]
+
+
+def _plain(word: str) -> str:
+    """Return a word in the plain lower-case letters that it looks like."""
+    letters = (letter for letter in unicodedata.normalize("NFKD", word) if not unicodedata.combining(letter))
+    return "".join(letters).lower().translate(_LETTERS)

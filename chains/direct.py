@@ -1,0 +1,46 @@
+"""Answering in one call over all documents."""
+
+from collections.abc import Sequence
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.context import render_documents
+from briefcontext.chains.draft import parse_draft, split_quotes
+from briefcontext.chains.extract import extract, ground_all, lost_quotes
+from briefcontext.chains.model import Model, Request
+from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Draft
+from briefcontext.chains.reduce import reduce
+from briefcontext.chains.steps import Steps
+from briefcontext.chains.window import room_for
+from briefcontext.prompts import render
+
+__all__ = ["answer", "answer_prompt"]
+
+
+def answer_prompt(question: Question, documents: Sequence[Document], *, forced: bool = False) -> list[BaseMessage]:
+    """Return the prompt that reads all documents at once, in the order given."""
+    context = render_documents(documents)
+    return render("answer", question["text"], question["options"], may_abstain=not forced, documents=context)
+
+
+def answer(
+    model: Model, worker: Model, question: Question, documents: Sequence[Document], stage: str, account: Account
+) -> Steps[Draft]:
+    """Answer in one call; when the documents exceed the model's input window, extract and reduce instead."""
+    forced = account.force_choice and bool(question["options"])
+    fixed = sum(len(message.text) for message in answer_prompt(question, [], forced=forced))
+    room = room_for(model, account, fixed)
+    if room is not None and len(render_documents(documents)) > room:
+        extraction = yield from extract(worker, question, documents, 0, account)
+        draft = yield from reduce(model, question, documents, [extraction], account)
+        said = ["The documents exceed the model's input window, so they were read in parts.", extraction["error"]]
+        draft["warnings"] += filter(None, said)
+        return draft
+    reply = yield from model.ask(Request(stage, answer_prompt(question, documents, forced=forced)), account)
+    body, given = split_quotes(reply.text)
+    quotes, lost = ground_all(given, documents, account.quote_similarity)
+    lost_warning = lost_quotes(lost, len(given))
+    return parse_draft(body, question, quotes, [lost_warning] if lost_warning else [], forced=forced)

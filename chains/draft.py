@@ -1,0 +1,46 @@
+"""Reading an answer out of a model's words."""
+
+import re
+
+from briefcontext.chains.choice import parse_choice
+from briefcontext.chains.extraction import Quote
+from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Draft
+
+__all__ = ["parse_draft", "split_quotes"]
+
+_CHOICE_LINE = re.compile(r"^[\s*_]*choice[\s*_]*:.*$", re.IGNORECASE | re.MULTILINE)
+_CONFLICT_LINE = re.compile(r"^[\s*_]*conflict[\s*_]*:[\s*_]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE)
+_QUOTES_LINE = re.compile(r"^[\s*_#]*quotes?[\s*_]*:[\s*_]*$", re.IGNORECASE | re.MULTILINE)
+_QUOTE_LINE = re.compile(r"^[\s*•-]*\[(?P<key>[^\]]+)\][\s:–-]*(?P<quote>\S.*)$", re.MULTILINE)
+_NO_ANSWER = re.compile(r"^[\s*_]*no[ _]answer[\s*_]*[:.]?[\s*_]*", re.IGNORECASE)
+_NO_CONFLICT = re.compile(r"(?:none|no|n/a)\b.{0,20}$", re.IGNORECASE)
+
+
+def split_quotes(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """Split an answer from the list of quotes under it, each with its key."""
+    body, *rest = _QUOTES_LINE.split(text, maxsplit=1)
+    return body, [(found["key"], found["quote"]) for found in _QUOTE_LINE.finditer("".join(rest))]
+
+
+def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: list[str], *, forced: bool) -> Draft:
+    """Tell a refusal to answer, the choice, and what is said of a conflict, from the answer itself."""
+    refusal = None if forced else _NO_ANSWER.match(text)
+    options = question["options"]
+    choice = parse_choice(text, options) if options and not refusal else None
+    warnings = list(warnings)
+    if options and forced:
+        warnings.append("A choice was forced by the setting force_choice.")
+    if options and choice is None and not refusal:
+        warnings.append("The reader named none of the options.")
+    said = _CONFLICT_LINE.search(text)
+    conflict = said["words"].strip() if said else ""
+    body = text[refusal.end() :] if refusal else _CONFLICT_LINE.sub("", _CHOICE_LINE.sub("", text))
+    return Draft(
+        text=body.strip(),
+        choice=choice,
+        conflict=conflict if conflict and not _NO_CONFLICT.match(conflict) else None,
+        quotes=quotes,
+        abstained=bool(refusal),
+        warnings=warnings,
+    )

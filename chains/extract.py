@@ -1,0 +1,219 @@
+"""The map step: copying out of a partition what bears on the question."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from langchain_core.documents import Document
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage
+from langchain_core.utils.json import parse_json_markdown
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.choice import parse_choice
+from briefcontext.chains.citation import document_key
+from briefcontext.chains.context import render_documents
+from briefcontext.chains.extraction import Extraction, Quote, extraction_without_evidence
+from briefcontext.chains.grounding import ground
+from briefcontext.chains.model import Model, Reply, Request
+from briefcontext.chains.question import Question
+from briefcontext.chains.steps import Steps, Together
+from briefcontext.chains.window import room_for, split_to_fit
+from briefcontext.prompts import render
+
+__all__ = ["extract", "ground_all", "lost_quotes"]
+
+_HIDDEN = ("nostream",)
+"""Keeps the tokens of extractions out of the `messages` stream, which is there for the answer."""
+
+_SCHEMA: dict[str, Any] = {
+    "title": "extraction",
+    "description": "What the documents say on the question.",
+    "type": "object",
+    "properties": {
+        "relevant": {"type": "boolean"},
+        "quotes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"key": {"type": "string"}, "quote": {"type": "string"}},
+                "required": ["key", "quote"],
+                "additionalProperties": False,
+            },
+        },
+        "finding": {"type": "string"},
+        "choice": {"type": ["string", "null"]},
+        "confidence": {"type": "number"},
+    },
+    "required": ["relevant", "quotes", "finding", "choice", "confidence"],
+    "additionalProperties": False,
+}
+
+
+class _KeyedQuote(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    key: str = ""
+    quote: str
+
+
+class _Record(BaseModel):
+    """What the prompt asks for, read as kindly as its meaning allows."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    relevant: bool
+    quotes: list[_KeyedQuote] = []
+    finding: str = ""
+    choice: str | None = None
+    confidence: float | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_null(cls, data: Any) -> Any:
+        """Take null for what is left out, in all fields."""
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.relevant and not (self.quotes or self.finding.strip()):
+            raise ValueError("relevant is true, and there is neither a quote nor a finding")
+        return self
+
+    @field_validator("confidence", mode="before")
+    @classmethod
+    def _share(cls, given: Any) -> float | None:
+        """Take per cent for a share, and words for nothing."""
+        try:
+            number = float(str(given).rstrip("% "))
+        except ValueError:
+            return None
+        share = number / 100 if 1 < number <= 100 else number
+        return share if 0 <= share <= 1 else None
+
+
+def extract(
+    model: Model, question: Question, documents: Sequence[Document], index: int, account: Account
+) -> Steps[Extraction]:
+    """Extract from one partition: one call, and one more if its reply is malformed.
+
+    A partition that exceeds the model's input window is read in as many parts as it takes.
+    """
+    empty = render("extract", question["text"], question["options"], documents="")
+    room = room_for(model, account, sum(len(message.text) for message in empty))
+    parts = split_to_fit(documents, room)
+    if len(parts) == 1:
+        return (yield from _extract_part(model, question, parts[0], documents, index, account))
+    chains = [_extract_part(model, question, part, documents, index, account) for part in parts]
+    return _merge((yield Together(chains)), documents, index)
+
+
+def _extract_part(
+    model: Model,
+    question: Question,
+    part: Sequence[Document],
+    documents: Sequence[Document],
+    index: int,
+    account: Account,
+) -> Steps[Extraction]:
+    """Extract from one part of a partition; quotes are looked up in the partition's whole documents."""
+    messages = render("extract", question["text"], question["options"], documents=render_documents(part))
+    reply = yield from model.ask(Request("extract", messages, _SCHEMA, _HIDDEN), account)
+    try:
+        return _extraction(_parse(reply), question, documents, index, account)
+    except (OutputParserException, ValidationError, ValueError) as error:
+        repair = render("repair", question["text"], {}, error=_reason(error))
+    again = [*messages, AIMessage(reply.text), *repair]
+    reply = yield from model.ask(Request("extract", again, _SCHEMA, _HIDDEN), account)
+    try:
+        return _extraction(_parse(reply), question, documents, index, account)
+    except (OutputParserException, ValidationError, ValueError) as error:
+        return _unstructured(reply.text, documents, index, _reason(error))
+
+
+def _parse(reply: Reply) -> _Record:
+    return _Record.model_validate(parse_json_markdown(reply.text) if reply.data is None else reply.data)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'reply'}: {e['msg']}" for e in error.errors())
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+
+
+def _extraction(
+    record: _Record, question: Question, documents: Sequence[Document], index: int, account: Account
+) -> Extraction:
+    given = [(quote.key, quote.quote) for quote in record.quotes]
+    quotes, lost = ground_all(given, documents, account.quote_similarity)
+    error = lost_quotes(lost, len(given))
+    finding = record.finding.strip()
+    if lost and not quotes:
+        error = f"{error} Nothing of this reading is used."
+    if not record.relevant or (lost and not quotes):
+        return extraction_without_evidence(index, documents, "none", confidence=record.confidence, error=error)
+    choice = parse_choice(f"Choice: {record.choice}", question["options"]) if record.choice else None
+    return Extraction(
+        index=index,
+        document_ids=[str(document.id) for document in documents],
+        status="evidence",
+        finding=finding,
+        quotes=quotes,
+        choice=choice,
+        confidence=record.confidence,
+        error=error,
+    )
+
+
+def ground_all(
+    given: Sequence[tuple[str, str]], documents: Sequence[Document], threshold: float
+) -> tuple[list[Quote], int]:
+    """Ground quotes, given with the keys that the reader put to them.
+
+    Returns:
+        those found, without repeats, and how many were not.
+    """
+    ids = {document_key(document): str(document.id) for document in documents}
+    found = [ground(quote, documents, preferred=ids.get(key.strip(" []")), threshold=threshold) for key, quote in given]
+    kept = {(quote["document_id"], quote["start"], quote["end"]): quote for quote in found if quote}
+    return list(kept.values()), found.count(None)
+
+
+def lost_quotes(lost: int, given: int) -> str | None:
+    """Say how many quotes were not found; None when all were."""
+    return f"{lost} of {given} quotes do not stand in the documents and were dropped." if lost else None
+
+
+def _unstructured(text: str, documents: Sequence[Document], index: int, reason: str) -> Extraction:
+    """Keep what a reader wrote in no usable form: it may bear on the question, and nothing supports it."""
+    return Extraction(
+        index=index,
+        document_ids=[str(document.id) for document in documents],
+        status="evidence",
+        finding=text.strip(),
+        quotes=[],
+        choice=None,
+        confidence=None,
+        error=f"The reply was not of the form asked for ({reason}); its text is kept as a finding without quotes.",
+    )
+
+
+def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: int) -> Extraction:
+    """Put the extractions of a partition's parts together; the most confident part's choice counts."""
+    errors = [f"Read in {len(parts)} parts, as it exceeds the model's input window."]
+    errors += [part["error"] for part in parts if part["error"]]
+    evidence = [part for part in parts if part["status"] == "evidence"]
+    if not evidence:
+        return extraction_without_evidence(index, documents, "none", error=" ".join(errors))
+    surest = max(evidence, key=lambda part: (part["choice"] is not None, part["confidence"] or 0.0))
+    quotes = {(q["document_id"], q["start"], q["end"]): q for part in evidence for q in part["quotes"]}
+    return Extraction(
+        index=index,
+        document_ids=[str(document.id) for document in documents],
+        status="evidence",
+        finding=" ".join(part["finding"] for part in evidence if part["finding"]),
+        quotes=list(quotes.values()),
+        choice=surest["choice"],
+        confidence=surest["confidence"],
+        error=" ".join(errors),
+    )

@@ -1,0 +1,62 @@
+"""What the map step finds in one partition."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from langchain_core.documents import Document
+from typing_extensions import TypedDict
+
+__all__ = ["Extraction", "Match", "Quote", "extraction_without_evidence"]
+
+Match = Literal["exact", "normalised", "fuzzy"]
+
+
+class Quote(TypedDict):
+    """Words that stand in a document."""
+
+    text: str
+    """The words as the document has them."""
+    document_id: str
+    start: int
+    end: int
+    """Character offsets of the words in the document's text."""
+    match: Match
+    """How the reader's words were found in the document."""
+
+
+class Extraction(TypedDict):
+    """What one partition gave for the question."""
+
+    index: int
+    """The partition's place in the ranking, from 0."""
+    document_ids: list[str]
+    status: Literal["evidence", "none", "failed"]
+    """`none`: the documents were read and do not bear on the question; `failed`: they were not read."""
+    finding: str
+    quotes: list[Quote]
+    choice: str | None
+    confidence: float | None
+    """The reader's own estimate, 0 to 1."""
+    error: str | None
+    """What went wrong, or which part of the reader's reply was not used."""
+
+
+def extraction_without_evidence(
+    index: int,
+    documents: Sequence[Document],
+    status: Literal["none", "failed"],
+    *,
+    confidence: float | None = None,
+    error: str | None = None,
+) -> Extraction:
+    """Record that the documents of a partition have nothing on the question, or that they were not read."""
+    return Extraction(
+        index=index,
+        document_ids=[str(document.id) for document in documents],
+        status=status,
+        finding="",
+        quotes=[],
+        choice=None,
+        confidence=confidence,
+        error=error,
+    )

@@ -1,0 +1,118 @@
+"""Grounding: looking up a quote in the documents that it is said to come from."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from langchain_core.documents import Document
+from rapidfuzz import fuzz
+
+from briefcontext.chains.extraction import Match, Quote
+
+__all__ = ["FUZZY_THRESHOLD", "MIN_QUOTE_LETTERS", "ground"]
+
+FUZZY_THRESHOLD = 90.0
+"""The least similarity, 0 to 100, at which differing words count as the same (rapidfuzz partial ratio)."""
+MIN_QUOTE_LETTERS = 8
+"""A quote with fewer letters and digits than this says too little to be traced."""
+
+_TELLING = re.compile(
+    r"\d+(?:[.,]\d+)*|n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely|more|less|fewer|than)\b"
+    r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen)",
+)
+
+
+def ground(
+    quote: str,
+    documents: Sequence[Document],
+    *,
+    preferred: str | None = None,
+    threshold: float = FUZZY_THRESHOLD,
+) -> Quote | None:
+    """Find a quote in documents: exactly, else by its letters and digits alone, else by similarity.
+
+    Args:
+        quote: the words that a reader gave.
+        documents: where they may stand.
+        preferred: id of the document that the reader named; it wins over others at the same tier, and a
+            quote that stands only in another document is attributed to that one.
+        threshold: similarity for the last tier, 0 to 100; above 100 switches it off.
+
+    Returns:
+        The document's own words with their offsets, or None when they stand nowhere.
+    """
+    wanted = quote.strip().strip("\"'“”‘’«»").strip().removesuffix("...").removesuffix("…").strip()
+    letters, _ = _letters(wanted)
+    if len(letters) < MIN_QUOTE_LETTERS:
+        return None
+    candidates = sorted(documents, key=lambda document: document.id != preferred)
+    return (
+        _first(_exact(wanted, document) for document in candidates)
+        or _first(_normalised(letters, document) for document in candidates)
+        or _first(_fuzzy(wanted, document, threshold) for document in candidates)
+    )
+
+
+def _first(found: Iterable[Quote | None]) -> Quote | None:
+    return next((quote for quote in found if quote), None)
+
+
+def _quote(document: Document, start: int, end: int, match: Match) -> Quote:
+    return Quote(text=document.page_content[start:end], document_id=str(document.id), start=start, end=end, match=match)
+
+
+def _exact(wanted: str, document: Document) -> Quote | None:
+    start = document.page_content.find(wanted)
+    return None if start < 0 else _quote(document, start, start + len(wanted), "exact")
+
+
+def _normalised(letters: str, document: Document) -> Quote | None:
+    text, places = _letters(document.page_content)
+    start = text.find(letters)
+    if start < 0:
+        return None
+    return _quote(document, places[start], places[start + len(letters) - 1] + 1, "normalised")
+
+
+def _letters(text: str) -> tuple[str, list[int]]:
+    """Return the letters and digits of a text, decomposed and case-folded, and the place each comes from."""
+    letters: list[str] = []
+    places: list[int] = []
+    for place, character in enumerate(text):
+        for part in unicodedata.normalize("NFKD", character).casefold():
+            if part.isalnum():
+                letters.append(part)
+                places.append(place)
+    return "".join(letters), places
+
+
+def _fuzzy(wanted: str, document: Document, threshold: float) -> Quote | None:
+    text = _lower(document.page_content)
+    if len(text) < len(wanted):
+        return None
+    found = fuzz.partial_ratio_alignment(_lower(wanted), text, score_cutoff=threshold)
+    if found is None or found.dest_end <= found.dest_start:
+        return None
+    start, end = _whole_words(text, found.dest_start, found.dest_end)
+    # One dropped "not" or a changed figure leaves two sentences alike, and turns the meaning round.
+    if _telling(_lower(wanted)) != _telling(text[start:end]):
+        return None
+    return _quote(document, start, end, "fuzzy")
+
+
+def _lower(text: str) -> str:
+    """Lower the case without changing the length, so that offsets stay true."""
+    return "".join(low if len(low := character.lower()) == 1 else character for character in text)
+
+
+def _telling(text: str) -> Counter[str]:
+    return Counter(_TELLING.findall(text))
+
+
+def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
+    while start > 0 and text[start - 1].isalnum() and text[start].isalnum():
+        start -= 1
+    while end < len(text) and text[end - 1].isalnum() and text[end].isalnum():
+        end += 1
+    return start, end

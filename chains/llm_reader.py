@@ -1,0 +1,88 @@
+"""The reader that asks a language model."""
+
+from collections.abc import Sequence
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.direct import answer, answer_prompt
+from briefcontext.chains.extract import extract
+from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.model import Model
+from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Draft
+from briefcontext.chains.reduce import reduce
+from briefcontext.chains.steps import adrive, drive
+
+__all__ = ["LLMReader"]
+
+
+class LLMReader:
+    """Answers with a chat model: the workers extract, the allocator answers and reduces.
+
+    Args:
+        model: any LangChain chat model, or its name as `provider:model`.
+        extract_model: another one for the extractions; the same by default.
+        cache: SQLite file that keeps the replies of models given by name, for experiments.
+
+    Raises:
+        ModelSetupError, MissingExtraError: a model cannot be opened.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel,
+        *,
+        extract_model: str | BaseChatModel | None = None,
+        cache: str | None = None,
+    ) -> None:
+        self._allocator = Model(model, cache=cache)
+        self._worker = self._allocator if extract_model is None else Model(extract_model, cache=cache)
+
+    @property
+    def name(self) -> str:
+        """The allocator's name."""
+        return self._allocator.name
+
+    def extract(self, question: Question, documents: Sequence[Document], index: int, account: Account) -> Extraction:
+        """Find in one partition what bears on the question."""
+        return drive(extract(self._worker, question, documents, index, account))
+
+    async def aextract(
+        self, question: Question, documents: Sequence[Document], index: int, account: Account
+    ) -> Extraction:
+        """Do as `extract` does, without blocking the event loop."""
+        return await adrive(extract(self._worker, question, documents, index, account))
+
+    def reduce(
+        self,
+        question: Question,
+        documents: Sequence[Document],
+        extractions: Sequence[Extraction],
+        account: Account,
+    ) -> Draft:
+        """Answer from the evidence of the partitions."""
+        return drive(reduce(self._allocator, question, documents, extractions, account))
+
+    async def areduce(
+        self,
+        question: Question,
+        documents: Sequence[Document],
+        extractions: Sequence[Extraction],
+        account: Account,
+    ) -> Draft:
+        """Do as `reduce` does, without blocking the event loop."""
+        return await adrive(reduce(self._allocator, question, documents, extractions, account))
+
+    def answer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+        """Answer from all documents at once."""
+        return drive(answer(self._allocator, self._worker, question, documents, stage, account))
+
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+        """Do as `answer` does, without blocking the event loop."""
+        return await adrive(answer(self._allocator, self._worker, question, documents, stage, account))
+
+    def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
+        """Return the length of the prompt that would read all documents at once."""
+        return sum(len(message.text) for message in answer_prompt(question, documents))

@@ -1,0 +1,189 @@
+"""A language model as the chains call it: with retries, limits, structured output and a ledger."""
+
+import json
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.chat_model import model_key, model_name, open_chat_model
+from briefcontext.chains.failure import one_line, retry_after, what_failed
+from briefcontext.chains.ledger import ModelCall
+from briefcontext.chains.limits import limiter_for
+from briefcontext.chains.steps import Invoke, Steps, Wait
+from briefcontext.errors import ModelCallError, ModelSetupError
+
+__all__ = ["CHARACTERS_PER_TOKEN", "Model", "Reply", "Request"]
+
+CHARACTERS_PER_TOKEN = 3.0
+"""Fewer than any usual tokenizer's on English medical text (about 4), so that estimates err on the safe side."""
+MAX_WAIT = 60.0
+"""Seconds; the longest pause before a retry that the provider does not ask for."""
+
+_STRUCTURED = ("json_schema", "function_calling", "json_mode")
+_TEXT = "text"
+_learned: dict[str, str] = {}
+"""By model: the way to structured output that it accepted first, so that the others are not tried on every call."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call that a chain wants made."""
+
+    stage: str
+    messages: Sequence[BaseMessage]
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the reply, with a title; None for text."""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def characters(self) -> int:
+        """The length of all messages."""
+        return sum(len(message.text) for message in self.messages)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model said."""
+
+    text: str
+    data: Any = None
+    """The parsed object, when the request had a schema and the provider parsed it."""
+
+
+class _RefusedError(Exception):
+    """The provider does not accept the request as it is."""
+
+
+class Model:
+    """A chat model, and how it likes to be called."""
+
+    def __init__(self, model: str | BaseChatModel, *, cache: str | None = None) -> None:
+        self.chat = open_chat_model(model, cache=cache) if isinstance(model, str) else model
+        self.name = model if isinstance(model, str) else model_name(model)
+        self._key = model_key(self.chat)
+        self._limiter = limiter_for(self._key)
+
+    @property
+    def max_input_tokens(self) -> int | None:
+        """The input window that LangChain's profile of the model states, in tokens; None where it is unknown."""
+        window = (self.chat.profile or {}).get("max_input_tokens")
+        return int(window) if window else None
+
+    def ask(self, request: Request, account: Account) -> Steps[Reply]:
+        """Make a call, and make it again while that may help.
+
+        Raises:
+            ModelSetupError: the provider refuses the key, or does not know the model or the address.
+            ModelCallError: it failed for good.
+        """
+        refusal: Exception | None = None
+        for way, runnable in self._ways(request):
+            try:
+                reply = yield from self._call(request, runnable, account)
+            except _RefusedError as error:
+                refusal = error
+                continue
+            if request.schema is not None:
+                # A later refusal of the way that is known to work is about that one request, so it teaches nothing.
+                _learned.setdefault(self._key, way)
+            return reply
+        raise ModelCallError(f"{self.name} does not accept the request: {one_line(refusal or ValueError())}")
+
+    def _ways(self, request: Request) -> Iterator[tuple[str, Runnable[Any, Any]]]:
+        """Yield the ways to make a request, the one that is known to work first."""
+        if request.schema is not None:
+            known = _learned.get(self._key)
+            for way in _STRUCTURED if known is None else [known] if known != _TEXT else []:
+                try:
+                    yield way, self.chat.with_structured_output(dict(request.schema), method=way, include_raw=True)
+                except (NotImplementedError, TypeError, ValueError):
+                    continue
+        yield _TEXT, self.chat
+
+    def _call(self, request: Request, runnable: Runnable[Any, Any], account: Account) -> Steps[Reply]:
+        # A run of the node's own name would pass for the node, and its messages for the node's output.
+        config = {"tags": list(request.tags), "run_name": f"{request.stage} call"}
+        tokens = int(request.characters / CHARACTERS_PER_TOKEN)
+        for attempt in range(account.max_retries + 1):
+            call = Invoke(runnable, list(request.messages), config, account, self._limiter, tokens)
+            message: AIMessage | None = None
+            wait: float | None = None
+            try:
+                result = yield call
+                message, data = _unpack(result)
+                if words := _words(message):
+                    return Reply(words, data)
+                failure = "the reply was empty."
+            except Exception as error:  # noqa: BLE001 - what a provider's client raises is not known
+                failure, wait = self._judge(error, account), retry_after(error)
+            finally:
+                if call.started is not None:
+                    account.calls.append(self._record(request, message, call.started))
+            if attempt < account.max_retries:
+                longest = min(MAX_WAIT, account.retry_wait * 2**attempt)
+                pause = random.uniform(longest / 2, longest) if wait is None else wait
+                try:
+                    account.time_left(after=pause)
+                except ModelCallError as error:
+                    raise ModelCallError(f"{error} The last call of {self.name} failed: {failure}") from None
+                yield Wait(pause)
+        times = "once" if account.max_retries == 0 else f"{account.max_retries + 1} times"
+        raise ModelCallError(f"{self.name} was called {times} and failed. The last time: {failure}")
+
+    def _judge(self, error: Exception, account: Account) -> str:
+        """Say in words what failed, if trying again may help; raise what it means otherwise."""
+        if isinstance(error, ModelCallError | ModelSetupError):
+            raise error
+        kind = what_failed(error)
+        if kind == "setup":
+            raise ModelSetupError(
+                f"The provider of {self.name} refuses the call: {one_line(error)} "
+                "Check the model's name, its key and its base URL."
+            ) from error
+        if kind == "refused":
+            raise _RefusedError(one_line(error)) from error
+        if kind == "final":
+            raise ModelCallError(f"{self.name} does not accept the request: {one_line(error)}") from error
+        if isinstance(error, TimeoutError) and not str(error):
+            return f"no reply in time; a call may take {account.timeout:g} s."
+        return f"{type(error).__name__}: {one_line(error)}"
+
+    def _record(self, request: Request, message: AIMessage | None, started: float) -> ModelCall:
+        usage: dict[str, Any] = dict((message.usage_metadata if message else None) or {})
+        # LangChain marks a reply from its cache with a total cost of zero.
+        cached = usage.get("total_cost") == 0
+        empty = message is None or not _words(message)
+        if cached:
+            usage = {}
+        return ModelCall(
+            stage=request.stage,
+            model=self.name,
+            status="cached" if cached else "failed" if empty else "ok",
+            input_characters=request.characters,
+            input_tokens=int(usage.get("input_tokens", 0)),
+            cached_input_tokens=int((usage.get("input_token_details") or {}).get("cache_read") or 0),
+            output_tokens=int(usage.get("output_tokens", 0)),
+            started=started,
+            ended=time.time(),
+        )
+
+
+def _unpack(result: Any) -> tuple[AIMessage, Any]:
+    """Return the message and the object parsed from it, whichever way the call was made."""
+    if isinstance(result, dict):
+        return result["raw"], result["parsed"]
+    return result, None
+
+
+def _words(message: AIMessage) -> str:
+    """Return the text of a reply; where it has none, the arguments of the function that it calls."""
+    calls = [json.dumps(call["args"]) for call in message.tool_calls]
+    calls += [call["args"] or "" for call in message.invalid_tool_calls]
+    return next((words for words in (message.text, *calls) if words.strip()), "")

@@ -1,0 +1,55 @@
+"""A question as the readers get it."""
+
+from collections.abc import Mapping
+
+from typing_extensions import TypedDict
+
+from briefcontext.errors import InputError
+
+__all__ = ["MAX_QUESTION_CHARACTERS", "Question", "check_question"]
+
+MAX_QUESTION_CHARACTERS = 20_000
+"""The longest question taken; exam vignettes stay below 5,000. Anything longer is a document."""
+
+
+class Question(TypedDict):
+    """A question that has been checked."""
+
+    text: str
+    options: dict[str, str]
+    """Letter to text, for multiple choice; empty for a free answer."""
+
+
+def check_question(text: object, options: object = None) -> Question:
+    """Return the question with outer white space removed, or say what is wrong with it.
+
+    Raises:
+        InputError: the question is blank or too long; there is only one option, or one is blank.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise InputError("The question is empty. Ask one, for example: Which drug is first choice for type 2 diabetes?")
+    text = text.strip()
+    if len(text) > MAX_QUESTION_CHARACTERS:
+        raise InputError(
+            f"The question has {len(text):,} characters; at most {MAX_QUESTION_CHARACTERS:,} are taken. "
+            "Shorten it, and put long material into a knowledge base."
+        )
+    return Question(text=text, options=_check_options(options))
+
+
+def _check_options(options: object) -> dict[str, str]:
+    if not options:
+        return {}
+    if not isinstance(options, Mapping):
+        raise InputError(f"Options must be a mapping of letter to text, not {type(options).__name__}.")
+    checked: dict[str, str] = {}
+    for given, text in options.items():
+        letter = str(given).strip().upper()
+        if not (len(letter) == 1 and letter.isalpha()) or not isinstance(text, str) or not text.strip():
+            raise InputError(f"Option {given!r} needs a single letter and a text, for example A=yes.")
+        if letter in checked:
+            raise InputError(f"Option {letter} is given twice. Give each option a letter of its own.")
+        checked[letter] = text.strip()
+    if len(checked) < 2:
+        raise InputError("Multiple choice needs at least two options, for example A=yes B=no.")
+    return checked

@@ -1,0 +1,86 @@
+"""The reduce step: one answer from the evidence of the partitions."""
+
+from collections.abc import Mapping, Sequence
+
+from langchain_core.documents import Document
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.context import render_condensed, render_evidence
+from briefcontext.chains.draft import parse_draft
+from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.model import Model, Request
+from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Draft
+from briefcontext.chains.steps import Steps, Together
+from briefcontext.chains.window import group_to_fit, room_for
+from briefcontext.errors import ModelCallError
+from briefcontext.prompts import render
+
+__all__ = ["reduce"]
+
+MAX_ROUNDS = 5
+"""How often evidence may be condensed before it has to fit."""
+
+_HIDDEN = ("nostream",)
+
+
+def reduce(
+    model: Model,
+    question: Question,
+    documents: Sequence[Document],
+    extractions: Sequence[Extraction],
+    account: Account,
+) -> Steps[Draft]:
+    """Answer from the partitions that have evidence, in one call (ContextReduce).
+
+    Evidence that exceeds the model's input window is condensed first: in groups that fit, each by one call, and
+    again until all of it fits. The quotes behind it stay what they are.
+
+    Raises:
+        ModelCallError: condensing does not make it fit.
+    """
+    forced = account.force_choice and bool(question["options"])
+    by_id = {str(document.id): document for document in documents}
+    evidence = [extraction for extraction in extractions if extraction["status"] == "evidence"]
+    empty = render("reduce", question["text"], question["options"], may_abstain=not forced, evidence="")
+    room = room_for(model, account, sum(len(message.text) for message in empty))
+    texts = [text for extraction in evidence for text in _texts(extraction, by_id, room)]
+    texts = texts or ["No reader found any evidence."]
+    rounds = 0
+    while room is not None and len("\n".join(texts)) > room:
+        rounds += 1
+        texts = yield from _condense(model, question, texts, room, rounds, account)
+    messages = render(
+        "reduce", question["text"], question["options"], may_abstain=not forced, evidence="\n".join(texts)
+    )
+    reply = yield from model.ask(Request("reduce", messages), account)
+    quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
+    warnings = [f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."] if rounds else []
+    return parse_draft(reply.text, question, quotes, warnings, forced=forced)
+
+
+def _texts(extraction: Extraction, documents: Mapping[str, Document], room: int | None) -> list[str]:
+    """Return an extraction's evidence; what exceeds the room in several texts, each with a part of the quotes."""
+    text = render_evidence(extraction, documents)
+    quotes = extraction["quotes"]
+    if room is None or len(text) <= room or len(quotes) < 2:
+        return [text]
+    half = len(quotes) // 2
+    parts = (Extraction(**{**extraction, "quotes": part}) for part in (quotes[:half], quotes[half:]))
+    return [text for part in parts for text in _texts(part, documents, room)]
+
+
+def _condense(
+    model: Model, question: Question, texts: Sequence[str], room: int, rounds: int, account: Account
+) -> Steps[list[str]]:
+    if rounds > MAX_ROUNDS or max(map(len, texts)) > room:
+        raise ModelCallError(
+            f"The evidence does not fit into the input window of {model.name}; rounds of condensing: {rounds - 1}. "
+            "Use a model with a larger window for the answer, or retrieve fewer documents."
+        )
+    requests = [
+        Request("reduce", render("condense", question["text"], {}, evidence="\n".join(group)), tags=_HIDDEN)
+        for group in group_to_fit(texts, room)
+    ]
+    replies = yield Together([model.ask(request, account) for request in requests])
+    return [render_condensed(reply.text) for reply in replies]

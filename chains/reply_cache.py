@@ -1,0 +1,79 @@
+"""A cache of model replies on disk, for experiments that are run again.
+
+LangChain's own for SQLite, in langchain-community, is no longer developed, and hands out a reply's serialised form
+as its text when it cannot be read back.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from langchain_core.caches import BaseCache
+from langchain_core.load import dumps, loads
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, Generation
+
+from briefcontext.chains.failure import one_line
+from briefcontext.errors import InputError
+
+__all__ = ["ReplyCache"]
+
+_BUSY_SECONDS = 60.0
+"""How long to wait for other threads and processes that write to the file."""
+
+
+class ReplyCache(BaseCache):
+    """Keeps replies in an SQLite file, except empty ones: those would come back on every retry.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._database() as database:
+                database.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(
+                f"The cache of model calls cannot be kept in {path}: {one_line(error)} Name another file."
+            ) from error
+
+    def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
+        """Return the reply that was kept, or None."""
+        with self._database() as database:
+            row = database.execute("SELECT reply FROM replies WHERE key = ?", [_key(prompt, llm_string)]).fetchone()
+        return loads(row[0], allowed_objects=[AIMessage, ChatGeneration]) if row else None
+
+    def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
+        """Keep a reply."""
+        if any(map(_is_empty, return_val)):
+            return
+        row = [_key(prompt, llm_string), dumps(list(return_val))]
+        with self._database() as database:
+            database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", row)
+
+    def clear(self, **kwargs: Any) -> None:
+        """Forget all replies."""
+        with self._database() as database:
+            database.execute("DELETE FROM replies")
+
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction: a connection may not be shared between threads."""
+        with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as database, database:
+            yield database
+
+
+def _key(prompt: str, llm_string: str) -> str:
+    return hashlib.sha256(f"{llm_string}\0{prompt}".encode()).hexdigest()
+
+
+def _is_empty(reply: Generation) -> bool:
+    message = reply.message if isinstance(reply, ChatGeneration) else None
+    calls = getattr(message, "tool_calls", []) or getattr(message, "invalid_tool_calls", [])
+    return not (reply.text.strip() or calls)
