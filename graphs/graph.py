@@ -1,0 +1,100 @@
+"""The BriefContext graph: retrieve, check the rankings, and read in one call or by map and reduce.
+
+START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preserving -> END
+                                +- rankings disagree ---> map_fanout =Send=> extract (x M) -> reduce -> END
+                                +- nothing retrieved ---> abstain -> END
+"""
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.retrievers import RetrieverLike
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Checkpointer, Send
+
+from briefcontext.chains.reader import Reader
+from briefcontext.graphs.nodes import Nodes
+from briefcontext.graphs.resources import as_ranked, as_reader
+from briefcontext.graphs.settings import MAX_TOP_K, Settings
+from briefcontext.graphs.state import Input, Output, Partition, State
+
+__all__ = ["build_graph", "graph"]
+
+
+def take_route(state: State) -> str:
+    """Follow the route that the preflight node decided."""
+    return state["route"]
+
+
+def send_partitions(state: State) -> list[Send]:
+    """Start one extraction for each partition, all at once."""
+    return [
+        Send(
+            "extract",
+            Partition(
+                index=index,
+                partitions=len(state["partitions"]),
+                asked=state["asked"],
+                started=state["started"],
+                documents=documents,
+            ),
+        )
+        for index, documents in enumerate(state["partitions"])
+    ]
+
+
+def build_graph(
+    *,
+    reader: Reader | BaseChatModel | str | None = None,
+    retriever: RetrieverLike | None = None,
+    checkpointer: Checkpointer = None,
+    name: str = "BriefContext",
+) -> CompiledStateGraph[State, Settings, Input, Output]:
+    """Build the graph; it opens nothing until it is run.
+
+    `invoke({"question": …})` returns `{"answer": Answer}`. Multiple choice takes `options`, letter to text.
+    Settings go in as `context=Settings(…)` or as a dict of the same fields.
+
+    Args:
+        reader: answers from documents; a chat model or its name (`openai:gpt-4o-mini`) is read with
+            `LLMReader`. By default the settings name it.
+        retriever: any LangChain retriever, best document first. By default the settings name its knowledge base.
+        checkpointer: where a thread's state is kept, for resuming.
+        name: what traces call the graph.
+
+    Raises:
+        ModelSetupError, MissingExtraError: the model named cannot be opened.
+    """
+    nodes = Nodes(as_reader(reader), as_ranked(retriever))
+    builder = StateGraph(State, context_schema=Settings, input_schema=Input, output_schema=Output)
+    builder.add_node("retrieve", nodes.retrieve, input_schema=State)
+    builder.add_node("preflight", nodes.preflight)
+    builder.add_node("map_fanout", nodes.map_fanout)
+    builder.add_node("extract", nodes.extract, input_schema=Partition)
+    builder.add_node("reduce", nodes.reduce, input_schema=State)
+    builder.add_node("vanilla", nodes.vanilla, input_schema=State)
+    builder.add_node("order_preserving", nodes.order_preserving, input_schema=State)
+    builder.add_node("abstain", nodes.abstain)
+
+    builder.add_edge(START, "retrieve")
+    builder.add_edge("retrieve", "preflight")
+    builder.add_conditional_edges(
+        "preflight",
+        take_route,
+        {
+            "map_reduce": "map_fanout",
+            "vanilla": "vanilla",
+            "order_preserving": "order_preserving",
+            "abstain": "abstain",
+        },
+    )
+    builder.add_conditional_edges("map_fanout", send_partitions, ["extract"])
+    builder.add_edge("extract", "reduce")
+    for last in ("reduce", "vanilla", "order_preserving", "abstain"):
+        builder.add_edge(last, END)
+    compiled = builder.compile(checkpointer=checkpointer, name=name)
+    # Without this, `invoke` runs as many extractions at once as Python's default thread pool has threads:
+    # six on two cores. A limit below the number of partitions would also hold back checkpoints.
+    return compiled.with_config(max_concurrency=MAX_TOP_K)
+
+
+graph = build_graph()

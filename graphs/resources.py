@@ -1,0 +1,115 @@
+"""What the settings name, opened once: knowledge bases, documents and readers."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.retrievers import RetrieverLike
+
+from briefcontext.chains.reader import Reader
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.graphs.settings import DEMO, Settings
+from briefcontext.retrievers.ranking_retriever import RankingRetriever
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+    from briefcontext.knowledge.live_pubmed import LivePubMed
+    from briefcontext.retrievers.long_document import LongDocumentRetriever
+
+__all__ = ["as_ranked", "as_reader", "reader", "retriever"]
+
+_KEPT_OPEN = 8
+
+
+def retriever(settings: Settings) -> RankingRetriever:
+    """Return the dense retriever over the settings' knowledge base, or over their one document.
+
+    Raises:
+        KnowledgeBaseError: it is missing, broken or unfinished.
+        MissingExtraError: its encoder's package is not installed.
+    """
+    if settings.document is not None:
+        return _document(settings.document, _modified(settings.document), settings.document_encoder)
+    from briefcontext.retrievers.dense import DenseRetriever
+
+    return DenseRetriever(knowledge_base=_knowledge_base(settings.knowledge_base))
+
+
+def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
+    """Return the reader that the settings name: the model's, or the extractive one.
+
+    The extractive reader uses the encoder that retrieves, or `minilm` with a retriever of the caller's own.
+
+    Raises:
+        InputError: there is a model for the extractions, and none for the answer.
+        ModelSetupError, MissingExtraError: a model cannot be opened.
+    """
+    if settings.model is not None:
+        return _llm_reader(settings.model, settings.extract_model, settings.model_cache)
+    if settings.extract_model is not None:
+        raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
+    from briefcontext.chains.extractive_reader import ExtractiveReader
+    from briefcontext.knowledge.encoders import load_encoder
+
+    encoder: Encoder
+    if own_retriever is not None:
+        encoder = load_encoder("minilm")
+    elif settings.document is not None:
+        encoder = load_encoder(settings.document_encoder)
+    else:
+        encoder = _knowledge_base(settings.knowledge_base).encoder
+    return ExtractiveReader(encoder)
+
+
+@lru_cache(_KEPT_OPEN)
+def _knowledge_base(name: str) -> "KnowledgeBase | LivePubMed":
+    from briefcontext.knowledge.live_pubmed import LIVE_PUBMED, LivePubMed
+
+    if name.startswith(LIVE_PUBMED):
+        return LivePubMed.from_name(name)
+    from briefcontext.knowledge.demo import demo_knowledge_base
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+
+    return demo_knowledge_base() if name == DEMO else KnowledgeBase.open(name)
+
+
+def _modified(path: str) -> float:
+    try:
+        return Path(path).stat().st_mtime
+    except OSError:
+        raise KnowledgeBaseError(f"There is no file {path}. Check the path.") from None
+
+
+@lru_cache(_KEPT_OPEN)
+def _document(path: str, modified: float, encoder: str) -> "LongDocumentRetriever":
+    from briefcontext.knowledge.encoders import load_encoder
+    from briefcontext.retrievers.long_document import LongDocumentRetriever
+
+    return LongDocumentRetriever.from_file(path, load_encoder(encoder))
+
+
+@lru_cache(_KEPT_OPEN)
+def _llm_reader(model: str, extract_model: str | None, cache: str | None) -> Reader:
+    from briefcontext.chains.llm_reader import LLMReader
+
+    return LLMReader(model, extract_model=extract_model, cache=cache)
+
+
+def as_reader(given: Reader | BaseChatModel | str | None) -> Reader | None:
+    """Return a reader as it is, and a chat model or its name as an `LLMReader`."""
+    if isinstance(given, str | BaseChatModel):
+        from briefcontext.chains.llm_reader import LLMReader
+
+        return LLMReader(given)
+    return given
+
+
+def as_ranked(given: RetrieverLike | None) -> RankingRetriever | None:
+    """Return a retriever whose documents carry ids, ranks and the metadata that citations need."""
+    if given is None:
+        return None
+    from briefcontext.retrievers.wrapped import as_ranking_retriever
+
+    return as_ranking_retriever(given)

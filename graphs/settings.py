@@ -1,0 +1,116 @@
+"""The graph's settings: its runtime context."""
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from briefcontext.errors import InputError
+from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
+
+__all__ = ["DEMO", "MAX_TOP_K", "Settings"]
+
+DEMO = "demo"
+"""The name of the knowledge base that comes with the package."""
+MAX_TOP_K = 1024
+
+
+class Settings(BaseModel):
+    """How a question is answered. Every field has a default; without `context=` all defaults apply.
+
+    Raises:
+        InputError: an unknown setting, or a value out of its range.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
+        default="auto", description="The way to read: decided by the preflight check (auto), or forced."
+    )
+    fallback: Literal["vanilla", "order_preserving"] = Field(
+        default="vanilla",
+        description="How to read when the rankings agree: in rank order, or in the order of the source.",
+    )
+    top_k: int = Field(default=16, ge=1, le=MAX_TOP_K, description="How many documents are retrieved.")
+    partition_size: int = Field(default=4, ge=1, le=MAX_TOP_K, description="How many documents one extraction reads.")
+    preflight_top_n: int = Field(
+        default=PREFLIGHT_TOP_N,
+        ge=1,
+        le=MAX_TOP_K,
+        description="How many documents at the top of the two rankings the preflight check compares.",
+    )
+    iou_threshold: float = Field(
+        default=PREFLIGHT_IOU_THRESHOLD,
+        ge=0,
+        le=1,
+        description="The rankings agree when their overlap (intersection over union) is above this.",
+    )
+    knowledge_base: str = Field(
+        default=DEMO, min_length=1, description="Folder of a knowledge base, or 'demo' for the bundled one."
+    )
+    document: str | None = Field(
+        default=None, description="One long file to answer from, in place of the knowledge base."
+    )
+    document_encoder: str = Field(
+        default="minilm", description="Encoder for the chunks of that file: minilm, bge, medcpt or a model's folder."
+    )
+    keep_retracted: bool = Field(
+        default=False, description="Use retracted articles, too. By default they are left out and counted."
+    )
+    model: str | None = Field(
+        default=None,
+        description="Chat model as provider:model. Without one, sentences are copied and nothing is inferred.",
+    )
+    extract_model: str | None = Field(
+        default=None, description="Another chat model for the extractions, as provider:model."
+    )
+
+    model_cache: str | None = Field(
+        default=None, description="SQLite file that keeps the replies of models, so that none is paid for twice."
+    )
+    max_input_tokens: int | None = Field(
+        default=None, ge=1024, description="The model's input window in tokens. By default what the model states."
+    )
+    max_in_flight: int = Field(
+        default=32, ge=1, le=4096, description="Model calls in flight at once in this process, over all questions."
+    )
+    requests_per_minute: float | None = Field(default=None, gt=0, description="Model calls started in a minute.")
+    tokens_per_minute: float | None = Field(default=None, gt=0, description="Input tokens sent in a minute, about.")
+    call_timeout: float = Field(default=120.0, gt=0, description="Seconds for one model call.")
+    max_retries: int = Field(default=4, ge=0, le=20, description="How often a model call that failed is tried again.")
+    retry_wait: float = Field(
+        default=1.0, ge=0, description="Seconds before the first retry, doubled for each further one."
+    )
+    deadline: float | None = Field(default=None, gt=0, description="Seconds for the whole question.")
+    on_partition_failure: Literal["report", "raise"] = Field(
+        default="report", description="When a partition fails after its retries: report it in the answer, or stop."
+    )
+    quote_similarity: float = Field(
+        default=90.0,
+        ge=50,
+        le=101,
+        description="Least similarity, 0 to 100, of a quote that is not literal.",
+    )
+    force_choice: bool = Field(
+        default=False, description="Multiple choice: choose an option in any case. For benchmarks."
+    )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            raise InputError(_problems(error, cls)) from error
+
+
+def _problems(error: ValidationError, settings: type[BaseModel]) -> str:
+    known = ", ".join(settings.model_fields)
+    problems = []
+    for problem in error.errors():
+        name = ".".join(map(str, problem["loc"])) or "settings"
+        if problem["type"] == "extra_forbidden":
+            problems.append(f"there is no setting {name!r} (there are {known})")
+        else:
+            message = problem["msg"].replace("Input should", "it should")
+            problems.append(f"{name} = {problem['input']!r}: {message}")
+    return f"Settings cannot be used: {'; '.join(problems)}."

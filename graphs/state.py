@@ -1,0 +1,61 @@
+"""What flows through the graph."""
+
+import operator
+from typing import Annotated, NotRequired
+
+from langchain_core.documents import Document
+from langgraph.channels import EphemeralValue
+from typing_extensions import TypedDict
+
+from briefcontext.chains.answer import Answer, Preflight, Route
+from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.ledger import ModelCall
+from briefcontext.chains.question import Question
+
+__all__ = ["Input", "Output", "Partition", "State"]
+
+
+class Input(TypedDict):
+    """What a caller gives. It holds for one run: on a thread, the next run starts without it."""
+
+    question: Annotated[str, EphemeralValue]
+    """A medical question in natural language."""
+    options: NotRequired[Annotated[dict[str, str] | None, EphemeralValue]]
+    """Letter to text, for multiple choice."""
+
+
+class Output(TypedDict):
+    """What a caller gets."""
+
+    answer: Answer
+
+
+class State(Input, Output):
+    """Everything that the nodes pass on."""
+
+    asked: Question
+    """The question, checked."""
+    started: float
+    """When the run began, in seconds since the epoch."""
+    documents: list[Document]
+    """The documents retrieved, best first, each with its citation key."""
+    retracted: list[str]
+    """Source ids of retracted articles that were found and left out."""
+    preflight: Preflight
+    route: Route
+    """Decided by `preflight`; the edge after it only reads it."""
+    partitions: list[list[Document]]
+    """The documents in groups, in order: disjoint and complete."""
+    extractions: Annotated[list[Extraction], operator.add]
+    calls: Annotated[list[ModelCall], operator.add]
+
+
+class Partition(TypedDict):
+    """What one branch of the map gets."""
+
+    index: int
+    partitions: int
+    """How many there are."""
+    asked: Question
+    started: float
+    documents: list[Document]
