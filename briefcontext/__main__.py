@@ -1,0 +1,5 @@
+"""`python -m briefcontext`."""
+
+from briefcontext.cli import main
+
+main()

@@ -1,0 +1,265 @@
+"""The command line.
+
+Exit codes: 0 answered (or honestly abstained), 1 a model call failed, 2 bad input or set-up, 130 interrupted.
+"""
+
+import json
+import logging
+import re
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from briefcontext.errors import BriefContextError, InputError, ModelCallError
+
+if TYPE_CHECKING:
+    from briefcontext.graphs.settings import Settings
+
+__all__ = ["app", "main"]
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+# typer carries its own copy of click, and only this much of it is public.
+_UsageError: Any = typer.BadParameter.__base__
+
+_OPTION = re.compile(r"\s*\w\s*=.+", re.DOTALL)
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Answers medical questions over retrieved literature, with a citation for every claim. Not a medical device.",
+    epilog="Exit codes: 0 answered or abstained, 1 a model call failed, 2 bad input or set-up, 130 interrupted.",
+)
+
+
+class ReaderName(StrEnum):
+    """The readers to choose from."""
+
+    EXTRACTIVE = "extractive"
+    LLM = "llm"
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        sys.exit(app(standalone_mode=False))
+    except _UsageError as error:
+        hint = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
+        _fail(f"{error.format_message().rstrip('.')}.{hint}", EXIT_BAD_INPUT)
+    except ModelCallError as error:
+        _fail(str(error), EXIT_FAILED)
+    except BriefContextError as error:
+        _fail(str(error), EXIT_BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("Interrupted.", EXIT_INTERRUPTED)
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo(f"Error: {message}", err=True)
+    sys.exit(code)
+
+
+@app.callback()
+def _common() -> None:
+    """Keep `ask` a command of its own even while commands are few."""
+
+
+@app.command()
+def ask(
+    words: Annotated[list[str], typer.Argument(metavar="QUESTION", help="The question, in quotes.")],
+    kb: Annotated[
+        str | None,
+        typer.Option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
+    ] = None,
+    document: Annotated[
+        str | None, typer.Option(help="One long file to answer from, read in the order of its text.")
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="Encoder for that file. Default: minilm.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Chat model as provider:model, for example openai:gpt-4o-mini.")
+    ] = None,
+    extract_model: Annotated[
+        str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")
+    ] = None,
+    reader: Annotated[
+        ReaderName | None,
+        typer.Option(help="Copy sentences (extractive), or ask a model (llm). Default: llm with --model."),
+    ] = None,
+    route: Annotated[
+        str | None,
+        typer.Option(help="auto, map_reduce, vanilla or order_preserving. Default: auto."),
+    ] = None,
+    fallback: Annotated[
+        str | None,
+        typer.Option(help="When the rankings agree: vanilla or order_preserving. Default: vanilla."),
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Documents to retrieve. Default: 16.")] = None,
+    partition_size: Annotated[int | None, typer.Option(help="Documents for one extraction. Default: 4.")] = None,
+    preflight_top_n: Annotated[
+        int | None, typer.Option(help="Documents at the top that the preflight compares. Default: 3.")
+    ] = None,
+    iou_threshold: Annotated[
+        float | None, typer.Option(help="Overlap above which the rankings agree. Default: 0.2.")
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show every document and quote.")] = False,
+) -> None:
+    """Answer a question over a knowledge base, with citations."""
+    question, choices = _question_and_options(words, options or [])
+    if document is not None and kb is not None:
+        raise InputError("--document and --kb are both given: name one of them.")
+    if encoder is not None and document is None:
+        raise InputError("--encoder is for --document; a knowledge base is always asked with its own encoder.")
+    settings = _settings(
+        {
+            "knowledge_base": kb,
+            "document": document,
+            "document_encoder": encoder,
+            "model": _model(model, reader),
+            "extract_model": extract_model,
+            "route": route or ("order_preserving" if document is not None else None),
+            "fallback": fallback,
+            "top_k": top_k,
+            "partition_size": partition_size,
+            "preflight_top_n": preflight_top_n,
+            "iou_threshold": iou_threshold,
+        }
+    )
+    if verbose:
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    from briefcontext.progress import ProgressLines, run
+    from briefcontext.report import print_answer
+
+    with ProgressLines() as lines:
+        state = run(question, choices, settings, lines)
+    if as_json:
+        typer.echo(json.dumps(state["answer"], ensure_ascii=False))
+    else:
+        print_answer(state, verbose=verbose)
+
+
+@app.command()
+def index(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="Files, folders or globs.")],
+    kb: Annotated[str, typer.Option("--kb", help="Folder of the knowledge base to build or to update.")],
+    encoder: Annotated[
+        str, typer.Option(help="medcpt, bge, minilm, or a sentence-transformers model by folder or name.")
+    ] = "medcpt",
+    format: Annotated[str, typer.Option(help="Format of the sources. Default: told from each file.")] = "auto",
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=COLUMN", help="Column of JSON lines that holds a field: --field id=doc --field text=body."
+        ),
+    ] = None,
+    chunk_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Cut long documents into chunks of this many tokens (OP-RAG: 128).")
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="URL of a Chroma server. Default: in the folder.")] = None,
+) -> None:
+    """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
+    from briefcontext.index_command import index as build
+
+    build(
+        sources,
+        kb,
+        encoder=encoder,
+        format=format,
+        fields=_assignments(field or [], "Field", "FIELD=COLUMN, for example id=doc"),
+        chunk_tokens=chunk_tokens,
+        store=store,
+    )
+
+
+kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
+app.add_typer(kb_app, name="kb")
+
+_Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the knowledge base.")]
+_AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class SearchMethod(StrEnum):
+    """The ways to search a knowledge base."""
+
+    DENSE = "dense"
+    BM25 = "bm25"
+    HYBRID = "hybrid"
+
+
+@kb_app.command("info")
+def kb_info(folder: _Folder, as_json: _AsJSON = False) -> None:
+    """Show what a knowledge base holds and how it was made."""
+    from briefcontext.kb_command import info
+
+    info(folder, as_json=as_json)
+
+
+@kb_app.command("search")
+def kb_search(
+    folder: _Folder,
+    query: Annotated[str, typer.Argument(help="The words or the question to search for.")],
+    top_k: Annotated[int, typer.Option(min=1, help="How many passages.")] = 10,
+    method: Annotated[SearchMethod, typer.Option(help="How to rank.")] = SearchMethod.DENSE,
+    as_json: _AsJSON = False,
+) -> None:
+    """Show the passages that rank highest."""
+    from briefcontext.kb_command import search
+
+    search(folder, query, k=top_k, method=method, as_json=as_json)
+
+
+@kb_app.command("verify")
+def kb_verify(folder: _Folder) -> None:
+    """Check that passages, vectors and terms fit together."""
+    from briefcontext.kb_command import verify
+
+    verify(folder)
+
+
+def _assignments(given: list[str], what: str, form: str) -> dict[str, str]:
+    """Split NAME=VALUE arguments."""
+    assigned: dict[str, str] = {}
+    for argument in given:
+        name, equals, value = argument.partition("=")
+        if not (equals and name.strip() and value.strip()):
+            raise InputError(f"{what} {argument!r} is not of the form {form}.")
+        if name.strip() in assigned:
+            raise InputError(f"{what} {name.strip()} is given twice. Give it once.")
+        assigned[name.strip()] = value.strip()
+    return assigned
+
+
+def _question_and_options(words: list[str], options: list[str]) -> tuple[str, dict[str, str]]:
+    """Tell the question from options: `--options A=yes B=no` leaves B=no among the words."""
+    more = [word for word in words if options and _OPTION.fullmatch(word)]
+    rest = [word for word in words if word not in more]
+    if len(rest) != 1:
+        what = "There is no question" if not rest else f"There are {len(rest)} questions"
+        raise InputError(f'{what}. Ask one, in quotes: briefcontext ask "Is … ?"')
+    form = "LETTER=TEXT, for example A=yes"
+    return rest[0], _assignments([*options, *more], "Option", form)
+
+
+def _model(model: str | None, reader: ReaderName | None) -> str | None:
+    if reader is ReaderName.LLM and model is None:
+        raise InputError(
+            "--reader llm needs a model: add --model provider:model, for example --model openai:gpt-4o-mini."
+        )
+    if reader is ReaderName.EXTRACTIVE and model is not None:
+        raise InputError(f"--reader extractive uses no model, and --model {model} is given: leave one of them out.")
+    return model
+
+
+def _settings(given: dict[str, Any]) -> "Settings":
+    from briefcontext.graphs.settings import Settings
+
+    return Settings(**{name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,79 @@
+"""Running a question from the command line, with live progress on standard error."""
+
+from collections.abc import Mapping
+from typing import Any, Self, cast
+
+from rich.console import Console
+from rich.markup import escape
+
+from briefcontext.graphs.events import Event
+from briefcontext.graphs.graph import graph
+from briefcontext.graphs.settings import Settings
+
+__all__ = ["ProgressLines", "run"]
+
+
+class ProgressLines:
+    """Says on standard error what is going on; nothing where that is not a terminal."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._live = self._console.is_terminal
+        self._status = self._console.status("Opening the knowledge base…")
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._status.stop()
+
+    def show(self, event: Event) -> None:
+        """Tell of a step of the graph."""
+        if not self._live:
+            return
+        done, doing = _words(event)
+        if done:
+            self._console.print(f"[dim]{escape(done)}[/dim]")
+        if doing:
+            self._status.update(escape(doing))
+
+
+def _words(event: Event) -> tuple[str, str]:
+    """Say what is done, and what is being done now."""
+    match event["event"]:
+        case "retrieved":
+            return f"{event['documents']} documents retrieved", "Comparing the rankings…"
+        case "route_decided":
+            return f"{event['route']}: {event['reason']}", "Reading…"
+        case "partition_started":
+            return "", f"Reading {event['partitions']} partitions at once…"
+        case "partition_done":
+            found = (
+                f"evidence, {event['quotes']} quotes" if event["status"] == "evidence" else "nothing on the question"
+            )
+            return f"partition {event['index'] + 1} of {event['partitions']}: {found}", ""
+        case "partition_failed":
+            return f"partition {event['index'] + 1} of {event['partitions']}: not read, {event['error']}", ""
+        case "reducing":
+            return "", f"Writing the answer from {event['evidence']} partitions…"
+        case "answered":
+            return "", ""
+
+
+def run(question: str, options: Mapping[str, str], settings: Settings, lines: ProgressLines) -> dict[str, Any]:
+    """Run the graph, show its events, and return its final state.
+
+    Raises:
+        BriefContextError: the input, the set-up or a model call is at fault.
+    """
+    state: dict[str, Any] = {}
+    given: Any = {"question": question, "options": dict(options)}
+    for mode, part in graph.stream(given, context=settings, stream_mode=["custom", "updates"]):
+        if mode == "custom":
+            lines.show(cast(Event, part))
+        else:
+            for values in cast(dict[str, dict[str, Any]], part).values():
+                state.update(values)
+    return state

@@ -1,0 +1,118 @@
+"""What the command line shows of an answer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.documents import Document
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from briefcontext.chains.answer import Answer
+from briefcontext.chains.citation import Citation
+from briefcontext.chains.extraction import Extraction
+
+__all__ = ["print_answer"]
+
+NOTICE = "Not medical advice: check every statement against its source."
+
+
+def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
+    """Print the answer, its sources, its route, what each partition gave, and what it used."""
+    console = Console(highlight=False)
+    answer: Answer = state["answer"]
+    documents: list[Document] = state["documents"]
+    console.print()
+    if answer["choice"]:
+        console.print(f"[bold]{escape(answer['choice'])}[/bold]")
+    console.print(escape(answer["text"]))
+    if answer["citations"]:
+        _heading(console, "Sources")
+        for citation in answer["citations"]:
+            _print_citation(console, citation)
+    _heading(console, "Route")
+    _print_route(console, answer)
+    if answer["extractions"]:
+        _heading(console, "Partitions")
+        for extraction in answer["extractions"]:
+            _print_extraction(console, extraction, verbose=verbose)
+    if verbose:
+        _heading(console, "Documents")
+        _print_documents(console, documents)
+    _heading(console, "Used")
+    console.print(_usage(answer))
+    if answer["warnings"]:
+        _heading(console, "Take note")
+        for warning in answer["warnings"]:
+            console.print(f"- {escape(warning)}")
+    console.print(f"\n[dim]{NOTICE}[/dim]")
+
+
+def _heading(console: Console, text: str) -> None:
+    console.print(f"\n[bold]{text}[/bold]")
+
+
+def _print_citation(console: Console, citation: Citation) -> None:
+    parts = [citation["title"], citation["source_id"], citation["publication_types"]]
+    parts += [str(citation["year"])] if citation["year"] else []
+    parts += ["RETRACTED"] if citation["retracted"] else []
+    console.print(f"\\[{citation['key']}] {escape(' · '.join(part for part in parts if part))}")
+    for quote in citation["quotes"]:
+        chunk = f" of {quote['document_id']}" if quote["document_id"] != citation["source_id"] else ""
+        text = f"“{quote['text']}” (characters {quote['start']}–{quote['end']}{chunk}, {quote['match']})"
+        console.print(Padding(escape(text), (0, 0, 0, 4)))
+    if not citation["quotes"]:
+        console.print("    (cited without a quote)")
+    if citation["url"]:
+        console.print(f"    {escape(citation['url'])}")
+
+
+def _print_route(console: Console, answer: Answer) -> None:
+    preflight = answer["preflight"]
+    console.print(f"{answer['route']}: {escape(preflight['reason'])}")
+    if preflight["iou"] is not None:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row("  dense", escape(", ".join(preflight["dense_top"])))
+        grid.add_row("  BM25", escape(", ".join(preflight["bm25_top"])))
+        grid.add_row("  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})")
+        console.print(grid)
+
+
+def _print_extraction(console: Console, extraction: Extraction, *, verbose: bool) -> None:
+    told = {"evidence": "evidence", "none": "nothing on the question", "failed": "NOT READ"}
+    parts = [told[extraction["status"]]]
+    if extraction["quotes"]:
+        count = len(extraction["quotes"])
+        parts.append(f"{count} quote{'s' if count > 1 else ''}")
+    if extraction["choice"]:
+        parts.append(f"choice {extraction['choice']}")
+    if extraction["confidence"] is not None:
+        parts.append(f"confidence {extraction['confidence']:.2f}")
+    console.print(f"{extraction['index'] + 1}  {escape(', '.join(parts))}")
+    if extraction["finding"]:
+        console.print(Padding(escape(extraction["finding"]), (0, 0, 0, 3)))
+    if verbose:
+        for quote in extraction["quotes"]:
+            console.print(Padding(escape(f"{quote['document_id']}: “{quote['text']}”"), (0, 0, 0, 3)))
+
+
+def _print_documents(console: Console, documents: list[Document]) -> None:
+    for place, document in enumerate(documents, start=1):
+        score = document.metadata.get("score")
+        shown = f" ({score:.3f})" if score is not None else ""
+        title = document.metadata.get("title") or ""
+        console.print(f"{place:>3}  {escape(f'{document.id}{shown} {title}')}")
+
+
+def _usage(answer: Answer) -> str:
+    usage = answer["usage"]
+    if not usage["calls"]:
+        return f"no model calls, {usage['seconds']:.1f} s"
+    text = (
+        f"{usage['calls']} calls, {usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out, "
+        f"{usage['seconds']:.1f} s"
+    )
+    if usage["vanilla_input_tokens"] and answer["route"] == "map_reduce":
+        text += f"; one call over all documents would have read about {usage['vanilla_input_tokens']:,}"
+    return text
