@@ -1,0 +1,83 @@
+"""Fixtures that several test modules share."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_openai import ChatOpenAI
+
+from tests.openai_server import OpenAIServer, serve
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the user's cache, keys and proxies out of the tests, and theirs out of the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("LANGSMITH_TRACING", "false")
+        for name in [name for name in os.environ if name.endswith("_API_KEY")]:
+            patch.delenv(name)
+        yield
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """A chat-completions server of this test's own."""
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def chat_model(server: OpenAIServer) -> ChatOpenAI:
+    """A real OpenAI client that talks to `server` and does not retry."""
+    return ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0, stream_usage=True)
+
+
+class FixedRetriever(BaseRetriever):
+    """Returns the same documents for every question, as many as are asked for."""
+
+    documents: list[Document]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        return self.documents[:k]
+
+
+QUESTION = "Does aspirin lower the risk of stroke?"
+
+
+def make_documents(count: int, *, about: int) -> list[Document]:
+    """Make `count` documents of which only that at place `about` shares words with QUESTION."""
+    return [
+        Document(
+            id=f"doc-{place}",
+            page_content=f"Aspirin does lower the risk of stroke in group {place}. More follows."
+            if place == about
+            else f"Vitamin number {place} was studied among healthy volunteers. More follows.",
+            metadata={"source_id": f"src-{place}", "title": f"Title {place}", "start": 0, "chunk_index": 0},
+        )
+        for place in range(count)
+    ]
+
+
+@pytest.fixture
+def agreeing() -> FixedRetriever:
+    """Sixteen documents that BM25 ranks as the retriever does."""
+    return FixedRetriever(documents=make_documents(16, about=0))
+
+
+@pytest.fixture
+def disagreeing() -> FixedRetriever:
+    """Sixteen documents of which BM25 puts others at the top: those at places 8, 9 and 10."""
+    documents = make_documents(16, about=8)
+    for place in (9, 10):
+        documents[place] = make_documents(16, about=place)[place]
+    return FixedRetriever(documents=documents)

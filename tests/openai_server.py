@@ -1,0 +1,219 @@
+"""A chat-completions server on loopback for the tests, with scripted replies and faults."""
+
+import asyncio
+import json
+import re
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request as HTTPRequest
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+DOCUMENT = re.compile(r'<document key="(?P<key>\w+)">\n(?P<text>.*?)\n</document (?P=key)>', re.DOTALL)
+EVIDENCE = re.compile(r'^\[(?P<key>\w+)\] "', re.MULTILINE)
+
+
+@dataclass
+class Call:
+    """A request as the server received it."""
+
+    number: int
+    body: dict[str, Any]
+    headers: dict[str, str]
+
+    @property
+    def system(self) -> str:
+        """The system message."""
+        return str(self.body["messages"][0]["content"])
+
+    @property
+    def user(self) -> str:
+        """The last message."""
+        return str(self.body["messages"][-1]["content"])
+
+    @property
+    def prompt(self) -> str:
+        """All messages."""
+        return "\n".join(str(message["content"]) for message in self.body["messages"])
+
+    @property
+    def stage(self) -> str:
+        """Which of the prompts this is."""
+        if self.system.startswith("Copy out"):
+            return "extract"
+        return "reduce" if "that readers copied out" in self.system else "answer"
+
+    @property
+    def documents(self) -> list[tuple[str, str]]:
+        """The documents in the prompt, as (key, text)."""
+        return [(found["key"], found["text"]) for found in DOCUMENT.finditer(self.prompt)]
+
+
+@dataclass
+class Reply:
+    """What the server sends."""
+
+    content: str = ""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    raw: bytes | None = None
+    """Sent in place of a well-formed body."""
+    drop: bool = False
+    """The connection breaks before a reply."""
+    hold: bool = False
+    """There is no reply before the client hangs up, or the server ends."""
+    arguments: str | None = None
+    """In place of the content, a call of the function that the request offers, with these arguments."""
+    finish: str = "stop"
+    """Why the model stopped."""
+    cached_tokens: int = 0
+    """Tokens of the prompt that the provider had in its cache."""
+
+
+Script = Callable[[Call], Reply]
+
+
+def faithful(call: Call) -> Reply:
+    """Quote the first sentence of every document, and cite all evidence."""
+    sentences = [(key, _first_sentence(text)) for key, text in call.documents]
+    if call.stage == "extract":
+        quotes = [{"key": key, "quote": quote} for key, quote in sentences]
+        found = {"relevant": True, "quotes": quotes, "finding": "It is so.", "confidence": 0.8}
+        return Reply(json.dumps(found))
+    if call.stage == "reduce":
+        keys = EVIDENCE.findall(call.user)
+        return Reply(" ".join(f"Point {number} holds [{key}]." for number, key in enumerate(keys, 1)))
+    text = " ".join(f"Point {number} holds [{key}]." for number, (key, _) in enumerate(sentences, 1))
+    return Reply(text + "\nQuotes:\n" + "\n".join(f'[{key}] "{quote}"' for key, quote in sentences))
+
+
+def _first_sentence(text: str) -> str:
+    return text.split("\n")[-1].split(". ")[0]
+
+
+class OpenAIServer:
+    """Answers `POST /v1/chat/completions`, streamed or not, and remembers every call.
+
+    `script` makes the replies. With `together = n`, extractions are answered only once n of them are in
+    flight at the same time, and in reverse order.
+    """
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.script: Script = faithful
+        self.calls: list[Call] = []
+        self.arrived = 0
+        """Requests begun; calls are those that were read to their end."""
+        self.hang_up: Callable[[Any], None] = lambda client: None
+        self.together = 0
+        self._gathered: list[int] = []
+        self._changed = asyncio.Condition()
+
+    def stages(self) -> list[str]:
+        """The stage of each call, in order of arrival."""
+        return [call.stage for call in self.calls]
+
+    async def complete(self, request: HTTPRequest) -> Response:
+        """Answer one call."""
+        self.arrived += 1
+        call = Call(len(self.calls), await request.json(), dict(request.headers))
+        self.calls.append(call)
+        if self.together and call.stage == "extract":
+            await self._gather(call.number)
+        reply = self.script(call)
+        if reply.hold:
+            await request.receive()
+        if reply.drop or reply.hold:
+            self.hang_up(request.client)
+            return Response()
+        if reply.raw is not None:
+            return Response(reply.raw, reply.status, reply.headers, media_type="application/json")
+        if reply.status != 200:
+            error = {"error": {"message": reply.content or "scripted", "type": "scripted", "code": None}}
+            return JSONResponse(error, reply.status, reply.headers)
+        usage = _usage(call, reply)
+        if call.body.get("stream"):
+            return StreamingResponse(_stream(call, reply, usage), media_type="text/event-stream")
+        choice = {"index": 0, "message": _message(call, reply), "finish_reason": reply.finish}
+        return JSONResponse({**_head(call, "chat.completion"), "choices": [choice], "usage": usage})
+
+    async def _gather(self, number: int) -> None:
+        async with self._changed:
+            self._gathered.append(number)
+            self._changed.notify_all()
+            everybody = self._changed.wait_for(lambda: len(self._gathered) >= self.together)
+            await asyncio.wait_for(everybody, timeout=20)
+            await self._changed.wait_for(lambda: max(self._gathered) == number)
+            self._gathered.remove(number)
+            self.together -= 1
+            self._changed.notify_all()
+
+
+def _head(call: Call, kind: str) -> dict[str, Any]:
+    return {"id": f"call-{call.number}", "object": kind, "created": 0, "model": call.body["model"]}
+
+
+def _message(call: Call, reply: Reply) -> dict[str, Any]:
+    if reply.arguments is None:
+        return {"role": "assistant", "content": reply.content}
+    function = {"name": call.body["tools"][0]["function"]["name"], "arguments": reply.arguments}
+    calls = [{"index": 0, "id": f"function-{call.number}", "type": "function", "function": function}]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def _usage(call: Call, reply: Reply) -> dict[str, Any]:
+    given, made = len(call.prompt) // 4, max(1, len(reply.arguments or reply.content) // 4)
+    counts = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+    return {**counts, "prompt_tokens_details": {"cached_tokens": reply.cached_tokens}}
+
+
+async def _stream(call: Call, reply: Reply, usage: dict[str, Any]) -> AsyncIterator[str]:
+    head = _head(call, "chat.completion.chunk")
+    deltas: list[dict[str, Any]] = [
+        {"role": "assistant", "content": piece} for piece in re.findall(r"\S+\s*|\s+", reply.content)
+    ]
+    for delta in [_message(call, reply)] if reply.arguments is not None else deltas:
+        choice = {"index": 0, "delta": delta, "finish_reason": None}
+        yield f"data: {json.dumps({**head, 'choices': [choice]})}\n\n"
+    last = {"index": 0, "delta": {}, "finish_reason": reply.finish}
+    yield f"data: {json.dumps({**head, 'choices': [last]})}\n\n"
+    if (call.body.get("stream_options") or {}).get("include_usage"):
+        yield f"data: {json.dumps({**head, 'choices': [], 'usage': usage})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+@contextmanager
+def serve() -> Iterator[OpenAIServer]:
+    """Run a server on a free loopback port."""
+    fake = OpenAIServer()
+    app = Starlette(routes=[Route("/v1/chat/completions", fake.complete, methods=["POST"])])
+    listener = socket.create_server(("127.0.0.1", 0))
+    fake.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    # Idle connections outlive the client's interest in them, so that none is closed while a call is on its way.
+    config = uvicorn.Config(
+        app, log_level="critical", lifespan="off", timeout_keep_alive=600, timeout_graceful_shutdown=0
+    )
+    server = uvicorn.Server(config)
+
+    def hang_up(client: Any) -> None:
+        for connection in list(server.server_state.connections):
+            if connection.client == tuple(client):
+                connection.transport.abort()
+
+    fake.hang_up = hang_up
+    # Connections wait in the listener's queue until the server runs.
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield fake
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+        listener.close()

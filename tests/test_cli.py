@@ -1,0 +1,169 @@
+"""The command line as a person meets it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from briefcontext.cli import main
+from tests.openai_server import OpenAIServer, Reply
+
+MIDDLE = (
+    "A man on treatment for an overactive thyroid has a sore throat and high temperature; "
+    "what must be checked urgently?"
+)
+FIRST_CHOICE = "Which drug is first choice for type 2 diabetes?"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in this process; return its exit code, output and error output."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["briefcontext", *arguments])
+        with pytest.raises(SystemExit) as exit:
+            main()
+        output = capsys.readouterr()
+        return int(exit.value.code or 0), output.out, output.err
+
+    return run
+
+
+@pytest.fixture
+def model(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a model that `server` plays; a name of its own, since a process opens each model once."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    return f"openai:scripted-{server.url}"
+
+
+def test_ask_prints_the_answer_with_numbered_citations_route_and_use(run: Run) -> None:
+    code, out, err = run("ask", FIRST_CHOICE)
+    assert (code, err) == (0, "")
+    assert "Metformin" in out
+    assert "[1]" in out
+    for part in (
+        "Sources",
+        "demo-type-2-diabetes-01",
+        "characters",
+        "Route",
+        "vanilla",
+        "IoU",
+        "no model calls",
+    ):
+        assert part in out
+
+
+def test_rankings_that_disagree_show_what_each_partition_gave(run: Run) -> None:
+    code, out, _ = run("ask", MIDDLE)
+    assert code == 0
+    assert "map_reduce" in out
+    assert "the rankings disagree" in " ".join(out.split())
+    assert "Partitions" in out
+
+
+def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
+    code, out, err = run("ask", "--json", FIRST_CHOICE, "--route", "map_reduce")
+    answer = json.loads(out)
+    assert (code, err) == (0, "")
+    assert set(answer) == {
+        *("text", "choice", "abstained", "citations", "route", "preflight"),
+        *("extractions", "conflict", "usage", "warnings"),
+    }
+    assert answer["route"] == "map_reduce"
+    assert 0 <= answer["preflight"]["iou"] <= 1
+    assert len(answer["extractions"]) == 4
+    assert all(citation["quote"] for citation in answer["citations"])
+
+
+def test_ask_with_a_model_reports_its_calls(run: Run, model: str) -> None:
+    code, out, _ = run("ask", MIDDLE, "--model", model)
+    assert code == 0
+    assert "Point 1 holds [1]." in out
+    assert "5 calls" in out
+
+
+@pytest.mark.parametrize("options", [["--options", "A=yes", "B=no"], ["--options", "A=yes", "--options", "B=no"]])
+@pytest.mark.parametrize("question_first", [True, False])
+def test_options_may_follow_one_another_or_be_repeated(
+    options: list[str], question_first: bool, run: Run, model: str, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Reply("So it is.\nChoice: B")
+    words = [FIRST_CHOICE, *options] if question_first else [*options, FIRST_CHOICE]
+    code, out, err = run("ask", "--json", "--route", "vanilla", "--model", model, *words)
+    assert (code, err) == (0, "")
+    assert json.loads(out)["choice"] == "B"
+    assert "A. yes\nB. no" in server.calls[0].user
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["ask"], "QUESTION"),
+        (["ask", ""], "empty"),
+        (["ask", "  "], "empty"),
+        (["ask", "x" * 100_000], "100,000"),
+        (["ask", "Is", "it?"], "in quotes"),
+        (["ask", "Is it?", "--nonsense"], "--nonsense"),
+        (["ask", "Is it?", "--top-k", "0"], "top_k"),
+        (["ask", "Is it?", "--top-k", "many"], "--top-k"),
+        (["ask", "Is it?", "--iou-threshold", "2"], "iou_threshold"),
+        (["ask", "Is it?", "--route", "sideways"], "route"),
+        (["ask", "Is it?", "--kb", "/nowhere"], "/nowhere"),
+        (["ask", "Is it?", "--model", "gpt-4o"], "provider:model"),
+        (["ask", "Is it?", "--model", "nobody:gpt-4o"], "nobody"),
+        (["ask", "Is it?", "--model", "openai:gpt-4o"], "OPENAI_API_KEY"),
+        (["ask", "Is it?", "--extract-model", "openai:gpt-4o"], "--model"),
+        (["ask", "Is it?", "--reader", "llm"], "--model"),
+        (["ask", "Is it?", "--reader", "extractive", "--model", "openai:gpt-4o"], "leave one"),
+        (["ask", "Is it?", "--options", "A=yes"], "two options"),
+        (["ask", "Is it?", "--options", "yes"], "LETTER=TEXT"),
+        (["ask", "Is it?", "--options", "A=yes", "A=no"], "twice"),
+        (["answer", "Is it?"], "answer"),
+    ],
+)
+def test_bad_input_is_one_line_that_says_what_to_do_and_exit_code_2(
+    arguments: list[str], complaint: str, run: Run
+) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert complaint in err
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+
+
+def test_an_unknown_model_is_exit_code_2(run: Run, model: str, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply("The model does not exist", status=404)
+    code, _, err = run("ask", FIRST_CHOICE, "--model", model)
+    assert code == 2
+    assert "does not exist" in err
+    assert err.count("\n") == 1
+
+
+def test_a_model_that_cannot_be_reached_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    code, out, err = run("ask", FIRST_CHOICE, "--model", "openai:unreachable")
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+
+
+def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from briefcontext.graphs.settings import Settings
+
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = run("ask", "--help")
+    assert code == 0
+    text = " ".join(out.replace("│", " ").split())
+    for name in ("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"):
+        option = text.split(f"--{name.replace('_', '-')} ")[1]
+        assert f"Default: {Settings.model_fields[name].default}." in option.split(" --")[0]
+
+
+def test_the_module_runs_too() -> None:
+    done = subprocess.run([sys.executable, "-m", "briefcontext", "--help"], capture_output=True, text=True, check=True)
+    assert "Exit codes" in done.stdout

@@ -1,0 +1,46 @@
+"""The preflight's measure of agreement."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from briefcontext.errors import InputError
+from briefcontext.retrievers.consistency import consistency, intersection_over_union
+
+IDS = st.lists(st.integers(0, 20), unique=True)
+
+
+@pytest.mark.parametrize(
+    ("dense", "bm25", "iou", "consistent"),
+    [
+        ("abc", "abc", 1.0, True),
+        ("abc", "cba", 1.0, True),
+        ("abc", "abd", 0.5, True),
+        ("abc", "ade", 0.2, False),
+        ("abc", "def", 0.0, False),
+        ("abcx", "abcy", 1.0, True),
+        ("a", "a", 1.0, True),
+    ],
+)
+def test_rankings_agree_above_the_threshold(dense: str, bm25: str, iou: float, consistent: bool) -> None:
+    result = consistency(list(dense), list(bm25))
+    assert result["iou"] == pytest.approx(iou)
+    assert result["consistent"] is consistent
+
+
+def test_an_overlap_at_the_threshold_is_not_above_it() -> None:
+    assert not consistency(list("abc"), list("ade"), threshold=0.2)["consistent"]
+    assert consistency(list("abc"), list("ade"), threshold=0.19)["consistent"]
+
+
+def test_n_below_one_is_refused() -> None:
+    with pytest.raises(InputError, match="preflight_top_n"):
+        consistency(["a"], ["a"], n=0)
+
+
+@given(first=IDS, second=IDS)
+def test_overlap_is_symmetric_and_between_zero_and_one(first: list[int], second: list[int]) -> None:
+    iou = intersection_over_union(first, second)
+    assert 0.0 <= iou <= 1.0
+    assert iou == intersection_over_union(second, first)
+    assert (iou == 1.0) == (set(first) == set(second))

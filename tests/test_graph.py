@@ -1,0 +1,312 @@
+"""The state graph as its callers see it, with a real client on a real server."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+
+from briefcontext.chains.extraction import extraction_without_evidence
+from briefcontext.errors import InputError, ModelCallError, ModelSetupError
+from briefcontext.graphs.graph import build_graph, graph
+from briefcontext.graphs.settings import Settings
+from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.openai_server import Call, OpenAIServer, Reply, faithful
+
+ASKED: Any = {"question": QUESTION}
+NO_RETRIES = Settings(max_retries=0)
+STREAM_MODES: list[Any] = ["values", "updates", "custom", "messages", "debug", "tasks"]
+
+MERMAID = Path(__file__).with_name("graph.mmd")
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_drawn_graph_is_the_one_on_record() -> None:
+    assert graph.get_graph().draw_mermaid().strip() == MERMAID.read_text().strip()
+
+
+def test_readme_shows_the_drawn_graph() -> None:
+    assert MERMAID.read_text().strip() in README.read_text()
+
+
+def test_rankings_that_agree_lead_to_one_vanilla_call(
+    chat_model: ChatOpenAI, server: OpenAIServer, agreeing: FixedRetriever
+) -> None:
+    answer = build_graph(reader=chat_model, retriever=agreeing).invoke(ASKED)["answer"]
+    assert answer["route"] == "vanilla"
+    assert answer["preflight"]["iou"] == 1.0
+    assert server.stages() == ["answer"]
+
+
+def test_rankings_that_disagree_lead_to_the_map(
+    chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    answer = build_graph(reader=chat_model, retriever=disagreeing).invoke(ASKED)["answer"]
+    assert answer["route"] == "map_reduce"
+    assert answer["preflight"]["iou"] == 0.0
+    assert answer["preflight"]["dense_top"] == ["doc-0", "doc-1", "doc-2"]
+    assert answer["preflight"]["bm25_top"] == ["doc-8", "doc-9", "doc-10"]
+    assert sorted(server.stages()) == ["extract"] * 4 + ["reduce"]
+
+
+def test_nothing_retrieved_leads_to_an_abstention_without_a_call(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    answer = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[])).invoke(ASKED)["answer"]
+    assert answer["route"] == "abstain"
+    assert answer["abstained"]
+    assert answer["citations"] == []
+    assert server.calls == []
+
+
+@pytest.mark.parametrize("route", ["map_reduce", "vanilla", "order_preserving"])
+def test_a_forced_route_is_taken_whatever_the_rankings_say(
+    route: str, chat_model: ChatOpenAI, agreeing: FixedRetriever, disagreeing: FixedRetriever
+) -> None:
+    for retriever in (agreeing, disagreeing):
+        built = build_graph(reader=chat_model, retriever=retriever)
+        answer = built.invoke(ASKED, context=Settings(route=route))["answer"]  # type: ignore[arg-type]
+        assert answer["route"] == route
+        assert "forces" in answer["preflight"]["reason"]
+
+
+def test_the_order_preserving_fallback_puts_chunks_back_in_source_order(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    documents = [
+        Document(
+            id=f"long#{place}",
+            page_content=f"Aspirin lowers stroke risk, part {place} of it.",
+            metadata={"source_id": "long", "start": place * 100, "chunk_index": place},
+        )
+        for place in (2, 0, 1)
+    ]
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+    answer = built.invoke(ASKED, context=Settings(fallback="order_preserving"))["answer"]
+    assert answer["route"] == "order_preserving"
+    texts = [text for _, text in server.calls[0].documents]
+    assert [text[-8] for text in texts] == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("partitions", [4, 16])
+def test_all_extractions_are_in_flight_together_and_come_back_in_order(
+    asynchronous: bool, partitions: int, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.together = partitions
+    documents = make_documents(16, about=8)
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+    context = Settings(route="map_reduce", partition_size=16 // partitions)
+    result = (
+        asyncio.run(built.ainvoke(ASKED, context=context)) if asynchronous else built.invoke(ASKED, context=context)
+    )
+    extractions = result["answer"]["extractions"]
+    assert [extraction["index"] for extraction in extractions] == list(range(partitions))
+    assert [id for extraction in extractions for id in extraction["document_ids"]] == [d.id for d in documents]
+
+
+@given(count=st.integers(1, 40), size=st.integers(1, 50))
+def test_partitions_are_disjoint_complete_and_in_order(count: int, size: int) -> None:
+    built = build_graph(reader=SilentReader(), retriever=FixedRetriever(documents=make_documents(count, about=0)))
+    context = Settings(route="map_reduce", top_k=count, partition_size=size)
+    groups = [e["document_ids"] for e in built.invoke(ASKED, context=context)["answer"]["extractions"]]
+    assert [id for group in groups for id in group] == [f"doc-{place}" for place in range(count)]
+    assert all(len(group) == size for group in groups[:-1])
+    assert 0 < len(groups[-1]) <= size
+
+
+class SilentReader:
+    """Reads, and finds nothing."""
+
+    name = "silent"
+
+    def extract(self, question: Any, documents: Any, index: int, account: Any) -> Any:
+        return extraction_without_evidence(index, documents, "none")
+
+    def vanilla_characters(self, question: Any, documents: Any) -> None:
+        return None
+
+
+def test_no_evidence_in_any_partition_is_an_abstention() -> None:
+    built = build_graph(reader=SilentReader(), retriever=FixedRetriever(documents=make_documents(8, about=0)))  # type: ignore[arg-type]
+    answer = built.invoke(ASKED, context=Settings(route="map_reduce"))["answer"]
+    assert answer["abstained"]
+    assert answer["citations"] == []
+
+
+@pytest.mark.parametrize("mode", STREAM_MODES)
+@pytest.mark.parametrize("context", [None, {}, {"top_k": 8}, Settings(top_k=8)])
+def test_every_stream_mode_works_with_and_without_context(
+    mode: Any, context: Any, chat_model: ChatOpenAI, disagreeing: FixedRetriever
+) -> None:
+    built = build_graph(reader=chat_model, retriever=disagreeing)
+
+    async def collect() -> list[Any]:
+        return [part async for part in built.astream(ASKED, context=context, stream_mode=mode)]
+
+    parts = list(built.stream(ASKED, context=context, stream_mode=mode))
+    assert [type(part) for part in asyncio.run(collect())][:1] == [type(part) for part in parts][:1]
+    if mode == "values":
+        assert parts[-1]["answer"]["citations"]
+    if mode == "messages":
+        assert {metadata["langgraph_node"] for _, metadata in parts} <= {"reduce", "vanilla"}
+        assert "".join(message.text for message, _ in parts).startswith("Point 1 holds")
+
+
+def test_batches_answer_each_question(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
+    built = build_graph(reader=chat_model, retriever=disagreeing)
+    questions: list[Any] = [{"question": f"{QUESTION} ({number})"} for number in range(3)]
+    together = built.batch(questions), asyncio.run(built.abatch(questions))
+    for results in together:
+        assert [result["answer"]["usage"]["calls"] for result in results] == [5, 5, 5]
+
+
+def test_tokens_are_counted_by_stage(chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever) -> None:
+    usage = build_graph(reader=chat_model, retriever=disagreeing).invoke(ASKED)["answer"]["usage"]
+    assert usage["calls"] == 5
+    assert usage["stages"]["extract"]["calls"] == 4
+    assert usage["stages"]["reduce"]["calls"] == 1
+    assert usage["input_tokens"] == sum(len(call.prompt) // 4 for call in server.calls)
+    assert 0 < usage["vanilla_input_tokens"] < usage["input_tokens"]
+
+
+def test_tokens_are_counted_when_the_answer_is_streamed(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
+    built = build_graph(reader=chat_model, retriever=disagreeing)
+    *_, (_, last) = built.stream(ASKED, stream_mode=["messages", "values"])
+    assert last["answer"]["usage"]["input_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    "context",
+    [{"top_k": 0}, {"partition_size": 0}, {"iou_threshold": 1.5}, {"route": "sideways"}, {"topk": 3}],
+)
+def test_settings_that_cannot_be_used_are_an_input_error(context: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(context))):
+        graph.invoke(ASKED, context=context)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given_input", "complaint"),
+    [
+        ({"question": ""}, "empty"),
+        ({"question": " \n"}, "empty"),
+        ({"question": None}, "empty"),
+        ({"question": "x" * 100_000}, "100,000"),
+        ({"question": "Is it?", "options": {"A": "yes"}}, "two options"),
+        ({"question": "Is it?", "options": {"A": "yes", "a": "no"}}, "twice"),
+        ({"question": "Is it?", "options": {"A": "yes", "B": " "}}, "'B'"),
+        ({"question": "Is it?", "options": ["yes", "no"]}, "mapping"),
+    ],
+)
+def test_input_that_cannot_be_used_is_an_input_error(
+    given_input: Any, complaint: str, chat_model: ChatOpenAI, server: OpenAIServer, agreeing: FixedRetriever
+) -> None:
+    built = build_graph(reader=chat_model, retriever=agreeing)
+    with pytest.raises(InputError, match=complaint):
+        built.invoke(given_input)
+    with pytest.raises(InputError, match=complaint):
+        asyncio.run(built.ainvoke(given_input))
+    assert server.calls == []
+
+
+def test_runs_on_one_thread_do_not_add_up(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
+    built = build_graph(reader=chat_model, retriever=disagreeing, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    for _ in range(2):
+        answer = built.invoke(ASKED, config)["answer"]
+        assert len(answer["extractions"]) == 4
+        assert answer["usage"]["calls"] == 5
+
+
+def test_options_hold_for_one_run_on_a_thread(
+    chat_model: ChatOpenAI, server: OpenAIServer, agreeing: FixedRetriever
+) -> None:
+    built = build_graph(reader=chat_model, retriever=agreeing, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+    built.invoke({**ASKED, "options": {"A": "yes", "B": "no"}}, config)
+    built.invoke(ASKED, config)
+    assert "A. yes" in server.calls[0].prompt
+    assert "A. yes" not in server.calls[1].prompt
+
+
+def _failing(place: str, reply: Reply) -> Any:
+    return lambda call: reply if place in call.prompt and call.stage == "extract" else faithful(call)
+
+
+@pytest.mark.parametrize("reply", [Reply(status=500), Reply(status=429), Reply(drop=True), Reply(raw=b"{")])
+def test_a_partition_that_fails_is_reported_and_the_others_are_kept(
+    reply: Reply, chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = _failing("group 8", reply)
+    built = build_graph(reader=chat_model, retriever=disagreeing)
+    results = built.invoke(ASKED, context=NO_RETRIES), asyncio.run(built.ainvoke(ASKED, context=NO_RETRIES))
+    for answer in (result["answer"] for result in results):
+        statuses = [extraction["status"] for extraction in answer["extractions"]]
+        assert statuses == ["evidence", "evidence", "failed", "evidence"]
+        assert any("doc-8, doc-9, doc-10, doc-11" in warning for warning in answer["warnings"])
+
+
+def test_all_partitions_failing_is_an_error(
+    chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply(status=500)
+    built = build_graph(reader=chat_model, retriever=disagreeing)
+    with pytest.raises(ModelCallError, match="All 4 partitions failed"):
+        built.invoke(ASKED, context=NO_RETRIES)
+    with pytest.raises(ModelCallError, match="All 4 partitions failed"):
+        asyncio.run(built.ainvoke(ASKED, context=NO_RETRIES))
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_refused_key_or_unknown_model_stops_at_once(
+    status: int, chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply("no such thing", status=status)
+    with pytest.raises(ModelSetupError, match="no such thing"):
+        build_graph(reader=chat_model, retriever=disagreeing).invoke(ASKED)
+
+
+def test_the_model_is_opened_by_name_from_the_settings(
+    server: OpenAIServer, disagreeing: FixedRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    built = build_graph(retriever=disagreeing)
+    answer = built.invoke(ASKED, context={"model": f"openai:named-{server.url}"})["answer"]  # type: ignore[arg-type]
+    assert answer["usage"]["calls"] == 5
+    assert server.calls[0].body["model"] == f"named-{server.url}"
+
+
+def test_workers_and_allocator_may_be_different_models(
+    server: OpenAIServer, disagreeing: FixedRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    context = Settings(model="openai:large", extract_model="openai:small")
+    build_graph(retriever=disagreeing).invoke(ASKED, context=context)
+    assert {(call.stage, call.body["model"]) for call in server.calls} == {
+        ("extract", "small"),
+        ("reduce", "large"),
+    }
+
+
+def test_multiple_choice_reports_partitions_that_disagree(
+    chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    def divided(call: Call) -> Reply:
+        reply = faithful(call)
+        if call.stage == "extract":
+            letter = "A" if "group 8" in call.prompt else "B"
+            return Reply(json.dumps({**json.loads(reply.content), "choice": letter}))
+        return Reply(f"{reply.content}\nChoice: A")
+
+    server.script = divided
+    built = build_graph(reader=chat_model, retriever=disagreeing)
+    answer = built.invoke({**ASKED, "options": {"A": "yes", "B": "no"}})["answer"]
+    assert answer["choice"] == "A"
+    assert answer["conflict"] == {"choices": {"B": [0, 1, 3], "A": [2]}, "statement": None, "settled": "A"}
+    assert "Choice:" not in answer["text"]

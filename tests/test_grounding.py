@@ -1,0 +1,86 @@
+"""Looking up quotes in documents."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from briefcontext.chains.grounding import ground
+
+TEXT = (
+    "Background: TNF-α and IL-6 were raised. Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) "
+    "compared with placebo. Straße and naïve spellings occur."
+)
+OTHER = "An unrelated text about the colour of the sky in spring and autumn."
+DOCUMENTS = [Document(id="other", page_content=OTHER), Document(id="text", page_content=TEXT)]
+
+
+@pytest.mark.parametrize(
+    ("quote", "words", "match"),
+    [
+        ("TNF-α and IL-6 were raised", "TNF-α and IL-6 were raised", "exact"),
+        ("“TNF-α and IL-6 were raised”", "TNF-α and IL-6 were raised", "exact"),
+        ("tnf-α AND il-6 were raised", "TNF-α and IL-6 were raised", "normalised"),
+        (
+            "did not reduce mortality (RR 0.95; 95% CI 0.8-1.1)",
+            "did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1",
+            "normalised",
+        ),
+        ("Strasse and naive spellings", "Straße and naïve spellings", "normalised"),
+        (
+            "Treatments did not reduce the mortality (RR 0.95; 95% CI 0.8–1.1) compared with placebo",
+            "Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) compared with placebo",
+            "fuzzy",
+        ),
+    ],
+)
+def test_a_quote_is_found_with_the_documents_own_words(quote: str, words: str, match: str) -> None:
+    found = ground(quote, DOCUMENTS)
+    assert found is not None
+    assert (found["document_id"], found["match"]) == ("text", match)
+    assert found["text"] == TEXT[found["start"] : found["end"]]
+    assert words in found["text"] or found["text"] in words
+
+
+@pytest.mark.parametrize(
+    "quote",
+    [
+        "Treatment did reduce mortality (RR 0.95; 95% CI 0.8–1.1) compared with placebo",
+        "Treatment did not reduce mortality (RR 0.59; 95% CI 0.8–1.1) compared with placebo",
+        "Treatment did not increase mortality (RR 0.95; 95% CI 0.8–1.1) compared with placebo",
+        "The drug was approved by every agency of the world",
+        "IL-6",
+        "",
+        "…",
+    ],
+)
+def test_words_that_say_something_else_are_not_found(quote: str) -> None:
+    assert ground(quote, DOCUMENTS) is None
+
+
+def test_a_quote_named_for_the_wrong_document_goes_to_the_right_one() -> None:
+    found = ground("IL-6 were raised", DOCUMENTS, preferred="other")
+    assert found is not None
+    assert found["document_id"] == "text"
+
+
+def test_the_named_document_wins_where_both_have_the_words() -> None:
+    twins = [Document(id=id, page_content="The same words stand here.") for id in ("a", "b")]
+    found = ground("same words stand", twins, preferred="b")
+    assert found is not None
+    assert found["document_id"] == "b"
+
+
+def test_a_threshold_above_100_switches_similarity_off() -> None:
+    assert ground("Treatments did not reduce the mortality", DOCUMENTS, threshold=101) is None
+
+
+@given(text=st.text(min_size=1, max_size=200), data=st.data())
+def test_any_piece_of_a_document_is_found_with_true_offsets(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(start + 1, len(text)))
+    found = ground(text[start:end], [Document(id="d", page_content=text)])
+    if found:
+        assert found["text"] == text[found["start"] : found["end"]]
+    else:
+        assert sum(character.isalnum() for character in text[start:end]) < 16

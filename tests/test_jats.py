@@ -1,0 +1,236 @@
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from lxml import etree
+
+from briefcontext.knowledge.sources.jats import read_jats
+from briefcontext.knowledge.sources.records import Entry, Reject
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "pmc_nxml"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample articles are not in this checkout")
+
+PMC, DOI, PMID = (
+    f"<article-id pub-id-type='{kind}'>{value}</article-id>"
+    for kind, value in {"pmc": "1", "doi": "10.0/x", "pmid": "2"}.items()
+)
+TITLE = "<title-group><article-title>Title</article-title></title-group>"
+DATE = "<pub-date pub-type='{}'><year>{}</year></pub-date>"
+RELATED = "<related-article related-article-type='{}'/>"
+TEX = r"\documentclass[12pt]{minimal} \begin{document}$$x = 1$$\end{document}"
+MATH = "<mml:math xmlns:mml='http://www.w3.org/1998/Math/MathML'><mml:mi>x</mml:mi></mml:math>"
+
+
+def article(body: str = "", meta: str = PMC + TITLE, kind: str = "research-article", after: str = "") -> str:
+    front = f"<front><article-meta>{meta}</article-meta></front>"
+    return f"<article article-type='{kind}'>{front}<body>{body}</body>{after}</article>"
+
+
+def read(xml: str) -> list[Entry]:
+    return list(read_jats(io.BytesIO(xml.encode())))
+
+
+def read_one(xml: str) -> Document:
+    (entry,) = read(xml)
+    assert isinstance(entry, Document)
+    return entry
+
+
+def sections(document: Document) -> list[tuple[str, str]]:
+    """Headings and texts, the text without its heading."""
+    text = document.page_content
+    found = [(heading, text[start:end]) for heading, start, end in json.loads(document.metadata["sections"])]
+    assert all(section.startswith(heading) for heading, section in found)
+    assert "\n\n".join(section for _, section in found) == text
+    return [(heading, section.removeprefix(heading).lstrip("\n")) for heading, section in found]
+
+
+# fmt: off
+def test_an_article_is_one_document_with_its_metadata() -> None:
+    xml = article("<p>Text.</p>", PMC + DOI + PMID + TITLE + DATE.format("epub", 2010))
+    journal = "<journal-meta><journal-title>J</journal-title></journal-meta>"
+    document = read_one(xml.replace("<front>", f"<front>{journal}"))
+    assert document.id == "PMC1"
+    assert document.page_content == "Title\n\nText."
+    assert document.metadata == {
+        "source_id": "PMC1", "pmid": "2", "title": "Title", "kind": "article", "year": 2010, "journal": "J",
+        "publication_types": "research-article", "retracted": False, "retraction_notice": False,
+        "url": "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/", "sections": '[["Title",0,5],["",7,12]]',
+    }
+
+
+@pytest.mark.parametrize(("ids", "source_id", "url"), [
+    (DOI + PMC, "PMC1", "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/"),
+    ("<article-id pub-id-type='pmcid'>PMC1</article-id>", "PMC1", "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/"),
+    (PMID + DOI, "10.0/x", "https://doi.org/10.0/x"),
+    (PMID + "<article-id pub-id-type='publisher-id'>p-3</article-id>", "p-3", "https://pubmed.ncbi.nlm.nih.gov/2/"),
+    ("<article-id>p-3</article-id>", "p-3", ""),
+    (PMID, "pmid:2", "https://pubmed.ncbi.nlm.nih.gov/2/"),
+])
+def test_the_id_is_the_pmc_id_else_the_doi_else_the_files_own(ids: str, source_id: str, url: str) -> None:
+    document = read_one(article("<p>Text.</p>", ids + TITLE))
+    assert document.id == document.metadata["source_id"] == source_id
+    assert document.metadata["url"] == url
+
+
+def test_headings_stand_alone_and_sections_come_in_order() -> None:
+    abstracts = (
+        "<abstract><sec><title>Aim</title><p>A.</p></sec></abstract>"
+        "<abstract abstract-type='summary'><title>Summary</title><p>B.</p></abstract>"
+        "<abstract abstract-type='graphical'><p>Picture.</p></abstract>"
+    )
+    body = (
+        "<p>Lead.</p><sec><label>1</label><title>Methods</title><p>C.</p>\n<p>D.</p>"
+        "<sec><title>Drug <italic>A</italic></title><p>E.</p></sec></sec><sec><title>Empty</title></sec>"
+    )
+    floats = "<floats-group><fig><label>Figure 1</label><caption><p>F.</p></caption></fig></floats-group>"
+    assert sections(read_one(article(body, PMC + TITLE + abstracts, after=floats))) == [
+        ("Title", ""), ("Abstract", ""), ("Aim", "A."), ("Summary", "B."), ("", "Lead."),
+        ("Methods", "C.\n\nD."), ("Drug A", "E."), ("Empty", ""), ("", "Figure 1. F."),
+    ]
+
+
+@pytest.mark.parametrize(("body", "text"), [
+    ("<p>H<sub>2</sub>O,\n <italic>a<bold>b</bold></italic>c<!-- d --> &#955;<break/>e</p>", "H2O, abc λ e"),
+    ("<p>As shown [<xref ref-type='bibr' rid='B1'>1</xref>].</p>", "As shown [1]."),
+    ("<p>Two:<list><list-item><label>1</label><p>One.</p></list-item><list-item><p>Two.</p></list-item></list>"
+     "then <bold>more</bold>.</p>", "Two:\n\nOne.\n\nTwo.\n\nthen more."),
+    ("<p>Text<fig><object-id>10.0/f</object-id><label>Figure 1.</label><caption><title>What.</title>"
+     "<p>Why.</p></caption><graphic/></fig> goes on.</p>", "Text\n\nFigure 1. What. Why.\n\ngoes on."),
+    ("<table-wrap><label>Table 1</label><caption><p>Rates.</p></caption><alternatives><graphic/>"
+     "<table><tr><td>9</td></tr></table></alternatives><table-wrap-foot><fn><p>n</p></fn></table-wrap-foot>"
+     "</table-wrap>", "Table 1. Rates."),
+    (f"<p>So <inline-formula><alternatives><tex-math>{TEX}</tex-math>{MATH}</alternatives></inline-formula>."
+     "</p>", "So x."),
+    (f"<p>So<disp-formula><label>(1)</label><tex-math>{TEX}</tex-math></disp-formula>holds.</p>",
+     "So x = 1 holds."),
+    ("<p>So<disp-formula><graphic/></disp-formula>holds.</p>", "So holds."),
+    ("<p>Text<fn><p>note</p></fn>.</p><ref-list><ref><mixed-citation>Cited</mixed-citation></ref></ref-list>",
+     "Text."),
+    ("<boxed-text><caption><title>Box</title></caption><p>One.</p></boxed-text>", "Box\n\nOne."),
+])
+def test_the_body_reads_as_paragraphs(body: str, text: str) -> None:
+    assert read_one(article(body)).page_content == f"Title\n\n{text}"
+
+
+def test_back_matter_and_sub_articles_are_left_out() -> None:
+    back = "<back><ack><p>Thanks.</p></ack><ref-list><title>References</title></ref-list></back>"
+    reply = "<sub-article><front-stub></front-stub><body><p>A</p></body></sub-article>"
+    assert read_one(article("<p>Text.</p>", after=back + reply)).page_content == "Title\n\nText."
+
+
+@pytest.mark.parametrize(("dates", "year"), [
+    ([("epub", 2010), ("ppub", 2011)], 2011),
+    ([("epub", 2010), ("collection", 2011)], 2011),
+    ([("nihms-submitted", 2009), ("epub", 2010), ("pmc-release", 2012)], 2010),
+    ([("pmc-release", 2012)], 2012),
+    ([], None),
+])
+def test_the_year_is_the_journal_issues_if_any(dates: list[tuple[str, int]], year: int | None) -> None:
+    meta = PMC + TITLE + "".join(DATE.format(*date) for date in dates)
+    assert read_one(article(meta=meta)).metadata.get("year") == year
+    assert read_one(article(meta=meta.replace("pub-type", "date-type"))).metadata.get("year") == year
+
+
+@pytest.mark.parametrize(("title", "kind", "related", "retracted", "notice"), [
+    ("Bees", "research-article", "companion", False, False),
+    ("Bees", "research-article", "retraction-forward", True, False),
+    ("RETRACTED ARTICLE: Bees", "research-article", "companion", True, False),
+    ("Retracted: Bees", "research-article", "companion", True, False),
+    ("Retracted papers: a survey", "research-article", "companion", False, False),
+    ("[RETRACTED ARTICLE]: Bees", "retraction", "retracted-article", False, True),
+])
+def test_retracted_articles_and_the_notices_that_retract_them_are_told_apart(
+    title: str, kind: str, related: str, retracted: bool, notice: bool
+) -> None:
+    meta = PMC + TITLE.replace("Title", title) + RELATED.format(related)
+    metadata = read_one(article(meta=meta, kind=kind)).metadata
+    assert (metadata["retracted"], metadata["retraction_notice"]) == (retracted, notice)
+
+
+def test_a_footnotes_marker_is_no_part_of_the_title() -> None:
+    meta = PMC + TITLE.replace("Title", "On <italic>E. coli</italic><xref>*</xref>")
+    assert read_one(article(meta=meta)).metadata["title"] == "On E. coli"
+
+
+def test_every_article_of_a_set_is_read_whatever_its_namespace() -> None:
+    namespace = "xmlns='https://jats.nlm.nih.gov/ns/archiving/1.3/'"
+    other = article(meta=DOI + TITLE).replace("<article ", f"<article {namespace} ")
+    entries = read(f"<pmc-articleset>{article()}{other}</pmc-articleset>")
+    assert [entry.id for entry in entries if isinstance(entry, Document)] == ["PMC1", "10.0/x"]
+
+
+@pytest.mark.parametrize(("xml", "position", "reason"), [
+    (article(meta=TITLE), "record 1", "The article has no article-id."),
+    (article(meta=PMC), "record 1 (PMC1)", "It has neither a title nor any text."),
+    ("<!DOCTYPE article SYSTEM 'absent.dtd'>" + article("<p>&nbsp;</p>"), "record 1 (PMC1)",
+     "It uses the entity &nbsp;, and entities are not resolved."),
+    ("<html/>", "start of the source", "No element pmc-articleset or {*}OAI-PMH or {*}article was found."),
+])
+def test_an_unreadable_article_is_rejected(xml: str, position: str, reason: str) -> None:
+    assert read(xml) == [Reject(position, reason)]
+
+
+@pytest.mark.parametrize("depth", [100, 240, 10_000])
+def test_nesting_of_any_depth_is_read_or_rejected(depth: int) -> None:
+    (entry,) = read(article("<sec>" * depth + "<p>Deep.</p>" + "</sec>" * depth))
+    assert (isinstance(entry, Document) and entry.page_content == "Title\n\nDeep.") == (depth < 256)
+
+
+def test_a_cut_set_yields_its_complete_articles_and_one_reject() -> None:
+    first, last = read(f"<pmc-articleset>{article()}\n{article()[:-20]}")
+    assert isinstance(first, Document)
+    assert isinstance(last, Reject)
+    assert last.position == "line 2"
+
+
+MARKUP = st.recursive(
+    st.text(st.characters(categories=["Lu", "Ll", "Zs"]), max_size=8),
+    lambda inner: st.builds(
+        lambda tag, parts: f"<{tag}>{''.join(parts)}</{tag}>",
+        st.sampled_from(["p", "sec", "title", "list", "list-item", "italic", "fig", "caption", "boxed-text"]),
+        st.lists(inner, max_size=4),
+    ),
+)
+
+
+@given(MARKUP)
+def test_sections_cover_the_text_in_order_whatever_the_markup(body: str) -> None:
+    sections(read_one(article(body)))
+# fmt: on
+
+
+@needs_data
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.nxml")), ids=lambda path: str(path.stem))
+def test_a_sample_article_is_read_whole(path: Path) -> None:
+    with path.open("rb") as stream:
+        (document,) = read_jats(stream)
+    assert isinstance(document, Document)
+    tree: Any = etree.parse(path, etree.XMLParser(load_dtd=False, no_network=True))
+    text = letters(document.page_content)
+    paragraphs = "//p[ancestor::abstract or ancestor::body or ancestor::floats-group][not(list)]"
+    shown = flat(tree.xpath(f"{paragraphs}[not(ancestor::table-wrap-foot or ancestor::media)]"))
+    assert len(shown) >= 30
+    assert [paragraph for paragraph in shown if paragraph not in text] == []
+    references = flat(tree.xpath("//ref//article-title"))
+    assert len(references) > 15
+    assert [reference for reference in references if len(reference) > 20 and reference in text] == []
+    titles = flat(tree.xpath("//body//sec/title"))
+    headings = [letters(heading) for heading, _ in sections(document)]
+    assert [heading for heading in headings if heading in titles][-len(titles) :] == titles
+    ids = {one.get("pub-id-type"): one.text for one in tree.xpath("//article-meta/article-id")}
+    assert (document.id, document.metadata["pmid"]) == (f"PMC{ids['pmc']}", ids["pmid"])
+    assert str(document.metadata["year"]) in tree.xpath("//article-meta/pub-date/year/text()")
+
+
+def flat(elements: list[Any]) -> list[str]:
+    return [letters("".join(element.itertext())) for element in elements]
+
+
+def letters(text: str) -> str:
+    return "".join(text.split())

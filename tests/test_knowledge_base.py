@@ -1,0 +1,311 @@
+"""Opening a knowledge base, searching it, and finding out what is wrong with it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.build import build_knowledge_base
+from briefcontext.knowledge.build_lock import build_lock
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.passages import PassageStore
+from tests.hashing_encoder import HashingEncoder
+
+WORDS = ["aspirin", "stroke", "fever", "gout", "sepsis", "asthma", "migraine", "trial", "cohort", "placebo"]
+SIZE = 700
+
+
+def passage(number: int) -> Document:
+    text = " ".join(WORDS[number // 10**place % 10] for place in range(3)) + f" in case {number}."
+    metadata = {"source_id": f"p{number:03d}", "title": "", "retracted": number % 100 == 0}
+    return Document(id=f"p{number:03d}", page_content=text, metadata=metadata)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bases") / "kb"
+    build_knowledge_base([passage(number) for number in range(SIZE)], folder, encoder=HashingEncoder())
+    return folder
+
+
+@pytest.fixture
+def base(built: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase.open(built, encoder=HashingEncoder()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def copied(built: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return shutil.copytree(built, tmp_path / "kb")
+
+
+def edit_manifest(folder: Path, **changes: Any) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (shutil.rmtree, "There is no knowledge base at"),
+    "other": (lambda folder: (folder / "manifest.json").unlink(), "is not a knowledge base"),
+    "half-built": (
+        lambda folder: edit_manifest(folder, state="building"),
+        "half-built: run the same index command again to finish it",
+    ),
+    "newer": (
+        lambda folder: edit_manifest(folder, format_version=99, shape="unknown"),
+        "has format version 99, and this BriefContext reads up to 1: upgrade",
+    ),
+    "no JSON": (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json is damaged"),
+    "no text": (lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"), "cannot be read"),
+    "no object": (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest.json is damaged"),
+    "no encoder": (lambda folder: edit_manifest(folder, encoder=None), r"damaged \(encoder: "),
+    "no passages": (lambda folder: (folder / "passages.sqlite").unlink(), "passages.sqlite cannot be used"),
+    "garbled passages": (
+        lambda folder: (folder / "passages.sqlite").write_bytes(b"no database" * 1000),
+        "passages.sqlite cannot be used",
+    ),
+    "empty passages": (lambda folder: (folder / "passages.sqlite").write_bytes(b""), "passages.sqlite cannot be used"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_cannot_be_opened_is_one_clear_error(copied: Path, damage: str) -> None:
+    inflict, message = DAMAGES[damage]
+    inflict(copied)
+    with pytest.raises(KnowledgeBaseError, match=message) as raised:
+        KnowledgeBase.open(copied)
+    assert str(copied) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(KnowledgeBaseError, match="There is no knowledge base at"):
+        KnowledgeBase.open(tmp_path / "file")
+
+
+def test_a_base_that_is_being_built_is_told_from_one_that_was_left_off(copied: Path) -> None:
+    edit_manifest(copied, state="building")
+    with build_lock(copied), pytest.raises(KnowledgeBaseError, match="at this moment: wait"):
+        KnowledgeBase.open(copied)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (
+            HashingEncoder(name="bge"),
+            "encoder 'hashing' and name 'hashing', and the encoder 'bge' given has name 'bge'",
+        ),
+        (HashingEncoder(revision="2"), "revision '1', and the encoder 'hashing' given has revision '2'"),
+        (HashingEncoder(dimension=8), "dimension 16"),
+        (HashingEncoder(metric="ip"), "metric 'cosine'"),
+    ],
+)
+def test_another_encoder_than_it_was_built_with_is_refused(built: Path, encoder: HashingEncoder, message: str) -> None:
+    with pytest.raises(KnowledgeBaseError) as raised:
+        KnowledgeBase.open(built, encoder=encoder)
+    assert message in str(raised.value)
+
+
+def test_opening_loads_neither_model_nor_indexes(built: Path) -> None:
+    code = (
+        "import sys; from briefcontext.knowledge import KnowledgeBase\n"
+        f"with KnowledgeBase.open({str(built)!r}) as base: assert len(base) == {SIZE}\n"
+        "print([name for name in ('torch', 'chromadb', 'transformers', 'Stemmer') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("metric", ["cosine", "ip"])
+def test_search_ranks_by_similarity(tmp_path: Path, metric: Literal["cosine", "ip"]) -> None:
+    encoder = HashingEncoder(metric=metric)
+    documents = [passage(number) for number in range(0, SIZE, 7)]
+    build_knowledge_base(documents, tmp_path, encoder=encoder)
+    query = encoder.encode_queries(["aspirin for stroke"])[0]
+    vectors = encoder.encode_passages([("", document.page_content) for document in documents])
+    scores = {str(document.id): score for document, score in zip(documents, vectors @ query, strict=True)}
+    with KnowledgeBase.open(tmp_path, encoder=encoder) as base:
+        found = base.search("aspirin for stroke", 20)
+    assert [document.id for document in found] == sorted(scores, key=lambda id: -scores[id])[:20]
+    assert [document.metadata["rank"] for document in found] == list(range(1, 21))
+    assert [document.metadata["score"] for document in found] == pytest.approx(
+        sorted(scores.values(), reverse=True)[:20], rel=1e-4
+    )
+    assert all(type(document.metadata["score"]) is float for document in found)
+
+
+def test_equal_scores_are_in_the_order_of_ids(tmp_path: Path) -> None:
+    documents = [Document(id=id, page_content="The same.", metadata={"source_id": id}) for id in "cadb"]
+    build_knowledge_base(documents, tmp_path, encoder=HashingEncoder())
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
+        assert [document.id for document in base.search("same", 4)] == ["a", "b", "c", "d"]
+
+
+def test_more_passages_than_there_are_gives_all_of_them(base: KnowledgeBase) -> None:
+    found = base.search("fever", 10_000)
+    assert {document.id for document in found} == {passage(number).id for number in range(SIZE)}
+    scores = [document.metadata["score"] for document in found]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_a_deep_search_finds_what_is_nearest(base: KnowledgeBase) -> None:
+    vectors = HashingEncoder().encode_passages([("", passage(number).page_content) for number in range(SIZE)])
+    similarity = vectors @ HashingEncoder().encode_queries(["sepsis trial"])[0]
+    nearest = {passage(int(number)).id for number in np.argsort(-similarity)[:512]}
+    found = {document.id for document in base.search("sepsis trial", 512)}
+    assert len(found) == 512
+    assert len(found & nearest) >= 507
+
+
+@pytest.mark.parametrize("k", [0, -3])
+def test_asking_for_no_passages_is_an_error(base: KnowledgeBase, k: int) -> None:
+    with pytest.raises(InputError, match=f"k is {k}"):
+        base.search("fever", k)
+
+
+def test_an_empty_base_finds_nothing(tmp_path: Path) -> None:
+    build_knowledge_base([], tmp_path, encoder=HashingEncoder())
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
+        assert base.search("fever", 5) == []
+        assert base.term_statistics is None
+        assert base.verify() == []
+        assert len(base) == 0
+        assert base
+
+
+def test_passages_come_in_the_order_asked_for(base: KnowledgeBase) -> None:
+    ids = [f"p{number:03d}" for number in (5, 699, 0, 5)]
+    assert base.get(ids) == [passage(number) for number in (5, 699, 0, 5)]
+    everything = [f"p{number:03d}" for number in reversed(range(SIZE))]
+    assert [document.id for document in base.get(everything * 2)] == everything * 2
+    assert base.get([]) == []
+
+
+def test_a_passage_that_is_not_held_is_an_error_that_names_it(base: KnowledgeBase) -> None:
+    with pytest.raises(KnowledgeBaseError, match=r"no passage 'x' \(nor 1 more that were asked for\)"):
+        base.get(["p001", "x", "y"])
+
+
+def test_retracted_passages_are_found_marked_and_counted(base: KnowledgeBase) -> None:
+    assert base.manifest.retracted == 7
+    marked = [document.id for document in base.search("fever", SIZE) if document.metadata["retracted"]]
+    assert sorted(marked) == [f"p{number:03d}" for number in range(0, SIZE, 100)]
+
+
+def test_terms_are_counted_over_all_passages(base: KnowledgeBase) -> None:
+    statistics = base.term_statistics
+    assert statistics is not None
+    assert statistics.n_documents == SIZE
+    assert statistics.document_frequency("gout") == sum("gout" in passage(n).page_content for n in range(SIZE))
+
+
+def test_many_threads_may_search_at_once(base: KnowledgeBase) -> None:
+    questions = [f"{first} {second}" for first in WORDS for second in WORDS]
+    expected = [base.search(question, 10) for question in questions]
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda question: base.search(question, 10), questions)) == expected
+
+
+def test_two_bases_may_be_open_on_one_folder(base: KnowledgeBase, built: Path) -> None:
+    with KnowledgeBase.open(built, encoder=HashingEncoder()) as other:
+        assert other.search("fever", 3) == base.search("fever", 3)
+    assert len(base.search("gout", 3)) == 3
+
+
+def test_closing_again_does_nothing(built: Path) -> None:
+    base = KnowledgeBase.open(built, encoder=HashingEncoder())
+    base.search("fever", 1)
+    base.close()
+    base.close()
+
+
+def test_info_says_what_it_is(base: KnowledgeBase, built: Path) -> None:
+    info = base.info()
+    assert info["path"] == str(built)
+    assert info["encoder"] == {
+        "name": "hashing",
+        "revision": "1",
+        "dimension": 16,
+        "metric": "cosine",
+        "text_format": "title and text",
+    }
+    assert (info["passages"], info["records"], info["retracted"], info["chunk_tokens"]) == (SIZE, SIZE, 7, None)
+    assert (info["counts"]["read"], info["counts"]["indexed"]) == (SIZE, SIZE)
+    assert info["bytes"] > SIZE * 16 * 4
+    assert json.loads(json.dumps(info)) == info
+
+
+def test_a_sound_base_has_no_problems(base: KnowledgeBase) -> None:
+    assert base.verify() == []
+
+
+def change_passages(statement: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        passages = PassageStore(folder, writable=True)
+        passages.rows(statement)
+        passages.close()
+
+    return change
+
+
+def change_vectors(folder: Path) -> None:
+    """Give the passages the vectors of others in the index, and leave those that are kept."""
+    with KnowledgeBase.open(folder, encoder=HashingEncoder()) as base:
+        assert base.vectors is not None
+        vectors = HashingEncoder().encode_queries([f"case {number}" for number in range(SIZE)])
+        base.vectors.clear()
+        base.vectors.add(range(1, SIZE + 1), vectors)
+
+
+def remove_a_vector(folder: Path) -> None:
+    with KnowledgeBase.open(folder, encoder=HashingEncoder()) as base:
+        assert base.vectors is not None
+        base.vectors.remove([2])
+
+
+PROBLEMS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "record count": (lambda folder: edit_manifest(folder, records=1), "There are 700 records, and there should be 1"),
+    "retracted": (lambda folder: edit_manifest(folder, retracted=1), "There are 7 passages of retracted records"),
+    "sources": (lambda folder: edit_manifest(folder, sources=[]), "The sources left 0 records, and 700 are listed"),
+    "passage gone": (change_passages("DELETE FROM passages WHERE number = 9"), "There are 699 passages"),
+    "not indexed": (
+        change_passages("UPDATE marks SET value = 699 WHERE name = 'indexed'"),
+        "There are 1 passages that are not indexed",
+    ),
+    "vector gone": (remove_a_vector, "The vector index holds 699 vectors, and there are 700 passages"),
+    "vectors gone": (lambda folder: shutil.rmtree(folder / "chroma"), "the folder is missing"),
+    "other vectors": (change_vectors, "'p000' has another vector in the index than the one kept"),
+    "other text": (change_passages("UPDATE passages SET text = 'New.'"), "'p000' has a vector that its text no longer"),
+    "terms gone": (lambda folder: shutil.rmtree(folder / "bm25"), "The BM25 index in .* is missing or damaged"),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_what_does_not_agree_is_found(copied: Path, problem: str) -> None:
+    damage, message = PROBLEMS[problem]
+    damage(copied)
+    with KnowledgeBase.open(copied, encoder=HashingEncoder()) as base:
+        found = "\n".join(base.verify())
+    assert re.search(message, found), found
+
+
+def test_a_search_without_its_vectors_says_how_to_mend_them(copied: Path) -> None:
+    shutil.rmtree(copied / "chroma")
+    with (
+        KnowledgeBase.open(copied, encoder=HashingEncoder()) as base,
+        pytest.raises(KnowledgeBaseError, match="run the index command again"),
+    ):
+        base.search("fever", 3)

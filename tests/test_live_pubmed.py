@@ -1,0 +1,598 @@
+"""Live PubMed: queries, polite requests, records and their ranking, against E-utilities on loopback."""
+
+import io
+import logging
+import re
+import socket
+import threading
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.encoders import Encoder
+from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
+from briefcontext.knowledge.eutilities import EUtilities
+from briefcontext.knowledge.live_pubmed import LivePubMed
+from briefcontext.knowledge.polite_rate import PoliteRate
+from briefcontext.knowledge.pubmed_query import MOST_WORDS, pubmed_queries
+from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
+from briefcontext.retrievers.dense import DenseRetriever, MedCPTRetriever
+from tests.conftest import SHARED_DATA
+from tests.eutils_server import EUtilsServer, Fault, serve
+
+SAMPLES = [
+    SHARED_DATA / "pubmed_xml" / name
+    for name in ("pubmedpy_efetch.xml", "biopython_pubmed7.xml", "jcore_pubmedsample18n0001.xml.gz")
+]
+needs_samples = pytest.mark.skipif(
+    not all(path.is_file() for path in SAMPLES), reason="the sample PubMed files are not in this checkout"
+)
+
+KEY, EMAIL = "0123456789abcdef", "someone+pubmed@example.org"
+RETRACTED = "<PublicationTypeList><PublicationType>Retracted Publication</PublicationType></PublicationTypeList>"
+ARTICLES = {
+    "11": ("Aspirin after stroke.", "Aspirin lowers the risk of another stroke.", ""),
+    "12": ("Aspirin in fever.", "Children with fever were given aspirin.", ""),
+    "13": ("Gout.", "Colchicine was tried in gout.", ""),
+    "14": ("Aspirin, stroke and bleeding.", "Bleeding was seen on aspirin.", RETRACTED),
+}
+QUESTION = "Does aspirin lower the risk of a stroke?"
+
+
+def citation(pmid: str, title: str, text: str, more: str = "") -> str:
+    abstract = f"<Abstract><AbstractText>{text}</AbstractText></Abstract>"
+    article = f"<Article><ArticleTitle>{title}</ArticleTitle>{abstract}{more}</Article>"
+    return f"<MedlineCitation><PMID>{pmid}</PMID>{article}</MedlineCitation>"
+
+
+def article_set(*citations: str) -> bytes:
+    return f"<PubmedArticleSet>{''.join(citations)}</PubmedArticleSet>".encode()
+
+
+class WordCountEncoder:
+    """Vectors of word counts, each word in a place that its checksum gives."""
+
+    name = "word-count"
+    revision = ""
+    dimension = 4096
+    metric: Literal["cosine"] = "cosine"
+    text_format = "words"
+    relevance_floor: float | None = None
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in enumerate(texts):
+            for word in re.findall(r"\w+", text.lower()):
+                vectors[row, zlib.crc32(word.encode()) % self.dimension] += 1
+        return unit_vectors(vectors)
+
+    def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        return self.encode_queries([titled_text(title, text) for title, text in passages])
+
+    def token_offsets(self, text: str) -> list[tuple[int, int]]:
+        return [match.span() for match in re.finditer(r"\w+", text)]
+
+
+class SleeplessClock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def pauses(self) -> list[float]:
+        """The sleeps that are longer than the space between two requests."""
+        return [round(seconds, 2) for seconds in self.slept if seconds > 0.5]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NCBI_API_KEY", "NCBI_EMAIL", "BRIEFCONTEXT_EUTILS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def clock() -> SleeplessClock:
+    return SleeplessClock()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[EUtilsServer]:
+    with serve() as server:
+        yield server
+
+
+@pytest.fixture
+def ncbi(running: EUtilsServer) -> Iterator[EUtilsServer]:
+    """A server that holds ARTICLES and has not been asked anything."""
+    running.reset()
+    running.add(article_set(*(citation(pmid, *texts) for pmid, texts in ARTICLES.items())))
+    yield running
+    running.over.set()
+
+
+Open = Callable[..., LivePubMed]
+
+
+@pytest.fixture
+def open_live(ncbi: EUtilsServer, clock: SleeplessClock) -> Iterator[Open]:
+    """Opens live PubMed on the server of this test; closed at its end."""
+    opened: list[LivePubMed] = []
+
+    def open_one(
+        encoder: Encoder | None = None, *, candidates: int = 100, url: str = ncbi.url, timeout: float = 20
+    ) -> LivePubMed:
+        rate = PoliteRate(3, clock=clock, sleep=clock.sleep)
+        client = EUtilities(url, timeout=timeout, rate=rate)
+        opened.append(LivePubMed(encoder or WordCountEncoder(), candidates=candidates, eutilities=client))
+        return opened[-1]
+
+    yield open_one
+    for live in opened:
+        live.close()
+
+
+@pytest.fixture
+def live(open_live: Open) -> LivePubMed:
+    return open_live()
+
+
+def ids(documents: Sequence[Document]) -> list[str | None]:
+    return [document.id for document in documents]
+
+
+# Queries.
+
+
+@pytest.mark.parametrize(
+    ("question", "queries"),
+    [
+        (
+            "Does aspirin help in gout?",
+            ["aspirin help gout", "(aspirin help) OR (aspirin gout) OR (help gout)", "aspirin OR help OR gout"],
+        ),
+        ("Aspirin and gout", ["aspirin gout", "aspirin OR gout"]),
+        ("What is gout? GOUT!", ["gout"]),
+        ("What is it, and why?", []),
+        ("…", []),
+        (
+            'gout[ti] OR NOT (gout*) "AND" 2010:2020',
+            [
+                "gout ti 2010 2020",
+                "(gout ti 2010) OR (gout ti 2020) OR (gout 2010 2020) OR (ti 2010 2020)",
+                "gout OR ti OR 2010 OR 2020",
+            ],
+        ),
+        ("IL-6 in Crohn’s", ["il-6 crohn's", "il-6 OR crohn's"]),
+        ("TNF\u2010α 0.5", ["tnf-α 0.5", "tnf-α OR 0.5"]),
+        ("Who joined the WHO?", ["joined who", "joined OR who"]),
+    ],
+)
+def test_each_query_asks_for_less_than_the_one_before(question: str, queries: list[str]) -> None:
+    assert pubmed_queries(question) == queries
+
+
+@given(st.text())
+def test_no_question_brings_operators_tags_or_wildcards_of_its_own(question: str) -> None:
+    for query in pubmed_queries(question):
+        assert not set(query) & set('[]*":/')
+        assert not {"AND", "NOT"} & set(query.split())
+        for clause in query.split(" OR "):
+            inner = clause[1:-1] if clause.startswith("(") else clause
+            assert inner.strip()
+            assert not set(inner) & set("()")
+
+
+def test_of_a_long_case_report_the_longest_words_are_asked_for() -> None:
+    report = " ".join(f"{'x' * (number % 7)}w{number}" for number in range(100))
+    first, last = pubmed_queries(report)
+    assert len(first.split()) == MOST_WORDS
+    assert last.split(" OR ") == first.split()
+    assert min(len(word) for word in first.split()) >= 6
+
+
+# Searching.
+
+
+def test_search_returns_the_best_candidates_with_rank_and_score(live: LivePubMed) -> None:
+    found = live.search(QUESTION, 2)
+    assert ids(found) == ["11", "14"]
+    assert [document.metadata["rank"] for document in found] == [1, 2]
+    first, second = (document.metadata["score"] for document in found)
+    assert 1 >= first > second > 0
+
+
+def test_records_carry_the_readers_metadata(live: LivePubMed) -> None:
+    (document,) = live.search("bleeding", 5)
+    assert document.page_content == "Bleeding was seen on aspirin."
+    assert document.metadata["title"] == "Aspirin, stroke and bleeding."
+    assert document.metadata["retracted"] is True
+    assert document.metadata["url"] == "https://pubmed.ncbi.nlm.nih.gov/14/"
+
+
+def test_queries_are_relaxed_until_there_are_enough_candidates(ncbi: EUtilsServer, open_live: Open) -> None:
+    question = "aspirin stroke colchicine"
+    relaxed = pubmed_queries(question)
+    assert set(ids(open_live().search(question, 4))) == {"11", "12", "13", "14"}
+    assert ncbi.queries() == relaxed
+    ncbi.calls.clear()
+    assert len(open_live(candidates=2).search(question, 1)) == 1
+    assert ncbi.queries() == relaxed[:2]
+
+
+def test_candidates_of_stricter_queries_come_first(ncbi: EUtilsServer, open_live: Open) -> None:
+    open_live(candidates=3).search("aspirin stroke colchicine", 1)
+    assert [sorted(batch[:2]) for batch in ncbi.fetched()] == [["11", "14"]]
+    assert [len(batch) for batch in ncbi.fetched()] == [3]
+
+
+def test_more_candidates_are_ranked_when_more_are_asked_for(ncbi: EUtilsServer, open_live: Open) -> None:
+    assert len(open_live(candidates=1).search("aspirin", 3)) == 3
+    assert ncbi.calls[0].fields["retmax"] == "3"
+
+
+@pytest.mark.parametrize("question", ["xylophone", "What is it?", ""])
+def test_no_hits_is_no_documents(ncbi: EUtilsServer, live: LivePubMed, question: str) -> None:
+    assert live.search(question, 3) == []
+    assert ncbi.fetched() == []
+
+
+def test_equal_scores_stay_in_pubmeds_order(ncbi: EUtilsServer, live: LivePubMed) -> None:
+    ncbi.records.clear()
+    ncbi.add(article_set(*(citation(pmid, "Same.", "Same words.") for pmid in ("9", "3", "7"))))
+    assert ids(live.search("same words", 3)) == ["9", "3", "7"]
+
+
+def test_records_are_fetched_in_batches_of_two_hundred(ncbi: EUtilsServer, open_live: Open) -> None:
+    ncbi.records.clear()
+    ncbi.add(article_set(*(citation(str(n), f"Trial {n}.", "Aspirin was tried.") for n in range(1, 451))))
+    found = open_live(candidates=450).search("Aspirin trial 77", 450)
+    assert [len(batch) for batch in ncbi.fetched()] == [200, 200, 50]
+    assert len(set(ids(found))) == 450
+    assert found[0].id == "77"
+
+
+def test_get_returns_records_in_the_order_asked_for(live: LivePubMed) -> None:
+    assert ids(live.get(["13", "11", "13"])) == ["13", "11", "13"]
+    assert live.get([]) == []
+
+
+@pytest.mark.parametrize("missing", ["99", "PMC1", "1,2", ""])
+def test_get_says_which_record_is_missing(live: LivePubMed, missing: str) -> None:
+    with pytest.raises(KnowledgeBaseError, match=f"PMID '{missing}'"):
+        live.get(["11", missing])
+
+
+def test_records_that_pubmed_does_not_return_are_logged(
+    ncbi: EUtilsServer, live: LivePubMed, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = b'{"esearchresult": {"idlist": ["11", "404"]}}'
+    unreadable = article_set(citation("11", "Aspirin.", "Text."), citation("404", "", ""))
+    ncbi.faults += [Fault(body=found), Fault(body=unreadable)]
+    assert ids(live.search("gout", 2)) == ["11"]
+    assert "record 2 (PMID 404) left out: It has neither a title nor an abstract." in caplog.text
+    assert "no readable record for PMID 404" in caplog.text
+
+
+def test_nothing_readable_among_hits_is_an_error_and_not_no_hits(ncbi: EUtilsServer, live: LivePubMed) -> None:
+    ncbi.faults += [Fault(body=b'{"esearchresult": {"idlist": ["404"]}}')] * 2
+    with pytest.raises(KnowledgeBaseError, match="PubMed found 1 records and returned none"):
+        live.search("aspirin gout", 2)
+
+
+@needs_samples
+def test_real_records_are_found_by_their_titles_as_the_reader_reads_them(ncbi: EUtilsServer, live: LivePubMed) -> None:
+    ncbi.records.clear()
+    for path in SAMPLES:
+        ncbi.add_file(path)
+    xml = b"<PubmedArticleSet>" + b"".join(record.xml for record in ncbi.records.values()) + b"</PubmedArticleSet>"
+    read = {str(entry.id): entry for entry in read_pubmed_xml(io.BytesIO(xml)) if isinstance(entry, Document)}
+    assert len(read) > 150
+    for pmid, document in read.items():
+        (same,) = [found for found in live.search(document.metadata["title"], 3) if found.id == pmid]
+        assert same.page_content == document.page_content
+        assert {name: same.metadata[name] for name in document.metadata} == document.metadata
+
+
+# Requests.
+
+
+@pytest.mark.parametrize("identified", [True, False])
+def test_requests_carry_what_ncbi_asks_for(
+    ncbi: EUtilsServer, open_live: Open, monkeypatch: pytest.MonkeyPatch, identified: bool
+) -> None:
+    identity = {"tool": "briefcontext"}
+    if identified:
+        monkeypatch.setenv("NCBI_API_KEY", f" {KEY}\n")
+        monkeypatch.setenv("NCBI_EMAIL", EMAIL)
+        identity |= {"api_key": KEY, "email": EMAIL}
+    open_live(candidates=2).search("aspirin", 1)
+    search, fetch = ncbi.calls
+    fields = {"db": "pubmed", "term": "aspirin", "retmode": "json", "retmax": "2", "sort": "relevance"}
+    assert search.fields == fields | identity
+    fields = {"db": "pubmed", "id": "11,12", "retmode": "xml", "rettype": "abstract"}
+    assert fetch.fields == fields | identity
+    assert {(call.method, "?" in call.address) for call in ncbi.calls} == {("POST", False)}
+
+
+@pytest.mark.parametrize(("key", "per_second"), [("", 3), (KEY, 10)])
+def test_all_clients_of_a_process_share_ncbis_rate(monkeypatch: pytest.MonkeyPatch, key: str, per_second: int) -> None:
+    monkeypatch.setenv("NCBI_API_KEY", key)
+    with EUtilities() as one, EUtilities() as other, EUtilities("http://127.0.0.1:1/") as elsewhere:
+        assert one.rate is other.rate
+        assert one.rate is not elsewhere.rate
+        assert one.rate.per_second == per_second
+        assert one.rate.interval > 1 / per_second
+
+
+def test_threads_take_turns() -> None:
+    slept: list[float] = []
+    rate = PoliteRate(10, clock=lambda: 5.0, sleep=slept.append)
+    threads = [threading.Thread(target=rate.wait) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(slept) == pytest.approx([rate.interval * turn for turn in range(1, 8)])
+
+
+def test_requests_are_spaced_and_a_late_one_need_not_wait(clock: SleeplessClock) -> None:
+    rate = PoliteRate(2, clock=clock, sleep=clock.sleep)
+    rate.wait()
+    rate.wait()
+    clock.now += 60
+    rate.wait()
+    rate.hold(7)
+    rate.wait()
+    assert clock.slept == pytest.approx([rate.interval, 7])
+
+
+def test_every_request_waits_for_its_turn(live: LivePubMed, clock: SleeplessClock) -> None:
+    live.search(QUESTION, 4)
+    assert clock.slept == pytest.approx([1.1 / 3] * 3)
+
+
+def http_date(seconds: int) -> str:
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+RATE_LIMIT = b'{"error":"API rate limit exceeded","api-key":"%s","count":"4","limit":"3"}' % KEY.encode()
+BACKEND = b'{"esearchresult":{"ERROR":"Search Backend failed:\n Database is not supported: pubmed"}}'
+
+
+@pytest.mark.parametrize(
+    ("fault", "pause"),
+    [
+        (Fault(429, RATE_LIMIT, {"Retry-After": "5"}), 5),
+        (Fault(429, RATE_LIMIT, {"Retry-After": "soon"}), 1),
+        (Fault(429, RATE_LIMIT), 1),
+        (Fault(503, b"", {"Retry-After": http_date(-10)}), None),
+        (Fault(500, b"<html>Server Error</html>"), 1),
+        (Fault(200, BACKEND), 1),
+        (Fault(200, b'{"error":"error forwarding request"}'), 1),
+        (Fault(200, b"<eSearchResult><ERROR>Unable to open connection</ERROR></eSearchResult>"), 1),
+        (Fault(200, b"<html>Maintenance</html>"), 1),
+        (Fault(200, b'{"esearchresult": {"idlist": ["11"'), 1),
+        (Fault(200, b'{"esearchresult": {"idlist": ["11,12"]}}'), 1),
+        (Fault(200, b"[]"), 1),
+        (Fault(200, b"\xff\xfe"), 1),
+        (Fault(drop=True), 1),
+    ],
+)
+@pytest.mark.parametrize("utility", ["esearch", "efetch"])
+def test_a_fault_that_passes_is_only_a_delay(
+    ncbi: EUtilsServer, open_live: Open, clock: SleeplessClock, fault: Fault, pause: float | None, utility: str
+) -> None:
+    live = open_live(candidates=1)
+    if utility == "esearch":
+        ncbi.faults.append(fault)
+    else:
+        ncbi.faults += [Fault(body=b'{"esearchresult": {"idlist": ["13"]}}'), fault]
+    assert ids(live.search("gout", 1)) == ["13"]
+    assert [call.utility for call in ncbi.calls].count(utility) == 2
+    assert clock.pauses() == ([] if pause is None else [pause])
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Fault(429, RATE_LIMIT), "HTTP 429, 'API rate limit exceeded'"),
+        (Fault(500, b"<html>Server Error</html>"), "HTTP 500"),
+        (Fault(200, BACKEND), "'Search Backend failed: Database is not supported: pubmed'"),
+        (Fault(200, b"<html>Maintenance</html>"), "not a list of PMIDs"),
+        (Fault(200, b"not json"), "not a list of PMIDs"),
+        (Fault(hang=True), r"no answer within 0\.05 seconds"),
+        (Fault(drop=True), "peer closed connection"),
+    ],
+)
+def test_a_fault_that_stays_is_one_error_after_four_tries(
+    ncbi: EUtilsServer, open_live: Open, clock: SleeplessClock, fault: Fault, reason: str
+) -> None:
+    ncbi.faults += [fault] * 4
+    with pytest.raises(KnowledgeBaseError, match=rf"127\.0\.0\.1:\d+: esearch failed 4 times.*{reason}") as raised:
+        open_live(timeout=0.05 if fault.hang else 20).search(QUESTION, 3)
+    assert "--kb DIR" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(ncbi.calls) == 4
+    assert clock.pauses() == [1, 2, 4]
+
+
+def test_broken_xml_is_not_taken_for_fewer_records(ncbi: EUtilsServer, live: LivePubMed) -> None:
+    whole = article_set(citation("13", "Gout.", "Text."), citation("11", "Aspirin.", "Text."))
+    ncbi.faults += [Fault(body=b'{"esearchresult": {"idlist": ["13", "11"]}}')]
+    ncbi.faults += [Fault(body=whole[:-40])] * 4
+    with pytest.raises(KnowledgeBaseError, match=r"efetch failed 4 times.*not PubMed XML"):
+        live.search("gout", 1)
+
+
+@pytest.mark.parametrize("wait", ["3600", http_date(3600)])
+def test_a_long_retry_after_is_told_and_not_waited_for(
+    ncbi: EUtilsServer, live: LivePubMed, clock: SleeplessClock, wait: str
+) -> None:
+    ncbi.faults.append(Fault(429, RATE_LIMIT, {"Retry-After": wait}))
+    with pytest.raises(KnowledgeBaseError, match=r"asked again in 3\d\d\d seconds"):
+        live.search("gout", 1)
+    assert clock.pauses() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (
+            400,
+            b'{"error":"API key invalid","api-key":"%s","type":"invalid"}' % KEY.encode(),
+            "refused the API key.*correct NCBI_API_KEY",
+        ),
+        (200, b'{"error":"API key %s is wrong"}' % KEY.encode(), r"refused the API key.*\*\*\* is wrong"),
+        (
+            400,
+            b"<eFetchResult><ERROR>Bad request of someone%2Bpubmed%40example.org</ERROR></eFetchResult>",
+            r"did not accept the request.*HTTP 400, 'Bad request of \*\*\*'",
+        ),
+        (301, b"", "HTTP 301.*BRIEFCONTEXT_EUTILS_URL"),
+        (404, b"no such page", "HTTP 404"),
+    ],
+)
+def test_a_refusal_is_an_error_at_once(
+    ncbi: EUtilsServer, open_live: Open, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, says: str
+) -> None:
+    monkeypatch.setenv("NCBI_API_KEY", KEY)
+    monkeypatch.setenv("NCBI_EMAIL", EMAIL)
+    ncbi.faults.append(Fault(status, body, {"Location": "/elsewhere"} if status == 301 else {}))
+    with pytest.raises(KnowledgeBaseError, match=says):
+        open_live().search("gout", 1)
+    assert len(ncbi.calls) == 1
+
+
+def test_a_server_that_is_not_there_is_one_error(open_live: Open) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(KnowledgeBaseError, match=f"127.0.0.1:{port}.*refused.*check the network"):
+        open_live(url=f"http://127.0.0.1:{port}").search("gout", 1)
+
+
+def test_key_and_email_show_up_in_no_error_and_no_log(
+    ncbi: EUtilsServer, open_live: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NCBI_API_KEY", KEY)
+    monkeypatch.setenv("NCBI_EMAIL", EMAIL)
+    caplog.set_level(logging.DEBUG)
+    live = open_live()
+    live.search("gout", 1)
+    ncbi.faults += [Fault(429, b'{"error":"%s by %s"}' % (KEY.encode(), EMAIL.encode()))] * 4
+    with pytest.raises(KnowledgeBaseError) as raised:
+        live.search("gout", 1)
+    shown = caplog.text + repr(live) + "".join(traceback.format_exception(raised.value))
+    assert "again in 4 seconds" in caplog.text
+    assert KEY not in shown
+    assert EMAIL not in shown
+
+
+@pytest.mark.parametrize("address", ["eutils", "ftp://example.org/", "http://", "http://host:port/"])
+def test_a_bad_address_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("BRIEFCONTEXT_EUTILS_URL", address)
+    with pytest.raises(KnowledgeBaseError, match=r"is not an address of the E-utilities.*BRIEFCONTEXT_EUTILS_URL"):
+        LivePubMed(WordCountEncoder())
+
+
+def test_a_bad_proxy_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "gopher://user:secret@127.0.0.1")
+    with pytest.raises(KnowledgeBaseError, match="proxy") as raised:
+        EUtilities()
+    assert "secret" not in str(raised.value)
+
+
+def test_the_address_can_come_from_the_environment(ncbi: EUtilsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRIEFCONTEXT_EUTILS_URL", f"{ncbi.url}/")
+    with LivePubMed(WordCountEncoder()) as live:
+        assert ids(live.get(["12"])) == ["12"]
+
+
+# As a knowledge base.
+
+
+async def test_a_dense_retriever_retrieves_from_it(live: LivePubMed) -> None:
+    retriever = DenseRetriever(knowledge_base=live, k=3)
+    found = retriever.invoke(QUESTION)
+    assert ids(found) == ids(live.search(QUESTION, 3))
+    assert ids(await retriever.ainvoke(QUESTION, k=1)) == ids(found[:1])
+    assert [document.metadata["rank"] for document in found] == [1, 2, 3]
+
+
+def test_a_medcpt_retriever_wants_medcpt(live: LivePubMed) -> None:
+    with pytest.raises(KnowledgeBaseError, match="'word-count'"):
+        MedCPTRetriever(knowledge_base=live)
+
+
+def test_it_has_an_encoder_and_no_statistics(live: LivePubMed) -> None:
+    assert live.encoder.name == live.manifest.encoder.name == "word-count"
+    assert (live.manifest.state, live.manifest.passages, live.manifest.sources) == ("complete", 0, [])
+    assert live.term_statistics is None
+
+
+def test_several_threads_may_search_at_once(live: LivePubMed) -> None:
+    questions = ["gout", "fever", "stroke", "aspirin"] * 3
+    alone = {question: ids(live.search(question, 2)) for question in questions}
+    together: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda q=question: together.append(ids(live.search(q, 2)) == alone[q]))
+        for question in questions
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == [True] * len(questions)
+
+
+@pytest.mark.parametrize(
+    ("name", "encoder"),
+    [
+        ("pubmed:", "medcpt"),
+        ("pubmed:minilm", "minilm"),
+        ("pubmed:medcpt:/weights", "medcpt:/weights"),
+    ],
+)
+def test_its_name_says_which_encoder_ranks(name: str, encoder: str) -> None:
+    with LivePubMed.from_name(name) as live:
+        assert repr(live) == f"LivePubMed({encoder!r})"
+
+
+def test_an_unknown_encoder_is_an_error_before_ncbi_is_asked(ncbi: EUtilsServer) -> None:
+    with LivePubMed("no-such", eutilities=EUtilities(ncbi.url)) as live, pytest.raises(InputError, match="no-such"):
+        live.search("gout", 1)
+    assert ncbi.calls == []
+
+
+@pytest.mark.parametrize("name", ["pubmed", "kb/pubmed:", ""])
+def test_other_names_are_not_live_pubmed(name: str) -> None:
+    with pytest.raises(InputError, match="does not name live PubMed"):
+        LivePubMed.from_name(name)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_at_least_one_must_be_asked_for(ncbi: EUtilsServer, live: LivePubMed, k: int) -> None:
+    with pytest.raises(InputError, match=f"k is {k}"):
+        live.search("gout", k)
+    with pytest.raises(InputError, match=f"candidates is {k}"):
+        LivePubMed(WordCountEncoder(), candidates=k)
+    assert ncbi.calls == []

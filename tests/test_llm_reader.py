@@ -1,0 +1,188 @@
+"""What the model's replies become."""
+
+import json
+
+import pytest
+from langchain_openai import ChatOpenAI
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.citation import assign_keys, document_key
+from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.question import Question, check_question
+from briefcontext.errors import MissingExtraError, ModelSetupError
+from tests.conftest import QUESTION, make_documents
+from tests.openai_server import OpenAIServer, Reply
+
+ASKED: Question = check_question(QUESTION)
+CHOICE: Question = check_question(QUESTION, {"A": "yes", "B": "no"})
+DOCUMENTS = assign_keys(QUESTION, make_documents(4, about=0))
+KEYS = [document_key(document) for document in DOCUMENTS]
+WORDS = "Aspirin does lower the risk of stroke in group 0"
+
+
+@pytest.fixture
+def account() -> Account:
+    """An account that loses no time between retries."""
+    return Account(retry_wait=0)
+
+
+def _says(server: OpenAIServer, *contents: str) -> None:
+    """Reply with these contents, one a call; the last is repeated."""
+    server.script = lambda call: Reply(contents[min(call.number, len(contents) - 1)])
+
+
+def _record(**fields: object) -> str:
+    quotes = [{"key": KEYS[0], "quote": WORDS}]
+    return json.dumps({"relevant": True, "quotes": quotes, "finding": "It does.", "confidence": 0.9, **fields})
+
+
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```", "Here it is:\n```\n{}\n```\nDone."])
+def test_a_record_is_read_in_every_usual_wrapping(
+    form: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, form.replace("{}", _record()))
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 2, account)
+    assert extraction["status"] == "evidence"
+    assert extraction["index"] == 2
+    assert extraction["finding"] == "It does."
+    assert extraction["confidence"] == 0.9
+    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
+    assert len(account.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "record", ['{"relevant": false}', '{"relevant": false, "quotes": null}', _record(relevant=False)]
+)
+def test_nothing_relevant_is_said_as_such(
+    record: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, record)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    assert (extraction["status"], extraction["quotes"], extraction["finding"]) == ("none", [], "")
+
+
+def test_invented_quotes_are_dropped_and_reported(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    quotes = [{"key": KEYS[0], "quote": WORDS}, {"key": KEYS[1], "quote": "Aspirin cures everything at once"}]
+    _says(server, _record(quotes=quotes))
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
+    assert extraction["error"] is not None
+    assert extraction["error"].startswith("1 of 2 quotes")
+
+
+def test_a_reading_whose_quotes_are_all_invented_is_not_used(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, _record(quotes=[{"key": KEYS[1], "quote": "Aspirin cures everything at once"}]))
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    assert (extraction["status"], extraction["finding"], extraction["quotes"]) == ("none", "", [])
+    assert "Nothing of this reading is used" in (extraction["error"] or "")
+
+
+@pytest.mark.parametrize(("given", "read"), [(0.5, 0.5), (85, 0.85), ("90%", 0.9), ("high", None), (-1, None)])
+def test_a_confidence_in_another_form_costs_no_repair(
+    given: object, read: float | None, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, _record(confidence=given))
+    assert LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)["confidence"] == read
+    assert len(account.calls) == 1
+
+
+@pytest.mark.parametrize("key", [KEYS[1], "9Z9Z", "", f"[{KEYS[0]}]"])
+def test_a_quote_is_attributed_to_the_document_that_has_it(
+    key: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, _record(quotes=[{"key": key, "quote": WORDS}]))
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    assert [quote["document_id"] for quote in extraction["quotes"]] == ["doc-0"]
+
+
+@pytest.mark.parametrize(
+    "malformed", ["no JSON here", '{"quotes": []}', '{"relevant": "perhaps"}', '{"relevant": true}', "[1]"]
+)
+def test_a_malformed_record_gets_one_repair_that_carries_the_error(
+    malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, malformed, _record())
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    assert extraction["status"] == "evidence"
+    assert len(account.calls) == 2
+    assert "could not be read" in server.calls[1].user
+
+
+async def test_text_that_stays_malformed_is_kept_as_an_ungrounded_finding(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, "Aspirin helps.")
+    for extraction in (
+        LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account),
+        await LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, account),
+    ):
+        assert (extraction["status"], extraction["finding"], extraction["quotes"]) == (
+            "evidence",
+            "Aspirin helps.",
+            [],
+        )
+        assert extraction["error"] is not None
+
+
+def test_a_direct_answer_gives_text_choice_and_grounded_quotes(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(
+        server,
+        f'It lowers it [{KEYS[0]}].\nChoice: A\nQuotes:\n[{KEYS[0]}] "{WORDS}"\n[{KEYS[1]}] "Never written."',
+    )
+    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)
+    assert draft["text"] == f"It lowers it [{KEYS[0]}]."
+    assert draft["choice"] == "A"
+    assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
+    assert draft["warnings"] == ["1 of 2 quotes do not stand in the documents and were dropped."]
+
+
+@pytest.mark.parametrize("reply", ["NO ANSWER: they are about vitamins.", "**No answer**: they are about vitamins."])
+def test_a_refusal_to_answer_is_an_abstention_with_its_reason(
+    reply: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, reply)
+    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)
+    assert draft["abstained"]
+    assert draft["text"] == "they are about vitamins."
+    assert draft["choice"] is None
+
+
+def test_an_answer_that_names_no_option_says_so(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
+    _says(server, f"It depends [{KEYS[0]}].")
+    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)
+    assert draft["choice"] is None
+    assert draft["warnings"] == ["The reader named none of the options."]
+
+
+def test_reducing_reads_evidence_only_from_partitions_that_have_some(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, _record(), '{"relevant": false}', f"So it is [{KEYS[0]}].")
+    reader = LLMReader(chat_model)
+    extractions = [reader.extract(ASKED, DOCUMENTS[:2], 0, account), reader.extract(ASKED, DOCUMENTS[2:], 1, account)]
+    draft = reader.reduce(ASKED, DOCUMENTS, extractions, account)
+    prompt = server.calls[-1].user
+    assert f'[{KEYS[0]}] "{WORDS}"' in prompt
+    assert prompt.count("<evidence reader=") == 1
+    assert draft["quotes"] == extractions[0]["quotes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "advice"),
+    [
+        ("gpt-4o", ModelSetupError, "provider:model"),
+        ("nobody:gpt-4o", ModelSetupError, "provider"),
+        ("openai:gpt-4o", ModelSetupError, "OPENAI_API_KEY"),
+        ("groq:llama-3.1-8b", MissingExtraError, "langchain-groq"),
+    ],
+)
+def test_a_model_that_cannot_be_opened_is_one_clear_error(name: str, error: type[Exception], advice: str) -> None:
+    with pytest.raises(error, match=advice) as caught:
+        LLMReader(name)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,541 @@
+"""How a model is called: the ways to structured output, retries, time, the ledger and the cache."""
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_openai import ChatOpenAI
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.citation import assign_keys
+from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.ledger import summarise
+from briefcontext.chains.limits import CallLimits
+from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model import MAX_WAIT, Model, Reply, Request
+from briefcontext.chains.question import check_question
+from briefcontext.chains.steps import Steps, Wait, adrive, drive
+from briefcontext.errors import InputError, ModelCallError, ModelSetupError
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.openai_server import Call, OpenAIServer, faithful
+from tests.openai_server import Reply as Sent
+
+ASKED = check_question(QUESTION)
+DOCUMENTS = assign_keys(QUESTION, make_documents(4, about=0))
+WAYS = ["json_schema", "function_calling", "json_mode", "text"]
+HELLO = Request("vanilla", [HumanMessage("Hello?")])
+
+_names = (f"model-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def chat(server: OpenAIServer) -> ChatOpenAI:
+    """A client of a model that no other test has learned anything about."""
+    return ChatOpenAI(model=next(_names), base_url=server.url, api_key="none", max_retries=0, stream_usage=True)
+
+
+@pytest.fixture
+def account() -> Account:
+    """An account that loses no time between retries."""
+    return Account(retry_wait=0)
+
+
+def way_of(call: Call) -> str:
+    """Return the way to structured output that a request takes."""
+    if "tools" in call.body:
+        return "function_calling"
+    kind = call.body.get("response_format", {}).get("type", "text")
+    return "json_mode" if kind == "json_object" else str(kind)
+
+
+def accepting(way: str) -> Callable[[Call], Sent]:
+    """Be a provider that knows one way to structured output, and text."""
+
+    def script(call: Call) -> Sent:
+        asked = way_of(call)
+        if asked not in (way, "text"):
+            return Sent(f"{asked} is not supported", status=400)
+        reply = faithful(call)
+        return Sent(arguments=reply.content) if asked == "function_calling" else reply
+
+    return script
+
+
+def first(*replies: Sent) -> Callable[[Call], Sent]:
+    """Send these replies, one a call, and faithful ones after them."""
+    return lambda call: replies[call.number] if call.number < len(replies) else faithful(call)
+
+
+def by_hand(chain: Steps[Any]) -> Iterator[float]:
+    """Drive a chain without waiting; yield the seconds that it wants to wait."""
+    try:
+        step = next(chain)
+        while True:
+            if isinstance(step, Wait):
+                yield step.seconds
+                step = chain.send(None)
+                continue
+            step.start()
+            try:
+                result = step.runnable.invoke(step.argument, step.config)
+            except Exception as error:  # noqa: BLE001 - the chain decides what an error means
+                step = chain.throw(error)
+            else:
+                step = chain.send(result)
+    except StopIteration:
+        return
+
+
+def extract(chat: BaseChatModel, account: Account) -> Extraction:
+    """Extract from four documents."""
+    return LLMReader(chat).extract(ASKED, DOCUMENTS, 0, account)
+
+
+async def extract_together(chat: BaseChatModel, count: int) -> list[Extraction]:
+    """Extract several times at once."""
+    reader = LLMReader(chat)
+    return await asyncio.gather(*(reader.aextract(ASKED, DOCUMENTS, 0, Account(retry_wait=0)) for _ in range(count)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_structured_output_works_and_is_learned_at_the_first_call(
+    way: str, chat: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = accepting(way)
+    tried = WAYS[: WAYS.index(way) + 1]
+    for _ in range(3):
+        extraction = extract(chat, account)
+        assert (extraction["status"], len(extraction["quotes"]), extraction["error"]) == ("evidence", 4, None)
+    assert [way_of(call) for call in server.calls] == [*tried, way, way]
+    assert [call["status"] for call in account.calls] == ["failed"] * (len(tried) - 1) + ["ok"] * 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_way_that_is_learned_by_calls_at_the_same_time_is_learned(
+    way: str, chat: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.script = accepting(way)
+    await extract_together(chat, 8)
+    before = len(server.calls)
+    assert before <= 8 * (WAYS.index(way) + 1)
+    extractions = await extract_together(chat, 8)
+    assert {extraction["status"] for extraction in extractions} == {"evidence"}
+    assert [way_of(call) for call in server.calls[before:]] == [way] * 8
+
+
+def test_ways_are_learned_by_model_and_address(server: OpenAIServer, account: Account) -> None:
+    server.script = lambda call: accepting("json_mode" if "small" in call.body["model"] else "json_schema")(call)
+    names = [f"{size}-{next(_names)}" for size in ("small", "large")]
+    for name in names * 2:
+        extract(ChatOpenAI(model=name, base_url=server.url, api_key="none", max_retries=0), account)
+    assert [way_of(call) for call in server.calls] == [*WAYS[:3], "json_schema", "json_mode", "json_schema"]
+
+
+def test_the_address_counts_also_where_the_environment_sets_it(
+    server: OpenAIServer, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = next(_names)
+    server.script = accepting("text")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    for spelling in (server.url, server.url.replace("127.0.0.1", "localhost")):
+        monkeypatch.setenv("OPENAI_BASE_URL", spelling)
+        LLMReader(f"openai:{name}").extract(ASKED, DOCUMENTS, 0, account)
+    assert [way_of(call) for call in server.calls] == WAYS * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "calls"),
+    [("The input is not acceptable to us", 4), ("context_length_exceeded: at most 8192 tokens fit", 1)],
+)
+def test_a_request_refused_for_another_reason_is_an_error_in_the_providers_words_and_is_not_learned(
+    words: str, calls: int, chat: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = lambda call: Sent(words, status=400)
+    with pytest.raises(ModelCallError, match=words) as caught:
+        extract(chat, account)
+    assert "\n" not in str(caught.value)
+    assert len(server.calls) == calls == len(account.calls)
+    server.script = faithful
+    assert extract(chat, account)["status"] == "evidence"
+    assert way_of(server.calls[-1]) == "json_schema"
+
+
+def test_one_refusal_of_a_way_that_is_known_to_work_does_not_unlearn_it(
+    chat: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = lambda call: Sent("no valid JSON came", status=400) if call.number == 1 else faithful(call)
+    extractions = [extract(chat, account) for _ in range(3)]
+    assert {extraction["status"] for extraction in extractions} == {"evidence"}
+    assert [way_of(call) for call in server.calls] == ["json_schema", "json_schema", "text", "json_schema"]
+
+
+def test_a_call_with_arguments_that_are_not_json_gets_a_repair(
+    chat: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    provider = accepting("function_calling")
+    server.script = lambda call: (
+        Sent(arguments='{"relevant": tru')
+        if way_of(call) == "function_calling" and call.number == 1
+        else provider(call)
+    )
+    assert extract(chat, account)["status"] == "evidence"
+    assert [way_of(call) for call in server.calls] == ["json_schema", "function_calling", "function_calling"]
+    assert '{"relevant": tru' in server.calls[-1].prompt
+    assert "could not be read" in server.calls[-1].user
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_works_when_messages_are_streamed(
+    way: str, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = accepting(way)
+    built = build_graph(reader=chat, retriever=disagreeing)
+    *_, (_, last) = built.stream({"question": QUESTION}, stream_mode=["messages", "values"])
+    assert [extraction["status"] for extraction in last["answer"]["extractions"]] == ["evidence"] * 4
+    assert last["answer"]["usage"]["input_tokens"] > 0
+
+
+class PlainChatModel(GenericFakeChatModel):
+    """A chat model whose structured output knows no methods."""
+
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+        """Take a schema and nothing else."""
+        if kwargs:
+            raise TypeError(f"unexpected {kwargs}")
+
+
+@pytest.mark.parametrize("kind", [GenericFakeChatModel, PlainChatModel])
+def test_a_model_without_structured_output_is_read_as_text(kind: type[GenericFakeChatModel], account: Account) -> None:
+    record = json.dumps({"relevant": True, "quotes": [], "finding": "It does."})
+    extraction = extract(kind(messages=iter([AIMessage(record)])), account)
+    assert (extraction["status"], extraction["finding"], extraction["error"]) == ("evidence", "It does.", None)
+
+
+PASSING = {
+    "429": Sent(status=429),
+    "500": Sent(status=500),
+    "503": Sent(status=503),
+    "408": Sent(status=408),
+    "dropped": Sent(drop=True),
+    "half a body": Sent(raw=b'{"id": "1", "cho'),
+    "no body": Sent(raw=b""),
+    "a page": Sent(raw=b"<html>", headers={"Content-Type": "text/html"}),
+    "a list": Sent(raw=b"[]"),
+    "no choices": Sent(raw=b'{"id": "1", "choices": null}'),
+    "empty choices": Sent(raw=b'{"id": "1", "choices": []}'),
+    "no message": Sent(raw=b'{"id": "1", "choices": [{"index": 0, "finish_reason": "stop", "message": null}]}'),
+    "an error as a success": Sent(raw=b'{"error": {"message": "overloaded"}}'),
+    "empty": Sent(""),
+    "blank": Sent(" \n"),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING)
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_what_may_pass_is_tried_again_and_teaches_nothing(
+    asynchronous: bool, fault: str, chat: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = first(PASSING[fault], PASSING[fault])
+    reader = LLMReader(chat)
+    extraction = (
+        await reader.aextract(ASKED, DOCUMENTS, 0, account)
+        if asynchronous
+        else await asyncio.to_thread(reader.extract, ASKED, DOCUMENTS, 0, account)
+    )
+    assert extraction["status"] == "evidence"
+    assert [way_of(call) for call in server.calls] == ["json_schema"] * 3
+    assert [call["status"] for call in account.calls] == ["failed", "failed", "ok"]
+
+
+@pytest.mark.parametrize("fault", PASSING)
+def test_what_does_not_pass_is_given_up_with_one_clear_line(fault: str, chat: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = lambda call: PASSING[fault]
+    account = Account(retry_wait=0, max_retries=2)
+    with pytest.raises(ModelCallError, match=f"{chat.model_name} was called 3 times and failed") as caught:
+        extract(chat, account)
+    assert "\n" not in str(caught.value)
+    assert len(server.calls) == 3 == len(account.calls)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("0", 0.0),
+        ("-3", 0.0),
+        (formatdate(0, usegmt=True), 0.0),
+        (formatdate(time.time() + 36_000, usegmt=True), pytest.approx(36_000, abs=3_600)),
+        ("soon", None),
+        ("inf", None),
+        ("", None),
+    ],
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_retry_after_is_honoured(
+    status: int, header: str, seconds: Any, chat: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.script = first(Sent(status=status, headers={"Retry-After": header}))
+    waits = list(by_hand(Model(chat).ask(HELLO, Account(retry_wait=2))))
+    assert len(server.calls) == 2
+    if seconds is None:
+        assert len(waits) == 1
+        assert 1 <= waits[0] <= 2
+    else:
+        assert waits == [seconds]
+
+
+def test_waits_double_up_to_a_bound(chat: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = lambda call: Sent(status=500)
+    waits: list[float] = []
+    with pytest.raises(ModelCallError):
+        for wait in by_hand(Model(chat).ask(HELLO, Account(retry_wait=1, max_retries=9))):
+            waits.append(wait)
+    bounds = [min(MAX_WAIT, 2.0**attempt) for attempt in range(9)]
+    assert len(waits) == 9
+    assert all(bound / 2 <= wait <= bound for wait, bound in zip(waits, bounds, strict=True))
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 404])
+@pytest.mark.parametrize("schema", [False, True])
+def test_a_wrong_key_or_model_stops_at_the_first_call(
+    schema: bool, status: int, chat: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = lambda call: Sent("There is no such thing", status=status)
+    with pytest.raises(ModelSetupError, match="There is no such thing") as caught:
+        extract(chat, account) if schema else drive(Model(chat).ask(HELLO, account))
+    assert "\n" not in str(caught.value)
+    assert len(server.calls) == 1 == len(account.calls)
+
+
+@pytest.mark.parametrize("status", [413, 451])
+def test_a_refusal_that_no_other_way_can_change_stops_at_the_first_call(
+    status: int, chat: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = lambda call: Sent("not here", status=status)
+    with pytest.raises(ModelCallError, match="not here"):
+        extract(chat, account)
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize(("finish", "words"), [("length", "length limit"), ("content_filter", "content filter")])
+def test_a_structured_reply_that_was_cut_short_is_not_paid_for_again(
+    finish: str, words: str, chat: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = lambda call: Sent('{"relevant": tr', finish=finish)
+    with pytest.raises(ModelCallError, match=words):
+        extract(chat, account)
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_reply_that_does_not_come_is_given_up_and_asked_for_again(
+    asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.script = first(Sent(hold=True), Sent(hold=True))
+    account = Account(timeout=0.3, max_retries=1, retry_wait=0)
+    model = Model(chat)
+
+    async def ask() -> Reply:
+        chain = model.ask(HELLO, account)
+        return await adrive(chain) if asynchronous else await asyncio.to_thread(drive, chain)
+
+    with pytest.raises(ModelCallError, match=r"no reply in time; a call may take 0\.3 s"):
+        await ask()
+    account.timeout = 30
+    assert (await ask()).text == faithful(server.calls[-1]).content
+    assert [call["status"] for call in account.calls] == ["failed", "failed", "ok"]
+    assert len(server.calls) == 3
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_the_deadline_ends_a_call_that_has_begun(
+    asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Sent(hold=True)
+    account = Account(deadline=time.time() + 0.3, retry_wait=0)
+    chain = Model(chat).ask(HELLO, account)
+    with pytest.raises(ModelCallError, match="deadline .* no reply in time"):
+        await (adrive(chain) if asynchronous else asyncio.to_thread(drive, chain))
+    assert len(server.calls) == 1 == len(account.calls)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_the_deadline_ends_the_wait_for_a_place_and_that_is_no_call(
+    asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
+) -> None:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold(call: Call) -> Sent:
+        loop.call_soon_threadsafe(begun.set)
+        return Sent(hold=True)
+
+    server.script = hold
+    alone = CallLimits(max_in_flight=1)
+    blocking = asyncio.create_task(adrive(Model(chat).ask(HELLO, Account(limits=alone))))
+    await begun.wait()
+    account = Account(limits=alone, deadline=time.time() + 0.2)
+    chain = Model(chat).ask(HELLO, account)
+    with pytest.raises(ModelCallError, match="deadline"):
+        await (adrive(chain) if asynchronous else asyncio.to_thread(drive, chain))
+    blocking.cancel()
+    assert account.calls == []
+    assert len(server.calls) == 1
+
+
+def test_no_call_is_made_after_the_deadline(chat: ChatOpenAI, server: OpenAIServer) -> None:
+    account = Account(deadline=time.time() - 1)
+    with pytest.raises(ModelCallError, match="deadline"):
+        drive(Model(chat).ask(HELLO, account))
+    assert server.calls == []
+    assert account.calls == []
+
+
+def test_a_wait_that_would_outlast_the_deadline_is_not_begun(chat: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = lambda call: Sent("slow down", status=429, headers={"Retry-After": "3600"})
+    with pytest.raises(ModelCallError, match="deadline .* slow down"):
+        drive(Model(chat).ask(HELLO, Account(deadline=time.time() + 60)))
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_question_past_its_deadline_ends_in_one_clear_error(
+    asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Sent(hold=True)
+    built = build_graph(reader=chat, retriever=disagreeing)
+    asked: Any = {"question": QUESTION}
+    context = Settings(deadline=0.5, retry_wait=0)
+    with pytest.raises(ModelCallError, match="All 4 partitions failed.*deadline") as caught:
+        asyncio.run(built.ainvoke(asked, context=context)) if asynchronous else built.invoke(asked, context=context)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_cancelled_call_stands_in_the_ledger(chat: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold(call: Call) -> Sent:
+        loop.call_soon_threadsafe(begun.set)
+        return Sent(hold=True)
+
+    server.script = hold
+    task = asyncio.create_task(adrive(Model(chat).ask(HELLO, account)))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert [call["status"] for call in account.calls] == ["failed"]
+
+
+def test_the_ledger_counts_attempts_and_tokens_by_stage_and_model(
+    server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    large, small = (
+        ChatOpenAI(model=f"{size}-{next(_names)}", base_url=server.url, api_key="none", max_retries=0)
+        for size in ("large", "small")
+    )
+    lost: list[Call] = []
+
+    def script(call: Call) -> Sent:
+        if "Vitamin number 4 " in call.prompt and len(lost) < 2:
+            lost.append(call)
+            return Sent(status=500)
+        reply = faithful(call)
+        reply.cached_tokens = 100 if call.stage == "extract" else 3
+        return reply
+
+    server.script = script
+    built = build_graph(reader=LLMReader(large, extract_model=small), retriever=disagreeing)
+    usage = built.invoke({"question": QUESTION}, context=Settings(retry_wait=0))["answer"]["usage"]
+    answered = [call for call in server.calls if call not in lost]
+    assert (usage["calls"], usage["failed_calls"], usage["cache_hits"]) == (7, 2, 0)
+    assert usage["input_tokens"] == sum(len(call.prompt) // 4 for call in answered)
+    assert usage["output_tokens"] == sum(len(faithful(call).content) // 4 for call in answered)
+    assert usage["cached_input_tokens"] == 403
+    for sums, names in (
+        (usage["stages"], ("extract", "reduce")),
+        (usage["models"], (small.model_name, large.model_name)),
+    ):
+        assert {name: (part["calls"], part["failed_calls"]) for name, part in sums.items()} == {
+            names[0]: (6, 2),
+            names[1]: (1, 0),
+        }
+        assert sum(part["input_tokens"] for part in sums.values()) == usage["input_tokens"]
+        assert [sums[name]["cached_input_tokens"] for name in names] == [400, 3]
+
+
+@pytest.fixture
+def named(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a model on the server, for opening it by name."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    return f"openai:{next(_names)}"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_with_a_cache_the_same_calls_are_not_made_again(
+    asynchronous: bool, named: str, server: OpenAIServer, disagreeing: FixedRetriever, tmp_path: Path
+) -> None:
+    usages = []
+    for _ in range(2):
+        reader = LLMReader(named, cache=str(tmp_path / "made" / "replies.sqlite"))
+        built = build_graph(reader=reader, retriever=disagreeing)
+        asked: Any = {"question": QUESTION}
+        result = asyncio.run(built.ainvoke(asked)) if asynchronous else built.invoke(asked)
+        assert len(result["answer"]["citations"]) == 16
+        usages.append(result["answer"]["usage"])
+    assert len(server.calls) == 5
+    assert [(usage["calls"], usage["cache_hits"]) for usage in usages] == [(5, 0), (0, 5)]
+    assert usages[0]["input_tokens"] > 0
+    assert usages[1]["input_tokens"] == usages[1]["output_tokens"] == 0
+
+
+def test_the_cache_is_a_setting(named: str, server: OpenAIServer, disagreeing: FixedRetriever, tmp_path: Path) -> None:
+    context = Settings(model=named, model_cache=str(tmp_path / "replies.sqlite"))
+    built = build_graph(retriever=disagreeing)
+    for expected in (0, 5):
+        answer = built.invoke({"question": QUESTION}, context=context)["answer"]
+        assert answer["usage"]["cache_hits"] == expected
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_empty_replies_are_not_cached(
+    way: str, named: str, server: OpenAIServer, account: Account, tmp_path: Path
+) -> None:
+    provider, empty = accepting(way), []
+
+    def script(call: Call) -> Sent:
+        reply = provider(call)
+        if reply.status == 200 and not empty:
+            empty.append(call)
+            return Sent("")
+        return reply
+
+    server.script = script
+    for _ in range(2):
+        reader = LLMReader(named, cache=str(tmp_path / "replies.sqlite"))
+        assert reader.extract(ASKED, DOCUMENTS, 0, account)["status"] == "evidence"
+    assert len(server.calls) == WAYS.index(way) + 2
+    assert summarise(account.calls, seconds=0, vanilla_input_tokens=None)["cache_hits"] == 1
+
+
+@pytest.mark.parametrize("place", ["a folder", "no database"])
+def test_a_cache_that_cannot_be_opened_is_an_input_error(place: str, named: str, tmp_path: Path) -> None:
+    path = tmp_path if place == "a folder" else tmp_path / "text"
+    if path != tmp_path:
+        path.write_text("This is no database, and long enough to show it. " * 100)
+    with pytest.raises(InputError, match="cache of model calls") as caught:
+        LLMReader(named, cache=str(path))
+    assert "\n" not in str(caught.value)

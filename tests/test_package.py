@@ -1,0 +1,79 @@
+"""The package as a whole: what it exports, what it costs to import, and which way its layers point."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+LAYERS = {
+    "prompts": set[str](),
+    "knowledge": set[str](),
+    "retrievers": {"knowledge"},
+    "chains": {"prompts"},
+    "graphs": {"chains", "retrievers", "knowledge"},
+}
+
+
+def _imports(file: Path) -> set[str]:
+    """Return the layers that a file imports from, those in functions included."""
+    modules: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} has a relative import"
+            modules += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+    return {parts[1] for module in modules if (parts := module.split("."))[0] == "briefcontext" and len(parts) > 1}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers_import_only_from_those_below(layer: str) -> None:
+    allowed = LAYERS[layer] | {layer, "errors"}
+    for file in (ROOT / layer).rglob("*.py"):
+        assert _imports(file) <= allowed, f"{file} reaches outside {sorted(allowed)}"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        ".".join(["briefcontext", *f.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__")
+        for layer in LAYERS
+        for f in sorted((ROOT / layer).rglob("*.py"))
+    ]
+    + ["briefcontext"],
+)
+def test_every_exported_name_exists(module: str) -> None:
+    imported = importlib.import_module(module)
+    for name in getattr(imported, "__all__", []):
+        assert getattr(imported, name) is not None
+
+
+def test_the_lazy_package_lists_what_it_offers() -> None:
+    import briefcontext
+
+    assert dir(briefcontext) == sorted(briefcontext.__all__)
+    assert set(briefcontext._HOME) == set(briefcontext.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = briefcontext.nothing
+
+
+@pytest.mark.parametrize(
+    ("statement", "forbidden"),
+    [
+        ("import briefcontext", ["langgraph", "langchain_core", "pydantic", "torch"]),
+        ("import briefcontext.cli", ["langgraph", "langchain_core", "torch"]),
+        (
+            "from briefcontext import graph, build_graph, Settings",
+            ["torch", "sentence_transformers", "chromadb"],
+        ),
+    ],
+)
+def test_importing_loads_nothing_heavy(statement: str, forbidden: list[str]) -> None:
+    check = f"{statement}; import sys; print([m for m in {forbidden} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

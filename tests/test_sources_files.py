@@ -1,0 +1,336 @@
+import gzip
+import json
+import os
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.sources import Deletion, Entry, FileSources, Reject, Source, open_sources
+from briefcontext.knowledge.sources.formats import READER_VERSION
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample files are not in this checkout")
+
+ROW = b'{"id": "a", "title": "A title", "text": "A text."}\n'
+PUBMED = b"<PubmedArticleSet><DeleteCitation><PMID>3</PMID></DeleteCitation></PubmedArticleSet>"
+JATS = (
+    b"<article><front><article-meta><article-id pub-id-type='doi'>10.1/x</article-id>"
+    b"<title-group><article-title>T</article-title></title-group></article-meta></front></article>"
+)
+LIST_OF_FILES = b'{"file": "a.xml", "bytes": 3}\n'
+
+
+def write(folder: Path, **files: bytes) -> Path:
+    """Files by name, where `__` is a dot and `_in_` a folder."""
+    for name, content in files.items():
+        path = folder / name.replace("_in_", "/").replace("__", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def names(sources: FileSources, folder: Path) -> list[str]:
+    return [Path(source.name).relative_to(folder).as_posix() for source in sources]
+
+
+def ids(source: Source) -> list[str | None]:
+    return [entry.id for entry in source.entries() if isinstance(entry, Document)]
+
+
+def one(path: Path, format: str = "auto") -> Source:
+    (source,) = open_sources([path], format=format)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "entry"),
+    [
+        ("a.jsonl", ROW, "a"),
+        ("a.ndjson", ROW, "a"),
+        ("A.JSONL", ROW, "a"),
+        ("a.xml", PUBMED, Deletion("3")),
+        ("a.xml", b"<?xml version='1.0' encoding='UTF-16'?>".decode().encode("utf-16"), "not XML"),
+        ("a.xml", PUBMED.decode().encode("utf-16"), Deletion("3")),
+        ("a.xml", b"<!-- " + b"x" * 5000 + b" -->" + JATS, "10.1/x"),
+        ("a.nxml", JATS, "10.1/x"),
+        ("a.txt", b"A text.", "root/a.txt"),
+        ("a.md", b"A text.", "root/a.md"),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzipped"])
+def test_the_format_is_told_by_name_and_root_element(
+    tmp_path: Path, name: str, content: bytes, entry: Entry | str, packed: bool
+) -> None:
+    path = tmp_path / "root" / (f"{name}.gz" if packed else name)
+    path.parent.mkdir()
+    path.write_bytes(gzip.compress(content) if packed else content)
+    if entry == "not XML":
+        with pytest.raises(KnowledgeBaseError, match="cannot be indexed: it does not begin like XML"):
+            open_sources([path])
+        return
+    (found,) = one(path).entries()
+    if isinstance(found, Document):
+        assert found.id == (f"{entry}.gz" if packed and "/a." in str(entry) else entry)
+    else:
+        assert found == entry
+
+
+def test_a_file_is_unpacked_by_its_content_not_by_its_name(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl=gzip.compress(ROW), b__jsonl__gz=ROW)
+    assert [ids(source) for source in open_sources([tmp_path])] == [["a"], ["a"]]
+
+
+def test_folders_are_read_to_their_depths_in_order_without_what_is_hidden(tmp_path: Path) -> None:
+    write(tmp_path, b__jsonl=ROW, a_in_z__jsonl=ROW, a_in_b_in_y__txt=b"x", c__jsonl=ROW)
+    write(tmp_path, __hidden__jsonl=ROW, __git_in_x__txt=b"x")
+    sources = open_sources([tmp_path])
+    assert names(sources, tmp_path) == ["a/b/y.txt", "a/z.jsonl", "b.jsonl", "c.jsonl"]
+    assert sources.skipped == []
+
+
+def test_a_hidden_file_that_is_named_is_read(tmp_path: Path) -> None:
+    write(tmp_path, __hidden__jsonl=ROW)
+    assert ids(one(tmp_path / ".hidden.jsonl")) == ["a"]
+
+
+def test_a_link_to_a_folder_above_is_not_followed_for_ever(tmp_path: Path) -> None:
+    write(tmp_path, a_in_b__jsonl=ROW)
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    (tmp_path / "linked").symlink_to(tmp_path / "a")
+    assert names(open_sources([tmp_path]), tmp_path) == ["a/b.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.jsonl", ["a.jsonl"]),
+        ("**/*.jsonl", ["a.jsonl", "f/b.jsonl", "f/g/c.jsonl"]),
+        ("f/*/*", ["f/g/c.jsonl"]),
+        ("[a-f]/b.*", ["f/b.jsonl"]),
+        ("?.jsonl", ["a.jsonl"]),
+    ],
+)
+def test_globs(tmp_path: Path, pattern: str, found: list[str]) -> None:
+    write(tmp_path, a__jsonl=ROW, f_in_b__jsonl=ROW, f_in_g_in_c__jsonl=ROW)
+    assert names(open_sources([tmp_path / pattern]), tmp_path) == found
+
+
+def test_a_name_that_looks_like_a_glob_is_a_name_first(tmp_path: Path) -> None:
+    (tmp_path / "a[1].jsonl").write_bytes(ROW)
+    assert ids(one(tmp_path / "a[1].jsonl")) == ["a"]
+
+
+def test_sources_have_the_names_that_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, f_in_a__jsonl=ROW, f_in_b__jsonl=ROW)
+    monkeypatch.chdir(tmp_path)
+    assert [source.name for source in open_sources(["f/a.jsonl", "./f", "*/b.jsonl"])] == ["f/a.jsonl", "f/b.jsonl"]
+    assert [source.name for source in open_sources("f")] == ["f/a.jsonl", "f/b.jsonl"]
+
+
+def test_a_file_given_twice_is_one_source(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl=ROW, b__jsonl=ROW)
+    (tmp_path / "c.jsonl").symlink_to(tmp_path / "a.jsonl")
+    paths = [tmp_path / "b.jsonl", tmp_path, tmp_path / "*.jsonl", tmp_path / "c.jsonl"]
+    assert names(open_sources(paths), tmp_path) == ["b.jsonl", "a.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("missing.jsonl", "There is no file or folder .*missing.jsonl: check the path"),
+        ("*.nothing", r"No file matches .*\*.nothing: check the path"),
+        ("empty", "The folder .*empty holds no file: check the path"),
+    ],
+)
+def test_a_path_that_matches_nothing_is_an_error_that_names_it(tmp_path: Path, path: str, problem: str) -> None:
+    write(tmp_path, a__jsonl=ROW, empty_in___hidden=b"x")
+    with pytest.raises(KnowledgeBaseError, match=problem):
+        open_sources([tmp_path / "a.jsonl", tmp_path / path])
+
+
+def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl=ROW, b__docx=b"PK", c__jsonl=LIST_OF_FILES, d__xml=b"<html/>", e__xml=b"no")
+    write(tmp_path, f_in_corpus__jsonl=ROW, f_in_queries__jsonl=ROW)
+    expected = {
+        "b.docx": "its kind is not known",
+        "c.jsonl": "its rows have no column 'text' or 'content' or 'contents', but 'file', 'bytes' "
+        "(name the one that holds the text: --field text=COLUMN)",
+        "d.xml": "its root element html is neither PubMed's nor that of a JATS article",
+        "e.xml": "it does not begin like XML",
+        "f/queries.jsonl": "it holds the questions on the corpus.jsonl beside it",
+    }
+    sources = open_sources([tmp_path])
+    skipped = {Path(file.name).relative_to(tmp_path).as_posix(): file.reason for file in sources.skipped}
+    assert skipped == expected
+    assert names(sources, tmp_path) == ["a.jsonl", "f/corpus.jsonl"]
+    assert len(open_sources([tmp_path / "**"]).skipped) == len(expected) - 1
+    for name in list(expected)[:4]:
+        with pytest.raises(KnowledgeBaseError) as raised:
+            open_sources([tmp_path / name])
+        assert str(raised.value) == (
+            f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, pubmed, jats, text, "
+            "markdown, pdf, medcpt; --format names one."
+        )
+        with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
+            open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
+    assert ids(one(tmp_path / "f" / "queries.jsonl")) == ["a"]
+
+
+def test_a_named_format_takes_any_file_and_those_of_a_folder_that_have_its_name(tmp_path: Path) -> None:
+    write(tmp_path, notes__log=b"A text.", a__jsonl=ROW, b__xml=PUBMED, c__data=ROW)
+    assert ids(one(tmp_path / "notes.log", format="text")) == [f"{tmp_path.name}/notes.log"]
+    assert ids(one(tmp_path / "c.*", format="jsonl")) == ["a"]
+    sources = open_sources([tmp_path], format="jsonl")
+    assert names(sources, tmp_path) == ["a.jsonl"]
+    assert {file.reason for file in sources.skipped} == {"its name does not end on .jsonl or .ndjson"}
+    (reject,) = one(tmp_path / "b.xml", format="jats").entries()
+    assert isinstance(reject, Reject)
+
+
+def test_unknown_formats_and_useless_fields_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl=ROW, b__txt=b"x")
+    with pytest.raises(InputError, match="no format 'csv': use one of auto, jsonl, pubmed"):
+        open_sources([tmp_path], format="csv")
+    with pytest.raises(InputError, match=r"Fields \(text\) were given, and none of the files is JSONL"):
+        open_sources([tmp_path / "b.txt"], fields={"text": "body"})
+    with pytest.raises(InputError, match="no field 'body'"):
+        open_sources([tmp_path], fields={"body": "text"})
+
+
+def test_fields_make_a_source_of_a_table_with_other_columns(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl=b'{"doc": "d", "body": "X"}')
+    (source,) = open_sources([tmp_path], fields={"id": "doc", "text": "body"})
+    assert ids(source) == ["d"]
+
+
+def test_a_document_is_named_by_its_way_from_the_folder_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, guidelines_in_asthma__md=b"x", guidelines_in_old_in_gout__txt=b"x")
+    asthma, gout = ["guidelines/asthma.md"], ["guidelines/old/gout.txt"]
+    root = tmp_path / "guidelines"
+    for path in (root, root / "**", str(root / "old") + "/../../guidelines"):
+        assert [ids(source) for source in open_sources([path])] == [asthma, gout]
+    assert ids(one(root / "asthma.md")) == asthma
+    assert ids(one(root / "old")) == ["old/gout.txt"]
+    monkeypatch.chdir(root)
+    assert [ids(source) for source in open_sources(["."])] == [asthma, gout]
+    assert ids(one(Path("asthma.md"))) == asthma
+
+
+def test_two_files_cannot_be_the_same_document(tmp_path: Path) -> None:
+    write(tmp_path, x_in_docs_in_a__md=b"x", y_in_docs_in_a__md=b"y")
+    with pytest.raises(KnowledgeBaseError, match=r"would both be document 'docs/a.md': give the folder above"):
+        open_sources([tmp_path / "x" / "docs", tmp_path / "y" / "docs"])
+    assert len(open_sources([tmp_path])) == 2
+
+
+def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl=ROW, b__jsonl=ROW, c__jsonl=ROW + ROW, a__md=b"x", b__md=b"x", a__txt=b"x")
+    by_name = {Path(source.name).name: source.fingerprint for source in open_sources([tmp_path])}
+    assert all(fingerprint.startswith("sha256:") and len(fingerprint) == 71 for fingerprint in by_name.values())
+    assert by_name["a.jsonl"] == by_name["b.jsonl"]
+    assert len(set(by_name.values())) == 5
+    (mapped,) = open_sources([tmp_path / "a.jsonl"], fields={"text": "text"})
+    assert mapped.fingerprint != by_name["a.jsonl"]
+    assert one(tmp_path / "a.md", format="text").fingerprint != by_name["a.md"]
+    assert one(tmp_path / "a.jsonl").fingerprint == by_name["a.jsonl"]
+    assert READER_VERSION == 1
+
+
+def test_a_source_counts_the_bytes_on_disk_as_it_is_read(tmp_path: Path) -> None:
+    rows = b"".join(json.dumps({"id": n, "text": os.urandom(500).hex()}).encode() + b"\n" for n in range(500))
+    for name, content in (("a.jsonl", rows), ("b.jsonl.gz", gzip.compress(rows))):
+        path = tmp_path / name
+        path.write_bytes(content)
+        source = one(path)
+        assert (source.size, source.consumed) == (len(content), 0)
+        seen = []
+        for _ in source.entries():
+            seen.append(source.consumed)
+        assert 0 < seen[0] < len(content) // 2 < seen[-1] == len(content)
+        assert seen == sorted(seen)
+        next(iter(source.entries()))
+        assert source.consumed == seen[0]
+
+
+def test_entries_are_the_same_each_time(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl=ROW * 3)
+    source = one(tmp_path / "a.jsonl")
+    assert list(source.entries()) == list(source.entries())
+
+
+def test_a_file_that_is_gone_or_closed_to_us_is_an_error_that_names_it(tmp_path: Path) -> None:
+    write(tmp_path, a__jsonl=ROW)
+    source = one(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(KnowledgeBaseError, match=r"a.jsonl cannot be read \(No such file or directory\): check"):
+        list(source.entries())
+    with pytest.raises(KnowledgeBaseError, match="cannot be read"):
+        _ = source.fingerprint
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names of any bytes exist on POSIX only")
+def test_a_name_that_is_no_utf8_can_be_stored(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9.txt")).write_bytes(b"x")
+    (source,) = open_sources([tmp_path])
+    source.name.encode()
+    (entry,) = source.entries()
+    assert isinstance(entry, Document)
+    assert entry.id == f"{tmp_path.name}/\N{REPLACEMENT CHARACTER}.txt"
+    assert source.fingerprint
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.xml.gz", "a.txt.gz"])
+def test_damaged_compressed_data_end_in_a_reject(tmp_path: Path, name: str) -> None:
+    content = {"a.jsonl.gz": ROW, "a.xml.gz": PUBMED, "a.txt.gz": b"A text."}[name]
+    packed = bytearray(gzip.compress(content))
+    packed[-8] ^= 1  # the checksum
+    (tmp_path / name).write_bytes(packed)
+    *kept, last = one(tmp_path / name).entries()
+    assert isinstance(last, Reject)
+    assert "The compressed data is damaged: CRC check failed" in last.reason
+    assert len(kept) == (name != "a.txt.gz")
+
+
+def test_all_records_that_a_cut_off_gzip_file_still_holds_are_kept(tmp_path: Path) -> None:
+    deletions = "".join(f"<DeleteCitation><PMID>{n}</PMID><x>{n**99}</x></DeleteCitation>" for n in range(1, 800))
+    packed = gzip.compress(f"<PubmedArticleSet>{deletions}</PubmedArticleSet>".encode())
+    cut = packed[: len(packed) // 2]
+    (tmp_path / "a.xml.gz").write_bytes(cut)
+    complete = zlib.decompressobj(wbits=31).decompress(cut).count(b"</DeleteCitation>")
+    *kept, last = one(tmp_path / "a.xml.gz").entries()
+    assert kept == [Deletion(str(n)) for n in range(1, complete + 1)]
+    assert complete > 100
+    assert isinstance(last, Reject)
+    assert last.reason.startswith("The compressed data is damaged: ")
+
+
+@needs_data
+def test_the_shared_pubmed_folder_yields_its_xml_and_skips_the_tables_beside() -> None:
+    sources = open_sources([DATA / "pubmed_xml"])
+    assert len(sources) == 28
+    assert [Path(file.name).name for file in sources.skipped] == ["manifest.jsonl", "records_lxml.jsonl"]
+    counts = Counter(type(entry).__name__ for source in sources for entry in source.entries())
+    assert counts == {"Document": 812, "Reject": 4, "Deletion": 1}
+    assert all(source.consumed == source.size for source in sources)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("path", "documents"),
+    [
+        ("bioasq/corpus.jsonl.gz", 13_449),
+        ("evidence_inference/documents.jsonl.gz", 120),
+        ("distractors/abstracts.jsonl.gz", 9_597),
+        ("pmc_nxml", 6),
+    ],
+)
+def test_shared_files_are_read_without_a_reject(path: str, documents: int) -> None:
+    entries = [entry for source in open_sources([DATA / path]) for entry in source.entries()]
+    assert len(entries) == documents
+    assert all(isinstance(entry, Document) and entry.page_content for entry in entries)

@@ -1,0 +1,274 @@
+import gzip
+import io
+import json
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError
+from briefcontext.knowledge.sources import Entry, Reject
+from briefcontext.knowledge.sources.jsonl import MAX_LINE_BYTES, columns_of, missing_text, read_jsonl
+
+PLAIN = {"id": "a", "title": "A title", "text": "A text."}
+
+
+def read(content: bytes | str, **fields: str) -> list[Entry]:
+    stream = io.BytesIO(content.encode() if isinstance(content, str) else content)
+    return list(read_jsonl(stream, columns_of(fields)))
+
+
+def read_row(row: dict[str, Any], **fields: str) -> Document:
+    (entry,) = read(json.dumps(row), **fields)
+    assert isinstance(entry, Document), entry
+    return entry
+
+
+def reject(content: bytes | str, **fields: str) -> Reject:
+    (entry,) = read(content, **fields)
+    assert isinstance(entry, Reject), entry
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("row", "id", "source_id", "url"),
+    [
+        ({"_id": "7", "title": "T", "text": "X", "metadata": {}}, "7", "7", None),
+        (
+            {"id": "pubmed_1", "title": "T", "content": "X", "contents": "T. X", "PMID": 21},
+            "pubmed_1",
+            "21",
+            "https://pubmed.ncbi.nlm.nih.gov/21/",
+        ),
+        ({"id": "book_1", "title": "T", "content": "X", "contents": "T. X"}, "book_1", "book_1", None),
+        ({"id": "7", "title": "T", "contents": "X"}, "7", "7", None),
+        (
+            {"id": "21", "pmid": "21", "title": "T", "text": "X"},
+            "21",
+            "21",
+            "https://pubmed.ncbi.nlm.nih.gov/21/",
+        ),
+        ({"pmid": 21.0, "title": "T", "text": "X"}, "21", "21", "https://pubmed.ncbi.nlm.nih.gov/21/"),
+        ({"id": 7, "title": "T", "text": "X", "source_id": 70, "url": "https://x/"}, "7", "70", "https://x/"),
+        ({"id": "7", "title": "T", "text": "X", "pmid": "PMC21"}, "7", "7", None),
+    ],
+    ids=["BEIR", "MedRAG PubMed", "MedRAG textbook", "contents", "pmid", "pmid only", "own", "no PMID"],
+)
+def test_the_usual_columns_are_found(row: dict[str, Any], id: str, source_id: str, url: str | None) -> None:
+    document = read_row(row)
+    assert (document.id, document.page_content, document.metadata["title"]) == (id, "X", "T")
+    assert document.metadata["source_id"] == source_id
+    assert document.metadata.get("url") == url
+
+
+def test_metadata_are_flat_and_typed() -> None:
+    document = read_row(
+        PLAIN
+        | {"year": "2004 Jan", "publication_types": ["Journal Article", "Retracted Publication"], "journal": "J"}
+        | {"n": 3, "flag": False, "share": 0.5, "note": "x", "list": [1], "object": {}, "none": None}
+        | {"rank": 1, "score": 2.5}
+    )
+    assert document.metadata == {
+        "source_id": "a",
+        "title": "A title",
+        "kind": "passage",
+        "year": 2004,
+        "publication_types": "Journal Article; Retracted Publication",
+        "retracted": True,
+        "journal": "J",
+        "chunk_index": 0,
+        "start": 0,
+        "end": 7,
+        "n": 3,
+        "flag": False,
+        "share": 0.5,
+        "note": "x",
+    }
+
+
+def test_a_passage_keeps_its_place_in_its_source() -> None:
+    metadata = read_row(PLAIN | {"source_id": "s", "chunk_index": 4, "start": 900, "end": 950}).metadata
+    assert [metadata[name] for name in ("chunk_index", "start", "end")] == [4, 900, 950]
+    assert read_row(PLAIN | {"start": 900}).metadata["end"] == 907
+
+
+@pytest.mark.parametrize(
+    ("value", "retracted"),
+    [(True, True), (False, False), (1, True), (0, False), ("true", True), ("No", False), (1.0, True), (None, None)],
+)
+def test_retracted_is_a_truth_value_or_missing(value: object, retracted: bool | None) -> None:
+    assert read_row(PLAIN | {"retracted": value}).metadata.get("retracted") is retracted
+
+
+@pytest.mark.parametrize(("types", "held"), [("A; B", "A; B"), (["A", "B"], "A; B"), ([], ""), (None, None)])
+def test_publication_types_are_a_list_or_a_string(types: object, held: str | None) -> None:
+    metadata = read_row(PLAIN | {"publication_types": types}).metadata
+    assert metadata.get("publication_types") == held
+    assert metadata.get("retracted") is (None if held is None else False)
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+def test_a_title_is_the_text_of_a_row_without_one(text: str | None) -> None:
+    document = read_row(PLAIN | {"text": text})
+    assert (document.page_content, document.metadata["kind"]) == ("A title", "title")
+
+
+def test_a_row_needs_no_title() -> None:
+    assert read_row(PLAIN | {"title": None}).metadata["title"] == ""
+    assert read_row({"id": "a", "text": "A text."}).metadata["title"] == ""
+
+
+def test_a_mapping_names_the_columns() -> None:
+    row = {"doc": "d1", "body": "X", "id": "other", "text": "another", "n": 1}
+    document = read_row(row, id="doc", text="body")
+    assert (document.id, document.page_content, document.metadata["n"]) == ("d1", "X", 1)
+    assert not {"doc", "body", "id", "text"} & document.metadata.keys()
+    assert reject('{"id": "d1", "body": "X"}', id="doc", text="body").reason == "It has no id: doc."
+
+
+def test_a_mapping_of_an_unknown_field_is_refused() -> None:
+    with pytest.raises(InputError, match=r"no field 'body'.*use one of id, title, text"):
+        columns_of({"body": "text"})
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b'{"id": "a", "text": "x"', "The line is not JSON: "),
+        (b"[1]", "The line holds a JSON array where an object is needed."),
+        (b"null", "The line holds a JSON null where an object is needed."),
+        (b"[" * 100_000, "The line is not JSON: "),
+        (b'{"id": "a", "text": "\xe9"}', "The line is not UTF-8: invalid continuation byte at byte 21."),
+        (b'{"text": "x"}', "It has no id: _id or id or pmid or PMID."),
+        (b'{"id": "", "text": "x"}', "It has no id: "),
+        (b'{"id": 1.5, "text": "x"}', "Its id is a JSON number where a string or a whole number is needed."),
+        (b'{"id": true, "text": "x"}', "Its id is a JSON truth value where "),
+        (b'{"id": "a"}', "It has neither a text (text or content or contents) nor a title."),
+        (b'{"id": "a", "text": "", "title": " "}', "It has neither a text "),
+        (b'{"id": "a", "text": ["x"]}', "Its text is a JSON array where a string is needed."),
+        (b'{"id": "a", "text": "x", "title": 3}', "Its title is a JSON number where a string is needed."),
+        (b'{"id": "a", "text": "x", "retracted": "maybe"}', "Its retracted is 'maybe' where true or false is needed."),
+        (b'{"id": "a", "text": "x", "publication_types": {}}', "Its publication_types is a JSON object where "),
+    ],
+)
+def test_a_bad_row_is_a_reject_between_good_ones(line: bytes, reason: str) -> None:
+    good = json.dumps(PLAIN).encode()
+    first, bad, last = read(b"\n".join([good, line, good]))
+    assert isinstance(first, Document)
+    assert isinstance(last, Document)
+    assert isinstance(bad, Reject)
+    assert bad.position == "line 2"
+    assert bad.reason.startswith(reason)
+
+
+def test_blank_lines_and_a_byte_order_mark_are_no_records() -> None:
+    lines = "\ufeff" + json.dumps(PLAIN) + "\r\n\n  \n" + '{"id": "b"}\n\n'
+    document, bad = read(lines)
+    assert isinstance(document, Document)
+    assert document.id == "a"
+    assert isinstance(bad, Reject)
+    assert bad.position == "line 4"
+
+
+def test_what_a_data_frame_writes_for_gaps_is_no_value() -> None:
+    (document,) = read('{"id": 3.0, "title": NaN, "text": "X", "year": 2004.0, "n": NaN}')
+    assert isinstance(document, Document)
+    assert (document.id, document.metadata["title"], document.metadata["year"]) == ("3", "", 2004)
+    assert "n" not in document.metadata
+
+
+def test_a_line_without_end_is_a_reject_in_bounded_memory() -> None:
+    class EndlessLine(io.RawIOBase):
+        left = 8 * MAX_LINE_BYTES
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            size = min(len(buffer), self.left)
+            buffer[:size] = b"x" * size
+            self.left -= size
+            return size
+
+    after = b"\n" + json.dumps(PLAIN).encode()
+    tracemalloc.start()
+    with io.BufferedReader(EndlessLine(), 1 << 20) as stream:
+        (only,) = read_jsonl(stream)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert only == Reject("line 1", f"The line is longer than {MAX_LINE_BYTES:,} bytes.")
+    assert peak < 4 * MAX_LINE_BYTES
+    long, document = read(b"x" * (MAX_LINE_BYTES + 5) + after)
+    assert isinstance(long, Reject)
+    assert isinstance(document, Document)
+
+
+def test_rows_before_damage_in_compressed_data_are_kept() -> None:
+    lines = [json.dumps(PLAIN | {"id": str(number), "n": number**50}) for number in range(1000)]
+    content = "\n".join(lines).encode()
+    packed = gzip.compress(content)[:-2000]
+    readable = _readable_lines(packed)
+    with gzip.open(io.BytesIO(packed)) as stream:
+        *documents, last = read_jsonl(cast(BinaryIO, stream))
+    assert [entry.id for entry in documents if isinstance(entry, Document)] == [str(n) for n in range(readable)]
+    assert 100 < readable < 1000
+    assert last == Reject(
+        f"after line {readable}",
+        "The compressed data is damaged: Compressed file ended before the end-of-stream marker was reached",
+    )
+
+
+def _readable_lines(packed: bytes) -> int:
+    return zlib.decompressobj(wbits=31).decompress(packed).count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('{"id": 1, "text": null}', None),
+        ('\n{"id": 1, "contents": "x"}', None),
+        (
+            'not json\n{"id": 1, "file": "x"}',
+            "its rows have no column 'text' or 'content' or 'contents', but 'id', 'file'",
+        ),
+        ('{"id": 1, "title": "x"}', "its rows have no column 'text' or 'content' or 'contents', but 'id', 'title'"),
+        ("{}", "its rows have no column 'text' or 'content' or 'contents', but none at all"),
+        ("", None),
+        ("not json", None),
+    ],
+)
+def test_a_table_without_a_column_of_text_is_told_by_its_first_row(content: str, problem: str | None) -> None:
+    assert missing_text(io.BytesIO(content.encode())) == problem
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["id", "_id", "text", "title", "pmid", "year", "retracted", "publication_types", "x"]),
+            st.recursive(
+                st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+                lambda value: st.lists(value, max_size=2) | st.dictionaries(st.text(max_size=2), value, max_size=2),
+                max_leaves=3,
+            ),
+        )
+    )
+)
+def test_every_row_is_a_document_or_a_reject(rows: list[dict[str, Any]]) -> None:
+    entries = read("\n".join(map(json.dumps, rows)))
+    assert len(entries) == len(rows)
+    for row, entry in zip(rows, entries, strict=True):
+        if isinstance(entry, Document):
+            texts = (row.get("text"), row.get("title"))
+            assert entry.page_content in texts
+            assert all(isinstance(value, str | int | float | bool) for value in entry.metadata.values())
+
+
+@given(st.binary())
+def test_any_bytes_are_read_to_their_end(content: bytes) -> None:
+    entries: Iterator[Entry] = read_jsonl(io.BytesIO(content))
+    assert len(list(entries)) <= content.count(b"\n") + 1

@@ -1,0 +1,241 @@
+import gc
+import gzip
+import json
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.sources import Reject, SourceEntry, VectorDocument, open_sources
+from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEmbeddings
+
+ARTICLES: dict[str, Any] = {
+    "31": {"d": "19980401", "t": "Title 31.", "a": "Abstract 31.", "m": "Humans; Asthma"},
+    "7": {"d": "", "t": "Title 7.", "a": "", "m": ""},
+    "12": {"d": "2001", "t": "[Not Available].", "a": "Abstract 12.", "m": ["Humans", "Gout"]},
+    "1000": {"t": None, "a": None},
+}
+PMIDS = ["31", "7", "12", "1000"]
+
+
+def vectors_of(pmids: Sequence[object]) -> NDArray[np.float32]:
+    """A vector for each PMID, which begins with the PMID itself."""
+    vectors = np.zeros((len(pmids), DIMENSION), np.float32)
+    vectors[:, 0] = [int(str(pmid)) for pmid in pmids]
+    return vectors
+
+
+def write_chunk(
+    folder: Path,
+    *,
+    articles: object = ARTICLES,
+    pmids: object = PMIDS,
+    vectors: NDArray[Any] | None = None,
+    chunk: str = "0",
+) -> Path:
+    """The three files of a chunk; the path of its vectors."""
+    path = folder / f"embeds_chunk_{chunk}.npy"
+    np.save(path, vectors_of(PMIDS) if vectors is None else vectors)
+    (folder / f"pmids_chunk_{chunk}.json").write_text(json.dumps(pmids))
+    (folder / f"pubmed_chunk_{chunk}.json").write_text(json.dumps(articles))
+    return path
+
+
+def read(path: Path) -> list[SourceEntry]:
+    (source,) = open_sources([path])
+    return list(source.entries())
+
+
+def documents(entries: list[SourceEntry]) -> list[VectorDocument]:
+    return [entry for entry in entries if isinstance(entry, VectorDocument)]
+
+
+def rejects(entries: list[SourceEntry]) -> list[Reject]:
+    return [entry for entry in entries if isinstance(entry, Reject)]
+
+
+def test_articles_come_with_the_vectors_of_their_pmids(tmp_path: Path) -> None:
+    entries = read(write_chunk(tmp_path))
+    first, second, third = documents(entries)
+    assert first.document.id == "31"
+    assert first.document.page_content == "Abstract 31."
+    assert first.document.metadata == {
+        "source_id": "31",
+        "title": "Title 31.",
+        "kind": "abstract",
+        "url": "https://pubmed.ncbi.nlm.nih.gov/31/",
+        "chunk_index": 0,
+        "start": 0,
+        "end": 12,
+        "year": 1998,
+        "mesh": "Humans; Asthma",
+    }
+    assert (second.document.page_content, second.document.metadata["kind"]) == ("Title 7.", "title")
+    assert "year" not in second.document.metadata
+    assert (third.document.metadata["title"], third.document.metadata["mesh"]) == ("", "Humans; Gout")
+    for entry in (first, second, third):
+        assert entry.vector.shape == (DIMENSION,)
+        assert entry.vector.dtype == np.float32
+        assert not isinstance(entry.vector, np.memmap)
+        assert entry.vector[0] == int(entry.document.id or 0)
+    assert rejects(entries) == [Reject("PMID 1000", "It has neither a title nor an abstract.")]
+
+
+@pytest.mark.parametrize("pmids", [["31", "7", "12", "1000"], [31, 7, 12, 1000]], ids=["strings", "numbers"])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
+def test_the_order_of_the_files_need_not_agree(tmp_path: Path, pmids: list[object], order: list[int]) -> None:
+    shuffled = [pmids[place] for place in order]
+    entries = read(write_chunk(tmp_path, pmids=shuffled, vectors=vectors_of(shuffled)))
+    assert [entry.vector[0] for entry in documents(entries)] == [31, 7, 12]
+
+
+def test_what_has_no_partner_is_rejected(tmp_path: Path) -> None:
+    articles = {"31": ARTICLES["31"], "8": ARTICLES["7"], "x": ARTICLES["7"], "12": "no object"}
+    entries = read(write_chunk(tmp_path, articles=articles))
+    assert [entry.document.id for entry in documents(entries)] == ["31"]
+    assert rejects(entries) == [
+        Reject("PMID 8", "It is not among the chunk's PMIDs, and has no vector."),
+        Reject("PMID x", "It is not among the chunk's PMIDs, and has no vector."),
+        Reject("PMID 12", "Its article is not a JSON object."),
+        Reject("PMID 7", "It has a vector, and no article in pubmed_chunk_0.json."),
+        Reject("PMID 1000", "It has a vector, and no article in pubmed_chunk_0.json."),
+    ]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzipped"])
+def test_articles_before_a_break_are_kept_and_the_rest_counted(tmp_path: Path, packed: bool) -> None:
+    path = write_chunk(tmp_path)
+    articles = tmp_path / "pubmed_chunk_0.json"
+    content = articles.read_bytes()
+    articles.unlink()
+    if packed:
+        (tmp_path / "pubmed_chunk_0.json.gz").write_bytes(gzip.compress(content)[:-4])
+    else:
+        articles.write_bytes(content[: content.index(b'"1000"')])
+    entries = read(path)
+    (*_, last) = rejects(entries)
+    if packed:
+        assert [entry.document.id for entry in documents(entries)] == ["31", "7", "12"]
+        assert last.position == "pubmed_chunk_0.json.gz after 4 articles"
+        assert last.reason.startswith("The compressed data is damaged: ")
+    else:
+        assert [entry.document.id for entry in documents(entries)] == ["31", "7"]
+        assert last.position == "pubmed_chunk_0.json after 2 articles"
+        assert last.reason == (
+            "The JSON could not be read from here on: parse error: premature EOF. 2 articles are left out."
+        )
+
+
+def test_a_reading_may_be_given_up(tmp_path: Path) -> None:
+    (source,) = open_sources([write_chunk(tmp_path)])
+    assert isinstance(next(iter(source.entries())), VectorDocument)
+    gc.collect()
+
+
+@pytest.mark.parametrize("articles", [{}, [], ["31"], {"8": {}}])
+def test_articles_of_another_kind_are_told_once(tmp_path: Path, articles: object) -> None:
+    *_, last = read(write_chunk(tmp_path, articles=articles))
+    assert last == Reject(
+        "pubmed_chunk_0.json after 0 articles",
+        "None of the chunk's PMIDs has an article in it. 4 articles are left out.",
+    )
+
+
+@pytest.mark.parametrize("part", ["pmids_chunk_0.json", "pubmed_chunk_0.json"])
+def test_a_missing_part_is_an_error_that_names_it(tmp_path: Path, part: str) -> None:
+    path = write_chunk(tmp_path)
+    (tmp_path / part).unlink()
+    for given in (path, tmp_path):
+        with pytest.raises(KnowledgeBaseError, match=f"embeds_chunk_0.npy needs {part} beside it: download it from"):
+            open_sources([given])
+
+
+def test_parts_without_vectors_are_errors_by_name_and_skipped_in_a_folder(tmp_path: Path) -> None:
+    write_chunk(tmp_path).unlink()
+    (tmp_path / "a.txt").write_text("A text.")
+    problem = "needs embeds_chunk_0.npy beside it: download it from"
+    with pytest.raises(KnowledgeBaseError, match=problem):
+        open_sources([tmp_path / "pmids_chunk_0.json"])
+    sources = open_sources([tmp_path])
+    assert len(sources) == 1
+    assert [Path(file.name).name for file in sources.skipped] == ["pmids_chunk_0.json", "pubmed_chunk_0.json"]
+    assert all(problem in file.reason for file in sources.skipped)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "pmids", "problem"),
+    [
+        (vectors_of(PMIDS[:3]), PMIDS, r"has 3 vectors and .*pmids_chunk_0.json 4 PMIDs: download both again"),
+        (np.zeros((4, 384), np.float32), PMIDS, r"an array of shape \(4, 384\) and type float32, where MedCPT's"),
+        (np.zeros(768, np.float32), PMIDS, r"an array of shape \(768,\)"),
+        (np.zeros((4, 768), np.int64), PMIDS, "and type int64"),
+        (None, {"31": 0}, "pmids_chunk_0.json is not a list of PMIDs"),
+        (None, 5, "is not a list of PMIDs"),
+        (None, ["31", "x", "12", "1"], r"is not a list of PMIDs \(invalid literal"),
+        (None, ["1", "2", "3", "1" * 30], "is not a list of PMIDs"),
+    ],
+)
+def test_parts_that_do_not_fit_are_an_error(
+    tmp_path: Path, vectors: NDArray[Any] | None, pmids: object, problem: str
+) -> None:
+    with pytest.raises(KnowledgeBaseError, match=problem):
+        open_sources([write_chunk(tmp_path, vectors=vectors, pmids=pmids)])
+
+
+@pytest.mark.parametrize("left", [0, 5, 2000])
+def test_vectors_of_a_broken_download_are_an_error(tmp_path: Path, left: int) -> None:
+    path = write_chunk(tmp_path)
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(KnowledgeBaseError, match=r"embeds_chunk_0.npy is damaged or incomplete .*: download it again"):
+        open_sources([path])
+
+
+def test_a_chunk_is_one_source_however_its_files_are_given(tmp_path: Path) -> None:
+    write_chunk(tmp_path, chunk="0")
+    write_chunk(tmp_path, chunk="36", articles={})
+    for given in ([tmp_path], sorted(tmp_path.iterdir()), [tmp_path / "*.json"], [tmp_path / "*.npy"]):
+        sources = open_sources(given)
+        assert [Path(source.name).name for source in sources] == ["embeds_chunk_0.npy", "embeds_chunk_36.npy"]
+        assert sources.skipped == []
+        assert all(isinstance(source, MedCPTEmbeddings) and source.encoder == "medcpt" for source in sources)
+
+
+def test_the_fingerprint_covers_all_three_files(tmp_path: Path) -> None:
+    path = write_chunk(tmp_path)
+
+    def fingerprint() -> str:
+        return open_sources([path])[0].fingerprint
+
+    seen = [fingerprint(), fingerprint()]
+    write_chunk(tmp_path, vectors=vectors_of(PMIDS[::-1]))
+    seen.append(fingerprint())
+    write_chunk(tmp_path, pmids=PMIDS[::-1])
+    seen.append(fingerprint())
+    write_chunk(tmp_path, articles={})
+    seen.append(fingerprint())
+    assert [seen.index(value) for value in seen] == [0, 0, 2, 3, 4]
+
+
+def test_a_chunk_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    pmids = [str(number) for number in range(1, 3001)]
+    articles = {pmid: {"t": "Title", "a": "word " * 500, "d": "2001"} for pmid in pmids}
+    path = write_chunk(tmp_path, articles=articles, pmids=pmids, vectors=vectors_of(pmids))
+    (source,) = open_sources([path])
+    size = (tmp_path / "pubmed_chunk_0.json").stat().st_size
+    assert source.size == size
+    halfway = 0
+    tracemalloc.start()
+    for number, _ in enumerate(source.entries(), start=1):
+        if number == 1500:
+            halfway = source.consumed
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert number == 3000
+    assert 0.4 * size < halfway < 0.6 * size
+    assert source.consumed == size > 7_500_000
+    assert peak < 1_000_000

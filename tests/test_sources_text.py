@@ -1,0 +1,93 @@
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from briefcontext.knowledge.sources import Reject
+from briefcontext.knowledge.sources.plain_text import markdown_title, read_markdown, read_text
+
+
+def test_a_text_file_is_one_document_with_its_exact_text() -> None:
+    text = "Dose: 5 µg.\r\n\r\n\tTwice daily.  \n"
+    (entry,) = read_text(io.BytesIO(text.encode()), "guidelines/asthma.v2.txt.gz")
+    assert entry == Document(
+        id="guidelines/asthma.v2.txt.gz",
+        page_content=text,
+        metadata={
+            "source_id": "guidelines/asthma.v2.txt.gz",
+            "title": "asthma.v2",
+            "kind": "text",
+            "chunk_index": 0,
+            "start": 0,
+            "end": len(text),
+        },
+    )
+
+
+@given(st.text(st.characters(exclude_characters="\0\ufeff", exclude_categories=["Cs"])))
+def test_text_is_not_changed(text: str) -> None:
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        (entry,) = read_text(io.BytesIO(text.encode(encoding)), "f/a.txt")
+        if text.strip():
+            assert isinstance(entry, Document)
+            assert entry.page_content == text
+        else:
+            assert entry == Reject("the whole file", "It has no text.")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "It has no text."),
+        (b"\xef\xbb\xbf \n", "It has no text."),
+        (
+            b"Dose: 5 \xb5g",
+            "It is not UTF-8 (byte 0xb5 at 8): convert it to UTF-8, for example with `iconv -f WINDOWS-1252 -t UTF-8`.",
+        ),
+        (b"\xff\xfea\0b", "It is not UTF-16-LE (byte 0x62 at 4): convert it to UTF-8"),
+        (b"PK\x00\x03", "It holds NUL characters: it is not text."),
+    ],
+)
+def test_what_is_not_text_is_rejected_rather_than_guessed_at(content: bytes, reason: str) -> None:
+    for reader in (read_text, read_markdown):
+        (entry,) = reader(io.BytesIO(content), "f/a.txt")
+        assert isinstance(entry, Reject)
+        assert entry.position == "the whole file"
+        assert entry.reason.startswith(reason)
+
+
+def test_markdown_keeps_its_markup_and_has_its_heading_as_title() -> None:
+    text = "Preface\n\n## Asthma in *adults* ##\n\nText."
+    (entry,) = read_markdown(io.BytesIO(text.encode()), "f/a.md")
+    assert isinstance(entry, Document)
+    assert (entry.page_content, entry.metadata["kind"]) == (text, "markdown")
+    assert entry.metadata["title"] == "Asthma in *adults*"
+    (entry,) = read_markdown(io.BytesIO(b"No heading."), "f/a.md")
+    assert isinstance(entry, Document)
+    assert entry.metadata["title"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("# One\n# Two", "One"),
+        ("   ### One #\r\n", "One"),
+        ("One\n===\n", "One"),
+        ("a paragraph\n\nOne\r\n---\r\n", "One"),
+        ("#not a heading\n\n# One", "One"),
+        ("    # code\n\n# One", "One"),
+        ("```sh\n# a comment\n```\n# One", "One"),
+        ("~~~\n# a comment\n", ""),
+        ("# C#", "C#"),
+        ("---\ntitle: 'One'\ndate: 2020\n---\n# Two", "One"),
+        ("---\r\ndate: 2020\r\n---\r\n# One", "One"),
+        ("---\nsubtitle: x\n---\n\nText", ""),
+        ("Text\n\n---\n\nMore", ""),
+        ("#\n\n# One", "One"),
+        ("", ""),
+    ],
+)
+def test_the_title_of_markdown(text: str, title: str) -> None:
+    assert markdown_title(text) == title

@@ -1,0 +1,169 @@
+"""Retrievers and documents from elsewhere: asked for k, and completed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
+from pydantic import ValidationError
+
+from briefcontext.errors import InputError
+from briefcontext.retrievers.passage import as_passages
+from briefcontext.retrievers.wrapped import WrappedRetriever
+
+QUESTION = "Does aspirin lower the risk of stroke?"
+DOCUMENTS = [Document(id=f"d{i}", page_content=f"Aspirin, trial {i}.", metadata={"year": 2000 + i}) for i in range(6)]
+
+
+def ids(documents: list[Document]) -> list[str]:
+    return [str(document.id) for document in documents]
+
+
+class ListRetriever(BaseRetriever):
+    """Returns its documents, however many."""
+
+    documents: list[Document]
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        return self.documents
+
+
+class PerCallRetriever(ListRetriever):
+    """Takes `k` with the call, and returns one document too few of it to tell."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int = 4
+    ) -> list[Document]:
+        return self.documents[: k - 1]
+
+
+class FieldRetriever(ListRetriever):
+    """Takes the number as a field."""
+
+    top_k: int = 2
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        return self.documents[: self.top_k]
+
+
+class SearchKwargsRetriever(ListRetriever):
+    """Takes the number among others."""
+
+    search_kwargs: dict[str, Any] = {"skip": 1}  # noqa: RUF012
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        skip = self.search_kwargs["skip"]
+        return self.documents[skip : skip + self.search_kwargs.get("k", 2)]
+
+
+@pytest.mark.parametrize(
+    ("retriever", "expected"),
+    [
+        (ListRetriever(documents=DOCUMENTS), ["d0", "d1", "d2", "d3"]),
+        (PerCallRetriever(documents=DOCUMENTS), ["d0", "d1", "d2"]),
+        (FieldRetriever(documents=DOCUMENTS), ["d0", "d1", "d2", "d3"]),
+        (SearchKwargsRetriever(documents=DOCUMENTS), ["d1", "d2", "d3", "d4"]),
+        (RunnableLambda(lambda query: list(DOCUMENTS)), ["d0", "d1", "d2", "d3"]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_wrapped_retriever_is_asked_for_k(retriever: Any, expected: list[str]) -> None:
+    before = repr(retriever)
+    wrapped = WrappedRetriever(retriever=retriever, k=4)
+    assert ids(wrapped.invoke(QUESTION)) == ids(await wrapped.ainvoke(QUESTION)) == expected
+    assert repr(retriever) == before
+
+
+def test_a_vector_store_keeps_its_own_search_options() -> None:
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    store.add_documents(DOCUMENTS)
+    options = {"k": 1, "filter": lambda document: document.metadata["year"] > 2002}
+    wrapped = WrappedRetriever(retriever=store.as_retriever(search_kwargs=options), k=5)
+    assert sorted(ids(wrapped.invoke(QUESTION))) == ["d3", "d4", "d5"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([0.9, np.float32(0.5), 0.5], [0.9, 0.5, 0.5]),
+        ([0.1, 0.5, 0.9], [1, 1 / 2, 1 / 3]),
+        ([0.9, None, 0.5], [1, 1 / 2, 1 / 3]),
+        (["high", "mid", "low"], [1, 1 / 2, 1 / 3]),
+    ],
+    ids=["similarities", "distances", "one missing", "words"],
+)
+def test_scores_are_kept_when_they_can_be_scores(scores: list[Any], expected: list[float]) -> None:
+    documents = [
+        Document(id=str(place), page_content="text", metadata={"score": score}) for place, score in enumerate(scores)
+    ]
+    found = WrappedRetriever(retriever=ListRetriever(documents=documents)).invoke(QUESTION)
+    assert [document.metadata["score"] for document in found] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("result", ["an answer", ["a", "b"], None])
+def test_what_returns_no_documents_is_refused(result: object) -> None:
+    with pytest.raises(InputError, match="RunnableLambda"):
+        WrappedRetriever(retriever=RunnableLambda(lambda query: result)).invoke(QUESTION)
+
+
+def test_what_is_no_retriever_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        WrappedRetriever(retriever="chroma")
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            Document(id="u1", page_content="text", metadata={"source": "guide.pdf", "start_index": 40}),
+            {
+                "source_id": "guide.pdf",
+                "title": "",
+                "kind": "document",
+                "chunk_index": 0,
+                "start": 40,
+                "end": 44,
+            },
+        ),
+        (Document(id="u1", page_content="text"), {"source_id": "u1", "start": 0, "end": 4}),
+        (
+            Document(id="u1", page_content="text", metadata={"source_id": "31", "source": "x"}),
+            {"source_id": "31"},
+        ),
+        (
+            Document(page_content="text", metadata={"title": None, "start": "00:10", "end": 9.5, "start_index": -1}),
+            {"title": "", "start": 0, "end": 4, "start_index": -1},
+        ),
+        (
+            Document(page_content="text", metadata={"chunk_index": 3, "start": 7, "end": 20, "kind": "page"}),
+            {"chunk_index": 3, "start": 7, "end": 20, "kind": "page"},
+        ),
+    ],
+)
+def test_documents_from_elsewhere_become_passages(document: Document, expected: dict[str, Any]) -> None:
+    (passage,) = as_passages([document])
+    assert passage.id
+    assert passage.page_content == document.page_content
+    assert expected.items() <= passage.metadata.items()
+
+
+def test_ids_are_unique_and_the_same_every_time() -> None:
+    documents = [
+        Document(page_content="one"),
+        Document(page_content="two"),
+        Document(page_content="one"),
+        Document(id="x", page_content="one"),
+        Document(id="x", page_content="two"),
+        Document(id="x", page_content="two"),
+        Document(page_content="one", metadata={"source": "a.txt"}),
+    ]
+    passages = as_passages(documents)
+    assert [passage.page_content for passage in passages] == ["one", "two", "one", "two", "one"]
+    assert len(set(ids(passages))) == 5
+    assert ids(as_passages(documents)) == ids(passages)
+    assert as_passages(passages) == passages
