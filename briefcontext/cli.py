@@ -162,7 +162,10 @@ def index(
         ),
     ] = None,
     chunk_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Cut long documents into chunks of this many tokens (OP-RAG: 128).")
+        int | None,
+        typer.Option(
+            min=1, help="Cut documents into chunks of this many tokens. Default: 128 for whole texts, else none."
+        ),
     ] = None,
     store: Annotated[str | None, typer.Option(help="URL of a Chroma server. Default: in the folder.")] = None,
 ) -> None:

@@ -9,11 +9,15 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
+from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.pipeline import Progress as BuildProgress
 from briefcontext.knowledge.sources import FileSources, open_sources
 
 __all__ = ["index"]
+
+LONG_FORMATS = frozenset({"jats", "markdown", "pdf", "text"})
+"""Formats of whole documents, of which an encoder would read no more than the beginning."""
 
 
 class ProgressBars:
@@ -67,6 +71,8 @@ def index(
         BriefContextError: a path, the encoder or the knowledge base cannot be used.
     """
     sources = open_sources(paths, format=format, fields=fields)
+    if chunk_tokens is None and any(getattr(source, "format", None) in LONG_FORMATS for source in sources):
+        chunk_tokens = CHUNK_TOKENS
     with ProgressBars() as bars:
         report = build_knowledge_base(
             sources,
@@ -89,6 +95,8 @@ def _print_report(report: BuildReport, sources: FileSources) -> None:
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
     console.print(f"{counts.read:,} records read = {' + '.join(parts)}")
+    if counts.unchanged:
+        console.print("Unchanged are records held already, older ones, and deletions of records not held.")
     console.print(f"{escape(str(report.path))} holds {report.passages:,} passages.")
     if report.rejects_file:
         console.print(f"Why records were rejected: {escape(str(report.rejects_file))}")

@@ -12,6 +12,7 @@ from rich.table import Table
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.extraction import Extraction
+from briefcontext.printable import printable, printable_line
 
 __all__ = ["print_answer"]
 
@@ -20,13 +21,13 @@ NOTICE = "Not medical advice: check every statement against its source."
 
 def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
     """Print the answer, its sources, its route, what each partition gave, and what it used."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     answer: Answer = state["answer"]
     documents: list[Document] = state["documents"]
     console.print()
     if answer["choice"]:
-        console.print(f"[bold]{escape(answer['choice'])}[/bold]")
-    console.print(escape(answer["text"]))
+        console.print(f"[bold]{_line(answer['choice'])}[/bold]")
+    console.print(_words(answer["text"]))
     if answer["citations"]:
         _heading(console, "Sources")
         for citation in answer["citations"]:
@@ -45,7 +46,7 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
     if answer["warnings"]:
         _heading(console, "Take note")
         for warning in answer["warnings"]:
-            console.print(f"- {escape(warning)}")
+            _print_item(console, "-", warning)
     console.print(f"\n[dim]{NOTICE}[/dim]")
 
 
@@ -53,28 +54,36 @@ def _heading(console: Console, text: str) -> None:
     console.print(f"\n[bold]{text}[/bold]")
 
 
+def _print_item(console: Console, mark: str, text: str) -> None:
+    """Print a text in one paragraph, indented throughout, so that no part of it passes for a heading or an item."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_row(escape(mark), _line(text))
+    console.print(grid)
+
+
 def _print_citation(console: Console, citation: Citation) -> None:
     parts = [citation["title"], citation["source_id"], citation["publication_types"]]
     parts += [str(citation["year"])] if citation["year"] else []
     parts += ["RETRACTED"] if citation["retracted"] else []
-    console.print(f"\\[{citation['key']}] {escape(' · '.join(part for part in parts if part))}")
+    _print_item(console, f"[{citation['key']}]", " · ".join(part for part in parts if part))
     for quote in citation["quotes"]:
         chunk = f" of {quote['document_id']}" if quote["document_id"] != citation["source_id"] else ""
         text = f"“{quote['text']}” (characters {quote['start']}–{quote['end']}{chunk}, {quote['match']})"
-        console.print(Padding(escape(text), (0, 0, 0, 4)))
+        console.print(Padding(_words(text), (0, 0, 0, 4)))
     if not citation["quotes"]:
         console.print("    (cited without a quote)")
     if citation["url"]:
-        console.print(f"    {escape(citation['url'])}")
+        console.print(Padding(_line(citation["url"]), (0, 0, 0, 4)))
 
 
 def _print_route(console: Console, answer: Answer) -> None:
     preflight = answer["preflight"]
-    console.print(f"{answer['route']}: {escape(preflight['reason'])}")
+    console.print(f"{answer['route']}: {_line(preflight['reason'])}")
     if preflight["iou"] is not None:
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("  dense", escape(", ".join(preflight["dense_top"])))
-        grid.add_row("  BM25", escape(", ".join(preflight["bm25_top"])))
+        grid.add_row("  dense", _line(", ".join(preflight["dense_top"])))
+        grid.add_row("  BM25", _line(", ".join(preflight["bm25_top"])))
         grid.add_row("  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})")
         console.print(grid)
 
@@ -89,12 +98,12 @@ def _print_extraction(console: Console, extraction: Extraction, *, verbose: bool
         parts.append(f"choice {extraction['choice']}")
     if extraction["confidence"] is not None:
         parts.append(f"confidence {extraction['confidence']:.2f}")
-    console.print(f"{extraction['index'] + 1}  {escape(', '.join(parts))}")
+    console.print(f"{extraction['index'] + 1}  {_line(', '.join(parts))}")
     if extraction["finding"]:
-        console.print(Padding(escape(extraction["finding"]), (0, 0, 0, 3)))
+        console.print(Padding(_words(extraction["finding"]), (0, 0, 0, 3)))
     if verbose:
         for quote in extraction["quotes"]:
-            console.print(Padding(escape(f"{quote['document_id']}: “{quote['text']}”"), (0, 0, 0, 3)))
+            console.print(Padding(_words(f"{quote['document_id']}: “{quote['text']}”"), (0, 0, 0, 3)))
 
 
 def _print_documents(console: Console, documents: list[Document]) -> None:
@@ -102,7 +111,7 @@ def _print_documents(console: Console, documents: list[Document]) -> None:
         score = document.metadata.get("score")
         shown = f" ({score:.3f})" if score is not None else ""
         title = document.metadata.get("title") or ""
-        console.print(f"{place:>3}  {escape(f'{document.id}{shown} {title}')}")
+        _print_item(console, f"{place:>3} ", f"{document.id}{shown} {title}")
 
 
 def _usage(answer: Answer) -> str:
@@ -116,3 +125,13 @@ def _usage(answer: Answer) -> str:
     if usage["vanilla_input_tokens"] and answer["route"] == "map_reduce":
         text += f"; one call over all documents would have read about {usage['vanilla_input_tokens']:,}"
     return text
+
+
+def _words(text: str) -> str:
+    """Return a text that rich prints as it is, whatever it holds."""
+    return escape(printable(text))
+
+
+def _line(text: str) -> str:
+    """Do as `_words` does, without line breaks."""
+    return escape(printable_line(text))

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport, SourceReport, build_knowledge_base
     from briefcontext.knowledge.demo import demo_knowledge_base, demo_questions
+    from briefcontext.knowledge.encoders import Encoder, load_encoder
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.knowledge.manifest import Counts, Manifest
     from briefcontext.knowledge.pipeline import Progress
+    from briefcontext.knowledge.sources.files import open_sources
     from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
     from briefcontext.knowledge.sources.source import EntrySource, Source, VectorDocument
 
@@ -16,6 +18,7 @@ __all__ = [
     "BuildReport",
     "Counts",
     "Deletion",
+    "Encoder",
     "Entry",
     "EntrySource",
     "KnowledgeBase",
@@ -28,12 +31,15 @@ __all__ = [
     "build_knowledge_base",
     "demo_knowledge_base",
     "demo_questions",
+    "load_encoder",
+    "open_sources",
 ]
 
 _MODULES = {
     "BuildReport": "build",
     "Counts": "manifest",
     "Deletion": "sources.records",
+    "Encoder": "encoders",
     "Entry": "sources.records",
     "EntrySource": "sources.source",
     "KnowledgeBase": "knowledge_base",
@@ -46,6 +52,8 @@ _MODULES = {
     "build_knowledge_base": "build",
     "demo_knowledge_base": "demo",
     "demo_questions": "demo",
+    "load_encoder": "encoders",
+    "open_sources": "sources.files",
 }
 
 

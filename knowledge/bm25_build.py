@@ -37,9 +37,7 @@ def build_index(
     Memory holds `chunk_occurrences` at a time: pairs of a passage and a term in it.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished, replaced = (
-        folder.with_name(f"{folder.name}.{state}") for state in ("unfinished", "replaced")
-    )
+    unfinished, replaced = (folder.with_name(f"{folder.name}.{state}") for state in ("unfinished", "replaced"))
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir()
     try:

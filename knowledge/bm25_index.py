@@ -155,8 +155,6 @@ class _Strings:
 def _array(folder: Path, name: str, dtype: type[np.generic]) -> NDArray[Any]:
     mapped: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
     if mapped.dtype != dtype or mapped.ndim != 1:
-        raise ValueError(
-            f"{name}.npy holds {mapped.ndim}-dimensional {mapped.dtype}, not a list of {dtype.__name__}"
-        )
+        raise ValueError(f"{name}.npy holds {mapped.ndim}-dimensional {mapped.dtype}, not a list of {dtype.__name__}")
     # A plain view: slicing np.memmap itself is many times slower.
     return mapped.view(np.ndarray)

@@ -166,7 +166,7 @@ class _Build:
         seen: set[int] = set()
         skipped, todo = [], []
         for source, row in zip(sources, rows, strict=True):
-            skipped.append(source.fingerprint in indexed or row.number in seen)
+            skipped.append(row.fingerprint in indexed or row.number in seen)
             # One that was read to its end by a build that was stopped later is not skipped, and not read again.
             if not row.finished and row.number not in seen:
                 todo.append((source, row))
@@ -181,7 +181,7 @@ class _Build:
         return BuildReport(
             path=self._folder,
             sources=[
-                SourceReport(source.name, source.fingerprint, skip, Counts() if skip else counts[row.number])
+                SourceReport(source.name, row.fingerprint, skip, Counts() if skip else counts[row.number])
                 for source, row, skip in zip(sources, rows, skipped, strict=True)
             ],
             passages=self._passages.value("SELECT count(*) FROM passages"),
@@ -236,12 +236,11 @@ class _Build:
 
     def _write_rejects(self) -> None:
         target, unfinished = self._folder / REJECTS_FILE, self._folder / f"{REJECTS_FILE}.tmp"
-        rejects = self._ledger.rejects()
         with unfinished.open("w", encoding="utf-8") as file:
-            for source, position, reason in rejects:
+            for source, position, reason in self._ledger.rejects():
                 row = {"source": source, "position": position, "reason": reason}
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        if rejects:
+        if unfinished.stat().st_size:
             os.replace(unfinished, target)
         else:
             unfinished.unlink()

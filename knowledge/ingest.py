@@ -179,7 +179,7 @@ class Ingest:
                 yield document, None
             else:
                 # A text without a token gives no chunk, and stays whole. Chunks are counted through the record.
-                for chunk in self._cut(document) or [document]:
+                for chunk in self._cut(document) or [document.model_copy(deep=True)]:
                     chunk.id, chunk.metadata["chunk_index"] = f"{record.source_id}#{chunks}", chunks
                     chunks += 1
                     yield chunk, None

@@ -210,12 +210,12 @@ class PassageStore:
         self.rows("INSERT INTO stale_vectors SELECT number FROM passages WHERE source_id = ?", (source_id,))
         self.rows("DELETE FROM passages WHERE source_id = ?", (source_id,))
 
-    def following(self, number: int, limit: int) -> list[EncodablePassage]:
-        """The first passages numbered above `number`, in order."""
+    def following(self, after: int, limit: int) -> list[EncodablePassage]:
+        """The first passages numbered above `after`, in order."""
         rows = self.rows(
             "SELECT passages.number, title, text, vector FROM passages LEFT JOIN vectors USING (number)"
             " WHERE passages.number > ? ORDER BY passages.number LIMIT ?",
-            (number, limit),
+            (after, limit),
         )
         return [
             EncodablePassage(number, title, text, None if blob is None else np.frombuffer(blob, np.float32))

@@ -1,5 +1,6 @@
 """What a knowledge base has read of each source, and what it left out."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,12 +68,16 @@ class SourceLedger:
         """Note that a record of a source was left out."""
         self._passages.rows("INSERT INTO rejects VALUES (?, ?, ?)", (source, position, reason))
 
-    def rejects(self) -> list[tuple[str, str, str]]:
-        """Source name, position and reason of every record that was left out, in order."""
-        rows = self._passages.rows(
-            "SELECT name, rejects.position, reason FROM rejects JOIN sources ON number = source ORDER BY rejects.rowid"
-        )
-        return [(name, position, reason) for name, position, reason in rows]
+    def rejects(self, page: int = 1000) -> Iterator[tuple[str, str, str]]:
+        """Source name, position and reason of every record that was left out, in order, read a page at a time."""
+        after = 0
+        while rows := self._passages.rows(
+            "SELECT rejects.rowid, name, rejects.position, reason FROM rejects JOIN sources ON number = source"
+            " WHERE rejects.rowid > ? ORDER BY rejects.rowid LIMIT ?",
+            (after, page),
+        ):
+            yield from (row[1:] for row in rows)
+            after = rows[-1][0]
 
 
 def _registered(row: tuple[Any, ...]) -> RegisteredSource:

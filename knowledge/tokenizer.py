@@ -27,9 +27,9 @@ _GREEK_NAMES = """
 """
 _GREEK = dict(zip(_GREEK_LETTERS, _GREEK_NAMES.split(), strict=True))
 # Some British journals write the decimal point as a raised dot: 0·05.
-_SPELLED_OUT = {
-    ord(form): f" {name} " for letter, name in _GREEK.items() for form in (letter, letter.upper())
-} | {ord("·"): "."}
+_SPELLED_OUT = {ord(form): f" {name} " for letter, name in _GREEK.items() for form in (letter, letter.upper())} | {
+    ord("·"): "."
+}
 _ACCENTS_AND_INVISIBLES = re.compile("[\u0300-\u036f\u00ad\u200b-\u200d\u2060\ufeff]")
 _TERM = re.compile(r"\d+(?:\.\d+)*|[^\W\d_]+")
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.manifest import Manifest
 from briefcontext.knowledge.passages import INDEXED, PassageStore
-from briefcontext.knowledge.vectors import VectorStore
+from briefcontext.knowledge.vectors import VectorStore, copy_collection
 
 VECTORS_FOLDER = "chroma"
 
@@ -85,12 +85,13 @@ class VectorIndexBuild:
         Raises KnowledgeBaseError when it does not hold what it should.
         """
         stale = self._passages.stale()
-        if self._store is None and not stale:
+        wanted = self._passages.value("SELECT count(*) FROM passages")
+        if self._store is None and not stale and self._passages.mark(HELD) == wanted:
             return
         store = self._opened()
         store.remove(stale)
         store.settle()
-        count, wanted = store.count(), self._passages.value("SELECT count(*) FROM passages")
+        count = store.count()
         self.close()
         if count != wanted:
             raise KnowledgeBaseError(
@@ -120,7 +121,7 @@ class VectorIndexBuild:
                 shutil.rmtree(place, ignore_errors=True)
                 place.parent.mkdir(exist_ok=True)
                 if not from_nothing:
-                    shutil.copytree(place.with_name(str(self._generation)), place)
+                    copy_collection(place.with_name(str(self._generation)), place)
             self._store = VectorStore(
                 place, name=self._manifest.collection, metric=self._manifest.encoder.metric, create=True
             )

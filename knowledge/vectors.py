@@ -1,9 +1,11 @@
 """The vectors of a knowledge base in a Chroma collection: embedded in a folder, or on a Chroma server."""
 
+import shutil
+import sqlite3
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
@@ -23,6 +25,8 @@ EF_SEARCH = 512
 
 SYNC_THRESHOLD = 5000
 """How many vectors Chroma takes in before it writes its graph to disk."""
+
+_DATABASE = "chroma.sqlite3"
 
 # Chroma shares one system per folder within a process, and counts its users without a lock.
 _connecting = threading.Lock()
@@ -137,6 +141,17 @@ class VectorStore:
             found: Any = self._collection.get(ids=[str(number) for number in numbers], include=["embeddings"])
         held = zip(found["ids"], found["embeddings"], strict=True)
         return {int(id): np.asarray(vector, np.float32) for id, vector in held}
+
+
+def copy_collection(folder: Path, target: Path) -> None:
+    """Copy an embedded collection that is settled to a folder that does not exist; others may be reading it."""
+    shutil.copytree(folder, target, ignore=shutil.ignore_patterns(f"{_DATABASE}*"))
+    # Chroma writes to its database also when it reads.
+    with (
+        closing(sqlite3.connect(folder / _DATABASE)) as database,
+        closing(sqlite3.connect(target / _DATABASE)) as copy,
+    ):
+        database.backup(copy)
 
 
 def check_server(url: str) -> None:

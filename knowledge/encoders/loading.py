@@ -79,6 +79,5 @@ def _load(name: str, device: str) -> Encoder:
         if kind == "sentence-transformers" and source:
             return SentenceTransformerEncoder(any_sentence_model(source), device=device)
     raise InputError(
-        f"there is no encoder {name!r}; use 'medcpt', 'bge', 'minilm', "
-        "or 'sentence-transformers:<folder or name>'."
+        f"there is no encoder {name!r}; use 'medcpt', 'bge', 'minilm', or 'sentence-transformers:<folder or name>'."
     )

@@ -23,9 +23,7 @@ class OffsetTokenizer:
         """
         from tokenizers import Tokenizer
 
-        backend = (
-            tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
-        )
+        backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise KnowledgeBaseError(
                 f"the model {name!r} has no fast tokeniser, which BriefContext needs; use another model."

@@ -98,9 +98,7 @@ def any_sentence_model(source: str) -> SentenceModel:
 
     A checkpoint without `modules.json` is refused: how its vectors are to be pooled is then unknown.
     """
-    checkpoint = find_checkpoint(
-        source, needs="modules.json", local_option="sentence-transformers:/path/to/folder"
-    )
+    checkpoint = find_checkpoint(source, needs="modules.json", local_option="sentence-transformers:/path/to/folder")
     return SentenceModel(f"sentence-transformers:{source}", checkpoint, revision_of(checkpoint))
 
 

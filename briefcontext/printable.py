@@ -1,0 +1,22 @@
+"""Words of documents and models, made safe for a terminal."""
+
+import json
+import re
+
+__all__ = ["printable", "printable_line"]
+
+# Control characters but tab and line feed, what turns the direction of writing, what is not seen, and lone surrogates.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+
+
+def printable(text: str) -> str:
+    """Return a text that a terminal shows and never obeys: control characters are spelled out, as JSON does it."""
+    return _UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def printable_line(text: str) -> str:
+    """Do as `printable` does, and return one line."""
+    return " ".join(printable(text).split())

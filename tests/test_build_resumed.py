@@ -1,0 +1,147 @@
+"""Builds that are stopped or whose files are lost, and what the next build makes of them."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.manifest import Counts
+from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.knowledge.sources.source import EntrySource
+from tests import killed_build
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import NEW, BrokenEncoder, build, contents, counts, failing, passages, record, source
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_source_that_fails_leaves_a_half_built_base_that_goes_on(tmp_path: Path) -> None:
+    entries = [record(str(number)) for number in range(3000)]
+    broken = EntrySource(failing(entries[:2500]), name="a", fingerprint="sha256:a")
+    with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
+        build(tmp_path, broken)
+    with pytest.raises(KnowledgeBaseError, match="run the same index command again"):
+        KnowledgeBase.open(tmp_path)
+    encoder = HashingEncoder()
+    report = build(tmp_path, source("a", *entries), encoder=encoder)
+    assert report.counts == counts(indexed=3000)
+    assert 0 < encoder.encoded < 3000
+    assert len(passages(tmp_path)) == 3000
+
+
+def test_a_base_can_be_emptied_by_a_build_that_is_stopped_and_goes_on(tmp_path: Path) -> None:
+    ids = [str(number) for number in range(1100)]
+    build(tmp_path, source("a", *map(record, ids)))
+    with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
+        build(tmp_path, EntrySource(failing(map(Deletion, ids)), name="b", fingerprint="sha256:b"))
+    assert build(tmp_path, source("b", *map(Deletion, ids))).counts == counts(deleted=1100)
+    assert passages(tmp_path) == {}
+
+
+def test_a_source_that_was_left_off_and_not_given_again_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(KnowledgeBaseError):
+        build(tmp_path, EntrySource(failing([record("1")]), name="a", fingerprint="sha256:a"))
+    report = build(tmp_path, source("b", record("2")))
+    assert report.unfinished == ["a"]
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
+        assert base.verify() == ["The source 'a' was read in part only: index it again."]
+    report = build(tmp_path, source("a", record("1")))
+    assert report.unfinished == []
+    assert set(passages(tmp_path)) == {"1", "2"}
+
+
+def test_an_encoder_that_fails_is_an_error_and_loses_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KnowledgeBaseError, match="not finite"):
+        build(tmp_path, source("a", record("1")), encoder=BrokenEncoder())
+    assert build(tmp_path, source("a", record("1"))).counts == counts(indexed=1)
+    assert set(passages(tmp_path)) == {"1"}
+
+
+QUESTIONS = ("aspirin drug7", "ibuprofen instead")
+
+
+@pytest.mark.parametrize("begun", [(), ("baseline",)], ids=["new", "update"])
+def test_a_build_that_is_killed_again_and_again_ends_like_one_that_is_not(
+    tmp_path: Path, begun: tuple[str, ...]
+) -> None:
+    names = ["baseline", "update"]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    build(whole, *killed_build.sources(list(begun)))
+    shutil.copytree(whole, killed)
+    build(whole, *killed_build.sources(names))
+    kills = 0
+    for step in range(16, 200, 16):
+        command = [sys.executable, "-m", "tests.killed_build", str(killed), str(step), *names]
+        status = subprocess.run(command, cwd=ROOT, check=False).returncode
+        if status == 0:
+            break
+        assert status == -9
+        kills += 1
+    assert kills >= 3
+    assert contents(killed, questions=QUESTIONS) == contents(whole, questions=QUESTIONS)
+
+
+def test_the_index_in_use_stays_until_the_next_one_is_complete(tmp_path: Path) -> None:
+    build(tmp_path, source("a", *(record(str(number)) for number in range(20))))
+    update = source("b", record("new", NEW), Deletion("0"))
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
+        first = base.vectors
+        with pytest.raises(KnowledgeBaseError, match="not finite"):
+            build(tmp_path, update, encoder=BrokenEncoder())
+        assert base.vectors is first
+        assert len(base) == 20
+        build(tmp_path, update)
+        assert base.search(f"On new {NEW}", 1)[0].id == "new"
+        assert len(base) == len(base.search("aspirin", 50)) == 20
+        assert base.bm25 is not None
+        assert [id for id, _ in base.bm25.search("ibuprofen", 5)] == ["new"]
+    assert [folder.name for folder in (tmp_path / "chroma").iterdir()] == ["2"]
+
+
+def test_an_index_with_many_removed_vectors_is_made_anew(tmp_path: Path) -> None:
+    build(tmp_path, source("a", *(record(str(number)) for number in range(20))))
+    for number in range(12):
+        build(tmp_path, source(f"b{number}", record(str(number), NEW)))
+    with KnowledgeBase.open(tmp_path) as base:
+        assert 0 < base.passages.mark("vectors_removed") <= 6
+    assert sorted(passages(tmp_path).values()).count(NEW) == 12
+
+
+def remove_vectors(folder: Path) -> None:
+    shutil.rmtree(folder / "chroma")
+
+
+def remove_some_vectors(folder: Path) -> None:
+    with KnowledgeBase.open(folder) as base:
+        assert base.vectors is not None
+        base.vectors.remove([1, 2])
+
+
+def damage_vectors(folder: Path) -> None:
+    (folder / "chroma" / "1" / "chroma.sqlite3").write_bytes(b"no database")
+
+
+def remove_terms(folder: Path) -> None:
+    shutil.rmtree(folder / "bm25")
+
+
+def damage_terms(folder: Path) -> None:
+    (folder / "bm25" / "index.json").write_text("{}")
+
+
+@pytest.mark.parametrize("damage", [remove_vectors, remove_some_vectors, damage_vectors, remove_terms, damage_terms])
+def test_indexing_again_mends_the_indexes_without_encoding(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    build(tmp_path, source("a", record("1"), record("2", NEW)))
+    whole = contents(tmp_path, questions=QUESTIONS)
+    damage(tmp_path)
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
+        assert base.verify() != []
+    encoder = HashingEncoder()
+    assert build(tmp_path, source("a", record("1"), record("2", NEW)), encoder=encoder).counts == Counts()
+    assert encoder.encoded == 0
+    assert contents(tmp_path, questions=QUESTIONS) == whole
