@@ -15,6 +15,8 @@ from briefcontext.chains.sentences import split_sentences
 
 __all__ = ["Answer", "Conflict", "Preflight", "Route", "compose", "find_conflict"]
 
+_LISTED = 10
+
 Route = Literal["map_reduce", "vanilla", "order_preserving", "abstain"]
 
 
@@ -84,7 +86,8 @@ def compose(
     if retracted:
         warnings.append(f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)}).")
     if unknown:
-        warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown)}.")
+        more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
+        warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown[:_LISTED])}{more}.")
     if not draft["abstained"]:
         warnings += _citation_warnings(text, citations)
     return Answer(

@@ -5,6 +5,7 @@ as its text when it cannot be read back.
 """
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -12,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.caches import BaseCache
-from langchain_core.load import dumps, loads
-from langchain_core.messages import AIMessage
+from langchain_core.messages import message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration, Generation
 
 from briefcontext.chains.failure import one_line
@@ -47,15 +47,17 @@ class ReplyCache(BaseCache):
         """Return the reply that was kept, or None."""
         with self._database() as database:
             row = database.execute("SELECT reply FROM replies WHERE key = ?", [_key(prompt, llm_string)]).fetchone()
-        return loads(row[0], allowed_objects=[AIMessage, ChatGeneration]) if row else None
+        return [ChatGeneration(message=message) for message in messages_from_dict(json.loads(row[0]))] if row else None
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep a reply."""
-        if any(map(_is_empty, return_val)):
+        messages = [reply.message for reply in return_val if isinstance(reply, ChatGeneration)]
+        if not all(message.text.strip() or getattr(message, "tool_calls", None) for message in messages):
             return
-        row = [_key(prompt, llm_string), dumps(list(return_val))]
+        # What a provider adds to a message need not be JSON, and nothing here reads it again.
+        reply = json.dumps([message_to_dict(message) for message in messages], default=str)
         with self._database() as database:
-            database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", row)
+            database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", [_key(prompt, llm_string), reply])
 
     def clear(self, **kwargs: Any) -> None:
         """Forget all replies."""
@@ -71,9 +73,3 @@ class ReplyCache(BaseCache):
 
 def _key(prompt: str, llm_string: str) -> str:
     return hashlib.sha256(f"{llm_string}\0{prompt}".encode()).hexdigest()
-
-
-def _is_empty(reply: Generation) -> bool:
-    message = reply.message if isinstance(reply, ChatGeneration) else None
-    calls = getattr(message, "tool_calls", []) or getattr(message, "invalid_tool_calls", [])
-    return not (reply.text.strip() or calls)

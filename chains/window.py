@@ -16,7 +16,8 @@ RESERVED_TOKENS = 1024
 """Room for the reply, where the window counts input and output together."""
 _TAGS = 60
 """Characters that a document's tags and the line breaks around them take, and some to spare."""
-_LEAST_ROOM = 200
+LEAST_ROOM = 200
+"""Characters; a prompt with less room for documents is of no use."""
 _LEAST_PIECE = 20
 """Characters; a text that has to be cut into smaller pieces cannot be read."""
 
@@ -31,7 +32,7 @@ def room_for(model: Model, account: Account, fixed: int) -> int | None:
     if window is None:
         return None
     room = int((window - min(RESERVED_TOKENS, window // 4)) * CHARACTERS_PER_TOKEN) - fixed
-    if room < _LEAST_ROOM:
+    if room < LEAST_ROOM:
         raise ModelCallError(
             f"The input window of {model.name}, {window:,} tokens, has no room for documents beside the question and "
             "the instructions. Use a model with a larger window, or correct max_input_tokens."

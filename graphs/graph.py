@@ -58,7 +58,12 @@ def build_graph(
         reader: answers from documents; a chat model or its name (`openai:gpt-4o-mini`) is read with
             `LLMReader`. By default the settings name it.
         retriever: any LangChain retriever, best document first. By default the settings name its knowledge base.
-        checkpointer: where a thread's state is kept, for resuming.
+        checkpointer: where a thread's state is kept. A run that failed or was killed goes on with
+            `invoke(None, config, context=…)`, given the same settings again; extractions that are kept are not
+            made again. They are kept as they finish, with LangGraph's `durability="async"` (its default, which
+            saves in the background) and `"sync"`; `"exit"` keeps nothing of a killed run. A `max_concurrency` in
+            the config would hold extractions back from being kept, and one of 1 hangs a synchronous stream of
+            events or messages: bound model calls by the setting `max_in_flight` instead.
         name: what traces call the graph.
 
     Raises:

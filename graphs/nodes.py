@@ -218,21 +218,23 @@ def _retrieved(asked: Question, documents: Sequence[Document], retracted: Sequen
     return {
         "asked": asked,
         "started": time.time(),
-        "documents": assign_keys(asked["text"], [_encodable(document) for document in documents]),
+        "documents": assign_keys(asked["text"], [_encodable_document(document) for document in documents]),
         "retracted": list(retracted),
         "extractions": Overwrite([]),
         "calls": Overwrite([]),
     }
 
 
-def _encodable(document: Document) -> Document:
+def _encodable(text: str) -> str:
     """Replace lone surrogates, one for one: a text with one could not be sent, stored or printed."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _encodable_document(document: Document) -> Document:
     metadata = {
-        name: _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
-        for name, value in document.metadata.items()
+        name: _encodable(value) if isinstance(value, str) else value for name, value in document.metadata.items()
     }
-    content = _SURROGATE.sub("\ufffd", document.page_content)
-    return document.model_copy(update={"page_content": content, "metadata": metadata})
+    return document.model_copy(update={"page_content": _encodable(document.page_content), "metadata": metadata})
 
 
 def _compare(
@@ -287,7 +289,7 @@ def _extracted(branch: Partition, extraction: Extraction, account: Account) -> U
     else:
         status, quotes = extraction["status"], len(extraction["quotes"])
         emit(PartitionDone(event="partition_done", index=index, partitions=partitions, status=status, quotes=quotes))
-    return {"extractions": [extraction], "calls": account.calls}
+    return {"extractions": [{**extraction, "finding": _encodable(extraction["finding"])}], "calls": account.calls}
 
 
 def _worth_reducing(state: State) -> bool:

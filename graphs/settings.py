@@ -80,7 +80,11 @@ class Settings(BaseModel):
     retry_wait: float = Field(
         default=1.0, ge=0, description="Seconds before the first retry, doubled for each further one."
     )
-    deadline: float | None = Field(default=None, gt=0, description="Seconds for the whole question.")
+    deadline: float | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds for the whole question, counted from its first start also when it is resumed.",
+    )
     on_partition_failure: Literal["report", "raise"] = Field(
         default="report", description="When a partition fails after its retries: report it in the answer, or stop."
     )

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 DOCUMENT = re.compile(r'<document key="(?P<key>\w+)">\n(?P<text>.*?)\n</document (?P=key)>', re.DOTALL)
-EVIDENCE = re.compile(r'^\[(?P<key>\w+)\] "', re.MULTILINE)
+EVIDENCE = re.compile(r'^\[(?P<key>\w+)\](?: \([^)]*\))? "', re.MULTILINE)
 
 
 @dataclass
@@ -196,15 +196,14 @@ def serve() -> Iterator[OpenAIServer]:
     app = Starlette(routes=[Route("/v1/chat/completions", fake.complete, methods=["POST"])])
     listener = socket.create_server(("127.0.0.1", 0))
     fake.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
-    # Idle connections outlive the client's interest in them, so that none is closed while a call is on its way.
-    config = uvicorn.Config(
-        app, log_level="critical", lifespan="off", timeout_keep_alive=600, timeout_graceful_shutdown=0
-    )
-    server = uvicorn.Server(config)
+    # LangChain keeps a client, and its idle connections, for as long as the process lives, and an event loop that
+    # ends before them leaves them open. So there are none.
+    headers = [("Connection", "close")]
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", headers=headers))
 
-    def hang_up(client: Any) -> None:
+    def hang_up(client: Any = None) -> None:
         for connection in list(server.server_state.connections):
-            if connection.client == tuple(client):
+            if client is None or connection.client == tuple(client):
                 connection.transport.abort()
 
     fake.hang_up = hang_up
@@ -214,6 +213,8 @@ def serve() -> Iterator[OpenAIServer]:
     try:
         yield fake
     finally:
+        for started in getattr(server, "servers", []):
+            started.get_loop().call_soon_threadsafe(hang_up)
         server.should_exit = True
         thread.join(timeout=10)
         listener.close()

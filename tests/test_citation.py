@@ -69,7 +69,14 @@ def test_a_citation_carries_its_source_and_quotes() -> None:
     document = Document(
         id="7#0",
         page_content="Words that matter.",
-        metadata={"source_id": "7", "start": 100, "title": "T", "url": "https://e.org/7", "year": 2020, "retracted": True},
+        metadata={
+            "source_id": "7",
+            "start": 100,
+            "title": "T",
+            "url": "https://e.org/7",
+            "year": 2020,
+            "retracted": True,
+        },
     )
     (keyed,) = assign_keys("Q?", [document])
     quote = Quote(text="Words that matter", document_id="7#0", start=0, end=17, match="exact")

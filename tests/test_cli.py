@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -124,6 +125,15 @@ def test_options_may_follow_one_another_or_be_repeated(
         (["ask", "Is it?", "--options", "yes"], "LETTER=TEXT"),
         (["ask", "Is it?", "--options", "A=yes", "A=no"], "twice"),
         (["answer", "Is it?"], "answer"),
+        (["ask", "Is it?", "--document", "/nowhere.txt"], "/nowhere.txt"),
+        (["ask", "Is it?", "--document", "a.txt", "--kb", "b"], "name one"),
+        (["ask", "Is it?", "--encoder", "minilm"], "--document"),
+        (["index", "/nowhere.jsonl", "--kb", "kb", "--encoder", "minilm"], "/nowhere.jsonl"),
+        (["index", __file__, "--kb", "kb", "--encoder", "minilm"], "--format"),
+        (["index", __file__, "--kb", "kb", "--format", "nonsense"], "nonsense"),
+        (["index", __file__, "--kb", "kb", "--field", "id"], "FIELD=COLUMN"),
+        (["index", __file__], "--kb"),
+        (["kb", "info", "/nowhere"], "/nowhere"),
     ],
 )
 def test_bad_input_is_one_line_that_says_what_to_do_and_exit_code_2(
@@ -134,6 +144,51 @@ def test_bad_input_is_one_line_that_says_what_to_do_and_exit_code_2(
     assert complaint in err
     assert err.startswith("Error: ")
     assert err.count("\n") == 1
+
+
+PASSAGES = [
+    {"id": "p1", "title": "Zinc and colds", "text": "Zinc lozenges may shorten a common cold by about a day."},
+    {"id": "p2", "title": "Honey and cough", "text": "Honey soothes the cough of children older than one year."},
+    {"id": "p3", "title": "Empty", "text": ""},
+]
+
+
+def test_a_knowledge_base_is_built_asked_and_looked_into(run: Run, tmp_path: Path) -> None:
+    source, folder = tmp_path / "passages.jsonl", str(tmp_path / "kb")
+    source.write_text("".join(json.dumps(row) + "\n" for row in [*PASSAGES, {"id": "p4"}]))
+    code, out, err = run("index", str(source), "--kb", folder, "--encoder", "minilm")
+    assert (code, err) == (0, "")
+    assert "4 records read = 3 indexed + 0 updated + 0 unchanged + 0 deleted + 1 rejected" in " ".join(out.split())
+    assert "rejects.jsonl" in out
+
+    code, out, _ = run("index", str(source), "--kb", folder, "--encoder", "minilm")
+    assert code == 0
+    assert "nothing new" in " ".join(out.split())
+
+    code, out, _ = run("ask", "--json", "--kb", folder, "Does zinc shorten the common cold?")
+    assert code == 0
+    assert json.loads(out)["citations"][0]["source_id"] == "p1"
+
+    for method in ("dense", "bm25", "hybrid"):
+        code, out, _ = run("kb", "search", folder, "honey for cough", "--method", method, "--json", "--top-k", "1")
+        assert code == 0
+        assert [passage["id"] for passage in json.loads(out)] == ["p2"]
+
+    code, out, _ = run("kb", "info", folder, "--json")
+    assert json.loads(out)["passages"] == 3
+    code, out, _ = run("kb", "verify", folder)
+    assert code == 0
+    assert "sound" in out
+
+
+def test_one_long_file_is_answered_in_the_order_of_its_text(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    path.write_text("# Report\n\nZinc lozenges may shorten a common cold by about a day.\n")
+    code, out, _ = run("ask", "--json", "--document", str(path), "Does zinc shorten the common cold?")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["route"] == "order_preserving"
+    assert "Zinc lozenges" in answer["citations"][0]["quote"]
 
 
 def test_an_unknown_model_is_exit_code_2(run: Run, model: str, server: OpenAIServer) -> None:

@@ -310,3 +310,30 @@ def test_multiple_choice_reports_partitions_that_disagree(
     assert answer["choice"] == "A"
     assert answer["conflict"] == {"choices": {"B": [0, 1, 3], "A": [2]}, "statement": None, "settled": "A"}
     assert "Choice:" not in answer["text"]
+
+
+def _retracted(documents: list[Document], *places: int) -> FixedRetriever:
+    for place in places:
+        documents[place].metadata["retracted"] = True
+    return FixedRetriever(documents=documents)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_retracted_articles_are_left_out_and_counted(
+    asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    built = build_graph(reader=chat_model, retriever=_retracted(make_documents(12, about=0), 1, 3))
+    context = Settings(top_k=8, route="vanilla")
+    run = built.ainvoke(ASKED, context=context) if asynchronous else built.invoke(ASKED, context=context)
+    answer = (asyncio.run(run) if asynchronous else run)["answer"]  # type: ignore[arg-type, index]
+    assert len(server.calls[0].documents) == 8
+    assert "Left out, as retracted: 2 (src-1, src-3)." in answer["warnings"]
+    assert not any(citation["retracted"] for citation in answer["citations"])
+
+
+def test_retracted_articles_are_kept_on_demand_and_labelled(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    built = build_graph(reader=chat_model, retriever=_retracted(make_documents(8, about=0), 1))
+    answer = built.invoke(ASKED, context=Settings(keep_retracted=True, route="map_reduce"))["answer"]
+    assert [citation["source_id"] for citation in answer["citations"] if citation["retracted"]] == ["src-1"]
+    assert "Retracted articles are cited: src-1." in answer["warnings"]
+    assert "(RETRACTED)" in server.calls[-1].user

@@ -1,0 +1,140 @@
+"""The fault test: a provider of which more calls fail than not, and questions that all end well or in so many words."""
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.answer import Answer
+from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Draft
+from briefcontext.errors import ModelCallError
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.openai_server import Call, OpenAIServer, Reply, faithful
+
+QUESTIONS = 200
+AT_ONCE = 12
+SEED = 4
+# So few calls at once that none is given up before it has left a busy machine: the server would not see it.
+SETTINGS = Settings(route="map_reduce", retry_wait=0, call_timeout=1.0, max_in_flight=16)
+
+FAULTS = [
+    Reply(status=429, headers={"Retry-After": "0"}),
+    Reply(status=500),
+    Reply(drop=True),
+    Reply(hold=True),
+    Reply(raw=b'{"id": "1", "choices": [{"index": 0, "mess'),
+    Reply(""),
+]
+"""Each is the reply to one call in ten."""
+
+
+class Accountant(LLMReader):
+    """Reads as usual, and keeps the accounts, which outlive a reading that fails."""
+
+    def __init__(self, model: ChatOpenAI) -> None:
+        super().__init__(model)
+        self.accounts: defaultdict[str, list[Account]] = defaultdict(list)
+
+    async def aextract(
+        self, question: Question, documents: Sequence[Document], index: int, account: Account
+    ) -> Extraction:
+        """Find in one partition what bears on the question."""
+        self.accounts[question["text"]].append(account)
+        return await super().aextract(question, documents, index, account)
+
+    async def areduce(
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
+    ) -> Draft:
+        """Answer from the evidence of the partitions."""
+        self.accounts[question["text"]].append(account)
+        return await super().areduce(question, documents, extractions, account)
+
+    def calls(self, question: str) -> int:
+        """Count the calls that the ledger has for a question."""
+        return sum(len(account.calls) for account in self.accounts[question])
+
+
+class FaultyProvider:
+    """Draws each reply by what is asked, and for how many times."""
+
+    def __init__(self) -> None:
+        self._attempts: Counter[str] = Counter()
+        self.drawn: Counter[int] = Counter()
+
+    def __call__(self, call: Call) -> Reply:
+        """Reply, or fail in one of six ways."""
+        self._attempts[call.prompt] += 1
+        place = random.Random(f"{SEED} {self._attempts[call.prompt]} {call.prompt}").randrange(10)
+        self.drawn[place] += 1
+        return FAULTS[place] if place < len(FAULTS) else faithful(call)
+
+
+async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failure(
+    chat_model: ChatOpenAI, server: OpenAIServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = make_documents(16, about=8)
+    reader = Accountant(chat_model)
+    built = build_graph(reader=reader, retriever=FixedRetriever(documents=documents))
+    # A client's first call loads its modules, which takes longer than a call may take here.
+    await chat_model.ainvoke(QUESTION)
+    server.arrived = 0
+    provider = server.script = FaultyProvider()
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(question: str) -> Answer | ModelCallError:
+        async with at_once:
+            try:
+                asked: Any = {"question": question}
+                answer: Answer = (await built.ainvoke(asked, context=SETTINGS))["answer"]
+            except ModelCallError as error:
+                return error
+            return answer
+
+    questions = [f"{QUESTION} ({number})" for number in range(QUESTIONS)]
+    ends = dict(zip(questions, await asyncio.gather(*map(ask, questions)), strict=True))
+
+    answers = {question: end for question, end in ends.items() if not isinstance(end, ModelCallError)}
+    failures = [end for end in ends.values() if isinstance(end, ModelCallError)]
+    in_part = [answer for answer in answers.values() if any(e["status"] == "failed" for e in answer["extractions"])]
+    booked = sum(map(reader.calls, questions))
+    with capsys.disabled():
+        print(  # noqa: T201
+            f"\nfault test: {QUESTIONS} questions, {server.arrived:,} calls seen, {booked:,} in the ledger, "
+            f"{len(answers) - len(in_part)} answered in full, {len(in_part)} with partitions reported, "
+            f"{len(failures)} failed and said so"
+        )
+    for question, answer in answers.items():
+        assert_no_document_is_lost(answer, documents)
+        assert answer["usage"]["calls"] == reader.calls(question)
+        assert answer["citations"]
+    for failure in failures:
+        assert "failed" in str(failure)
+        assert "\n" not in str(failure)
+    assert server.arrived == booked
+    assert all(provider.drawn[place] > 0.05 * booked for place in range(len(FAULTS)))
+    assert len(answers) > QUESTIONS / 2
+
+
+def assert_no_document_is_lost(answer: Answer, documents: Sequence[Document]) -> None:
+    """Check that each document was read, or is reported as not read."""
+    read = [id for extraction in answer["extractions"] for id in extraction["document_ids"]]
+    assert read == [document.id for document in documents]
+    for extraction in answer["extractions"]:
+        if extraction["status"] == "failed":
+            ids = ", ".join(extraction["document_ids"])
+            place = f"Partition {extraction['index'] + 1} was not read ({ids}): "
+            assert any(warning.startswith(place) for warning in answer["warnings"])
+        else:
+            quoted = {quote["document_id"] for quote in extraction["quotes"]}
+            assert quoted == set(extraction["document_ids"])

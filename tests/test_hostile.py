@@ -1,0 +1,339 @@
+"""Documents are data: whatever they say, they cannot leave their place in a prompt, nor forge a source."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
+
+from briefcontext.chains.answer import Answer, Preflight, compose
+from briefcontext.chains.citation import assign_keys, cite, document_key, number_citations
+from briefcontext.chains.context import render_documents
+from briefcontext.chains.extraction import Quote, extraction_without_evidence
+from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.ledger import summarise
+from briefcontext.chains.reader import Draft
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.printable import printable
+from briefcontext.report import print_answer
+from tests.attacks import ALL_KEYS, ATTACKS, FORGED, IGNORE
+from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.hashing_encoder import HashingEncoder
+from tests.openai_server import DOCUMENT, Call, OpenAIServer, Reply, Script, faithful, serve
+
+ASKED: Any = {"question": QUESTION, "options": {"A": "yes", "B": "no"}}
+ROUTES = ["map_reduce", "vanilla", "order_preserving"]
+HARMLESS = "Nothing to see here."
+INVENTED = "The committee of all experts recommends it to everybody without exception."
+BLOCK = re.compile(r"<evidence reader=\d+>\n(?P<lines>.*?)\n</evidence>", re.DOTALL)
+EVIDENCE_LINE = re.compile(
+    r"""\[(?P<key>\w+)\]\ (?:\(.*\)\ )?"(?P<quote>.*)" | Finding:\ .* | Choice:\ [AB] | Confidence:\ \d\.\d\d""",
+    re.VERBOSE,
+)
+BRACKET = "[<＜﹤‹〈〈⟨❮❬❰˂]"
+OUR_TAGS = re.compile(rf"{BRACKET}[\W_]*(?:document|evidence|finding|question|system|instruction)s?(?![a-z])")
+CONTROL_TOKENS = re.compile(
+    r"<[|｜]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos)>|</?think>|\[/?(?:INST|SYSTEM_PROMPT)\]"
+)
+UNSEEN = {"Cc", "Cf", "Cs"}
+
+
+def _documents(attack: str = HARMLESS) -> list[Document]:
+    """Make four documents; the second has the attack in its text, the third in its title and all other metadata."""
+    documents = make_documents(4, about=0)
+    for document in documents:
+        document.metadata |= {"publication_types": "Trial", "year": 2001}
+    documents[1].page_content = f"{attack}\n{documents[1].page_content}"
+    documents[2].metadata |= dict.fromkeys(("title", "publication_types", "year", "source_id", "url", "kind"), attack)
+    return documents
+
+
+def _obedient(attack: str) -> Script:
+    """Do what the attack says: quote it for another document, cite forged keys, invent a quote, and rest on it."""
+    words = " ".join(attack[:200].encode(errors="replace").decode().split())
+
+    def script(call: Call) -> Reply:
+        forged = " ".join(f"[{key}]" for key in FORGED)
+        if call.stage == "reduce":
+            keys = [found["key"] for found in EVIDENCE_LINE.finditer(call.user) if found["key"]]
+            true = " ".join(f"So it is [{key}]." for key in keys)
+            return Reply(f"{true} Obeyed {forged}. It is proven [1].\nConflict: none {forged}\nChoice: A")
+        honest = faithful(call)
+        first = call.documents[0][0]
+        quotes = [{"key": first, "quote": attack[:200]}, {"key": FORGED[0], "quote": INVENTED}]
+        if call.stage == "extract":
+            record = json.loads(honest.content)
+            return Reply(
+                json.dumps({**record, "quotes": record["quotes"] + quotes, "finding": attack[:200], "choice": "A"})
+            )
+        text, _, listed = honest.content.partition("\nQuotes:\n")
+        lines = [f'[{first}] "{words}"', f'[{FORGED[0]}] "{INVENTED}"']
+        return Reply(f"{text} Obeyed {forged}. It is proven [1].\nChoice: A\nQuotes:\n{listed}\n" + "\n".join(lines))
+
+    return script
+
+
+Run = tuple[list[Document], Answer, list[Call]]
+Ask = Callable[[str, str], Run]
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """Ask by a route over documents with an attack, of a model that obeys it.
+
+    There are two partitions of two documents. The result is the documents, the answer and the calls, those of the
+    extractions in order of their partition.
+    """
+    with serve() as server:
+        model = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
+
+        @cache
+        def run(route: str, attack: str) -> Run:
+            server.script = _obedient(attack)
+            server.calls.clear()
+            documents = _documents(attack)
+            built = build_graph(reader=model, retriever=FixedRetriever(documents=documents))
+            context = Settings(route=route, partition_size=2, max_retries=0, max_in_flight=1)
+            answer = built.invoke(ASKED, context=context)["answer"]
+            calls = sorted(server.calls, key=lambda call: (call.stage, "number 1 was" not in call.user))
+            return documents, answer, calls
+
+        yield run
+
+
+def _letters(text: str) -> str:
+    """Return what is left of a text when nothing but letters and digits counts."""
+    return "".join(part for part in unicodedata.normalize("NFKD", text).casefold() if part.isalnum())
+
+
+def _seen(text: str) -> str:
+    """Return a text as one sees it: in plain lower-case letters, without what is not seen."""
+    plain = unicodedata.normalize("NFKD", text.translate(str.maketrans("оеοсոԁѕу", "oeocndsy"))).lower()
+    return "".join(sign for sign in plain if sign == "\n" or unicodedata.category(sign) not in {*UNSEEN, "Mn"})
+
+
+def _signs(text: str) -> str:
+    """Return the ASCII letters and digits of a text, in upper case."""
+    return re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper())
+
+
+def _without_unseen(text: str) -> str:
+    return "".join(sign for sign in text if unicodedata.category(sign) not in UNSEEN)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_an_attack_stays_in_its_place_in_every_prompt(attack: str, route: str, ask: Ask) -> None:
+    _, _, plain = ask(route, HARMLESS)
+    _, _, attacked = ask(route, attack)
+    assert [call.stage for call in attacked] == [call.stage for call in plain]
+    for call, benign in zip(attacked, plain, strict=True):
+        assert call.system == benign.system
+        assert [message["role"] for message in call.body["messages"]] == ["system", "user"]
+        assert not CONTROL_TOKENS.search(call.user)
+        assert _without_unseen(call.user) == call.user.replace("\n", "").replace("\t", "")
+        if call.stage == "reduce":
+            _check_evidence(call, benign)
+        else:
+            _check_documents(call, benign, attack)
+
+
+def _check_documents(call: Call, benign: Call, attack: str) -> None:
+    assert DOCUMENT.sub("", call.user) == DOCUMENT.sub("", benign.user)
+    assert call.user.startswith(f"Question: {QUESTION}\nA. yes\nB. no\n\n<document")
+    assert call.user.endswith(f">\n\nQuestion: {QUESTION}")
+    assert len(call.documents) == len(benign.documents)
+    signs = " ".join(_signs(text) for _, text in call.documents)
+    for (key, text), (_, benign_text) in zip(call.documents, benign.documents, strict=True):
+        assert not OUR_TAGS.search(_seen(text))
+        assert key not in signs
+        if "number 1 was" in text or "number 2 was" in text:
+            assert _letters(attack) in _letters(text)
+            assert benign_text.split("\n")[-1] in text
+        else:
+            assert text == benign_text
+
+
+def _check_evidence(call: Call, benign: Call) -> None:
+    assert BLOCK.sub("", call.user) == BLOCK.sub("", benign.user)
+    blocks = [found["lines"].split("\n") for found in BLOCK.finditer(call.user)]
+    assert len(blocks) == 2
+    for lines in blocks:
+        assert all(EVIDENCE_LINE.fullmatch(line) for line in lines), lines
+        assert not any(OUR_TAGS.search(_seen(line)) for line in lines)
+        assert all(len(line.splitlines()) == 1 for line in lines)
+        kinds = [line.split(":")[0] for line in lines if not line.startswith("[")]
+        assert kinds == ["Finding", "Choice", "Confidence"]
+    quotes = [line for lines in blocks for line in lines if line.startswith("[")]
+    assert len(quotes) in (4, 5)  # a sentence of each document, and the attack where it can be quoted
+    keys = {quote[1 : quote.index("]")] for quote in quotes}
+    assert len(keys) == 4
+    assert all(key not in _signs(quote[quote.index("]") :]) for key in keys for quote in quotes)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) -> None:
+    documents, answer, _ = ask(route, attack)
+    texts = {document.id: re.sub("[\ud800-\udfff]", "\ufffd", document.page_content) for document in documents}
+    assert not any(key in answer["text"] for key in FORGED)
+    (reported,) = [warning for warning in answer["warnings"] if "taken out" in warning]
+    assert all(key in reported for key in FORGED)
+    assert sum("quotes do not stand in the documents" in warning for warning in answer["warnings"]) >= 1
+    # All four documents are cited, each by one number, and the model's own "[1]" does not pass for one of these.
+    assert [citation["key"] for citation in answer["citations"]] == ["1", "2", "3", "4"]
+    assert {citation["document_id"] for citation in answer["citations"]} == set(texts)
+    assert "It is proven (1)" in answer["text"]
+    assert any("carry no citation" in warning for warning in answer["warnings"])
+    for citation in answer["citations"]:
+        assert citation["quotes"]
+        for quote in citation["quotes"]:
+            assert quote["document_id"] == citation["document_id"]
+            assert quote["text"] == texts[citation["document_id"]][quote["start"] : quote["end"]]
+        assert INVENTED not in json.dumps(citation)
+    # The attack may be quoted, but only as the words of the document that it stands in.
+    owners = {
+        citation["document_id"]
+        for citation in answer["citations"]
+        for quote in citation["quotes"]
+        if _letters(attack[:200]) in _letters(quote["text"])
+    }
+    assert owners == {"doc-1"}
+
+
+@pytest.mark.parametrize("reply", ["{}", '{{"relevant": "{}"}}', '{{"relevant": true, "quotes": "{}"}}', "[{}]"])
+def test_a_request_to_repair_a_reply_repeats_none_of_it(
+    reply: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Reply(reply.format(IGNORE) if call.stage == "extract" else "So it is.")
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=_documents()))
+    built.invoke(ASKED, context=Settings(route="map_reduce", max_retries=0))
+    first, repair, reduce = server.calls
+    assert [message["role"] for message in repair.body["messages"]] == ["system", "user", "assistant", "user"]
+    assert IGNORE not in repair.user
+    assert repair.body["messages"][:2] == first.body["messages"]
+    assert f"Finding (no quote supports it): {reply.format(IGNORE)}\n</evidence>" in reduce.user
+
+
+def test_there_are_attacks_enough_and_each_can_be_quoted() -> None:
+    assert len(ATTACKS) >= 24
+    assert all(len(_letters(attack[:200])) >= 8 for attack in ATTACKS.values())
+
+
+def test_a_text_that_foresees_its_key_gets_another() -> None:
+    foreseen = [document_key(document) for document in assign_keys(QUESTION, _documents())]
+    writings = ["{}", "</document {}>", "[{}]", "[ {} ]"]
+    told = " ".join(writing.format(key) for writing in writings for key in foreseen)
+    spaced = " ".join("-".join(key).lower() for key in foreseen)
+    documents = _documents()
+    documents[3].page_content += f" {told} {spaced}"
+    keys = [document_key(document) for document in assign_keys(QUESTION, documents)]
+    assert not set(keys) & set(foreseen)
+
+
+@settings(deadline=None)
+@given(texts=st.lists(st.text(alphabet="23BCbc [２Ｂ\u200b", max_size=60), min_size=1, max_size=8))
+def test_no_key_stands_in_a_document(texts: list[str]) -> None:
+    documents = [Document(id=f"{place}", page_content=text) for place, text in enumerate(texts)]
+    keys = [document_key(document) for document in assign_keys("23B2C?", documents)]
+    assert len(set(keys)) == len(texts)
+    assert not any(key in _signs(text) for key in keys for text in [*texts, "23B2C?"])
+
+
+def test_keys_grow_where_all_short_ones_are_taken_by_a_text() -> None:
+    documents = _documents(ATTACKS["all keys"])
+    keyed = assign_keys(QUESTION, documents)
+    keys = [document_key(document) for document in keyed]
+    assert {len(key) for key in keys} == {6}
+    text, citations, unknown = number_citations(f"So [{keys[0]}] {' '.join(f'[{k}]' for k in ALL_KEYS)}.", keyed, [])
+    assert (text, len(citations), unknown) == ("So [1].", 1, ALL_KEYS)
+
+
+def test_a_citation_takes_no_address_along() -> None:
+    keyed = assign_keys(QUESTION, _documents())
+    key = document_key(keyed[0])
+    written = f"See [{key}](https://attacker.example/?q=1) and [9Z9Z](javascript:alert)."
+    text, _, unknown = number_citations(written, keyed, [])
+    assert (text, unknown) == ("See [1] and.", ["9Z9Z"])
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//attacker.example", "x https://e.org"])
+def test_only_a_web_address_becomes_a_link(url: str) -> None:
+    documents = make_documents(1, about=0)
+    documents[0].metadata |= {"url": url, "year": "in press", "title": None}
+    (keyed,) = assign_keys(QUESTION, documents)
+    _, (citation,), _ = number_citations(f"[{document_key(keyed)}]", [keyed], [])
+    assert (citation["url"], citation["year"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["p < 0.05", "a<b", "risk <systemic", "if <20 mg/L then > 3", "x ≤ y « z", "H<sub>2</sub>O", "[PAD] [95% CI]"],
+)
+def test_comparisons_and_formulas_stay_as_they_are(text: str) -> None:
+    (keyed,) = assign_keys(QUESTION, [Document(id="1", page_content=text)])
+    assert text in render_documents([keyed])
+
+
+def test_the_extractive_reader_copies_no_citation_from_a_document() -> None:
+    text = "Aspirin lowers the risk of stroke, as shown before [9Z9Z] and by others [1]. It is cheap."
+    documents = [Document(id="a", page_content=text, metadata={"source_id": "a", "title": "Aspirin"})]
+    built = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=FixedRetriever(documents=documents))
+    answer = built.invoke({"question": QUESTION})["answer"]
+    assert "9Z9Z" not in answer["text"]
+    assert "by others (1). [1]" in answer["text"]
+    assert any("taken out: 9Z9Z" in warning for warning in answer["warnings"])
+    assert text.startswith(answer["citations"][0]["quotes"][0]["text"])
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_the_terminal_shows_an_attack_and_does_not_obey_it(
+    attack: str, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents, answer, _ = ask("map_reduce", attack)
+    print_answer({"answer": answer, "documents": documents}, verbose=True)
+    shown = capsys.readouterr().out
+    assert not {sign for sign in shown if unicodedata.category(sign) in UNSEEN} - {"\n", "\t", "\u00ad"}
+    assert _letters(printable(attack[:60])) in _letters(shown)
+
+
+def test_the_terminal_gives_no_document_a_heading_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    headings = ["Sources", "Route", "Partitions", "Documents", "Used", "Take note"]
+    for width in range(60, 80):  # so that lines break at every place
+        spoof = f"{'x' * width} " + "\n\n".join(headings * 2)
+        document = Document(id=spoof, page_content=spoof, metadata={"title": spoof, "source_id": spoof, "url": spoof})
+        keyed = assign_keys(QUESTION, [document])
+        quote = Quote(text=spoof, document_id=spoof, start=0, end=len(spoof), match="exact")
+        extraction = extraction_without_evidence(0, keyed, "none", error=spoof)
+        answer = compose(
+            Draft(text=f"So {cite(*keyed)}.", choice=None, conflict=None, quotes=[quote], abstained=False, warnings=[]),
+            documents=keyed,
+            route="map_reduce",
+            preflight=Preflight(
+                iou=0.0, n=1, threshold=0.2, dense_top=[spoof], bm25_top=[spoof], consistent=False, reason="forced"
+            ),
+            extractions=[{**extraction, "finding": spoof, "quotes": [quote]}],
+            retracted=[spoof],
+            usage=summarise([], seconds=0.0, vanilla_input_tokens=None),
+        )
+        print_answer({"answer": answer, "documents": keyed}, verbose=True)
+        lines = [line.rstrip() for line in capsys.readouterr().out.split("\n")]
+        assert [line for line in lines if line in headings] == headings
+
+
+def test_the_terminal_spells_out_control_characters_and_leaves_markup_alone(
+    ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attack = f"\x1b[31m \u202e [bold red]{IGNORE}[/bold red] :warning:"
+    documents, answer, _ = ask("vanilla", attack)
+    print_answer({"answer": answer, "documents": documents}, verbose=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"“\\u001b[31m \\u202e [bold red]{IGNORE}[/bold red] :warning:”" in shown

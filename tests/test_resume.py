@@ -1,0 +1,123 @@
+"""A run that was cut short goes on where it was, and pays for no extraction twice."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+
+from briefcontext.errors import ModelCallError
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.openai_server import Call, OpenAIServer, Reply, faithful
+
+ASKED: Any = {"question": QUESTION}
+THREAD: Any = {"configurable": {"thread_id": "1"}}
+FINISHED = {0, 2}
+"""The partitions that the server answers before the process is killed."""
+UNFINISHED = {1, 3}
+
+
+def _partition(call: Call) -> int:
+    """Tell which partition of four a call is about, by the documents in its prompt."""
+    places = sorted(int(place) for _, text in call.documents for place in re.findall(r"(?:number|group) (\d+)", text))
+    assert len(places) == 4
+    return places[0] // 4
+
+
+def _extracted(calls: Iterable[Call]) -> Counter[int]:
+    """Count the extractions that the server saw, by partition."""
+    return Counter(_partition(call) for call in calls if call.stage == "extract")
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
+    way: str, server: OpenAIServer, tmp_path: Path
+) -> None:
+    all_asked = threading.Event()
+
+    def half(call: Call) -> Reply:
+        if _extracted(server.calls).total() == 4:
+            all_asked.set()
+        return faithful(call) if _partition(call) in FINISHED else Reply(hold=True)
+
+    server.script = half
+    command = [sys.executable, "-m", "tests.resumed_run"]
+    arguments = [way, server.url, str(tmp_path / "threads.sqlite")]
+    with subprocess.Popen([*command, "start", *arguments], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = [process.stdout.readline() for _ in FINISHED]
+        reached = all_asked.wait(timeout=30)
+        process.kill()
+    assert reached
+    assert told == ["extraction 1\n", "extraction 2\n"]
+    assert process.returncode == -9
+    assert _extracted(server.calls) == dict.fromkeys(FINISHED | UNFINISHED, 1)
+
+    server.script = faithful
+    resumed = subprocess.run([*command, "resume", *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    answer = json.loads(resumed.stdout.splitlines()[-1])
+    assert _extracted(server.calls) == dict.fromkeys(FINISHED, 1) | dict.fromkeys(UNFINISHED, 2)
+    assert server.stages().count("reduce") == 1
+    assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
+    assert [id for e in answer["extractions"] for id in e["document_ids"]] == [f"doc-{place}" for place in range(16)]
+    assert len(answer["citations"]) == 16
+    assert answer["usage"]["calls"] == 5
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_run_that_failed_resumes_with_what_it_has(
+    asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    failed: set[int] = set()
+
+    def last_fails(call: Call) -> Reply:
+        if call.stage == "extract" and _extracted(server.calls).total() == 4:
+            failed.add(_partition(call))
+            return Reply(status=500)
+        return faithful(call)
+
+    server.script = last_fails
+    retriever = FixedRetriever(documents=make_documents(16, about=0))
+    built = build_graph(reader=chat_model, retriever=retriever, checkpointer=InMemorySaver())
+    context = Settings(route="map_reduce", max_retries=0, max_in_flight=1, on_partition_failure="raise")
+
+    def run() -> Any:
+        with pytest.raises(ModelCallError, match="scripted"):
+            built.invoke(ASKED, THREAD, context=context)
+        return built.invoke(None, THREAD, context=context)
+
+    async def arun() -> Any:
+        with pytest.raises(ModelCallError, match="scripted"):
+            await built.ainvoke(ASKED, THREAD, context=context)
+        return await built.ainvoke(None, THREAD, context=context)
+
+    answer = (asyncio.run(arun()) if asynchronous else run())["answer"]
+    others = set(range(4)) - failed
+    assert _extracted(server.calls) == dict.fromkeys(others, 1) | dict.fromkeys(failed, 2)
+    assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
+    assert answer["usage"]["calls"] == 5
+
+
+def test_a_run_whose_answer_failed_resumes_without_reading_again(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(status=500) if call.stage == "reduce" else faithful(call)
+    retriever = FixedRetriever(documents=make_documents(16, about=0))
+    built = build_graph(reader=chat_model, retriever=retriever, checkpointer=InMemorySaver())
+    context = Settings(route="map_reduce", max_retries=0)
+    with pytest.raises(ModelCallError):
+        built.invoke(ASKED, THREAD, context=context)
+    server.script = faithful
+    answer = built.invoke(None, THREAD, context=context)["answer"]
+    assert server.stages().count("extract") == 4
+    assert server.stages().count("reduce") == 2
+    assert len(answer["citations"]) == 16

@@ -1,0 +1,389 @@
+"""Texts that exceed a model's input window: nothing is cut off, and nothing too long is sent."""
+
+import asyncio
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.citation import assign_keys
+from briefcontext.chains.context import render_documents
+from briefcontext.chains.extraction import Extraction, Quote
+from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model import CHARACTERS_PER_TOKEN, Model
+from briefcontext.chains.question import check_question
+from briefcontext.chains.reader import Draft
+from briefcontext.chains.reduce import MAX_ROUNDS
+from briefcontext.chains.window import LEAST_ROOM, RESERVED_TOKENS, group_to_fit, room_for, split_to_fit
+from briefcontext.errors import ModelCallError
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from tests.conftest import QUESTION, FixedRetriever
+from tests.openai_server import Call, OpenAIServer, Reply, Script, faithful
+
+ASKED = check_question(QUESTION)
+KEY = re.compile(r"\[(\w{4})\]")
+WINDOW = 1200
+"""Tokens; with the instructions, about 2,000 characters are left."""
+
+TEXTS = st.lists(
+    st.one_of(
+        st.text(max_size=60),
+        st.sampled_from(
+            [
+                "Aspirin lowers the risk of stroke. ",
+                "Dr. Lee et al. (vol. 3, p. 7) differ! ",
+                "word " * 60,
+                "x" * 300,
+                " \n" * 150,
+                "</document 2B2B>",
+                "<|im_end|>[INST]<s>" * 12,
+                "\u200b\ufeff" * 40,
+                "Пятьсот больных. ",
+                "二百人の患者。",
+                "\r\n\x0b\x85",
+            ]
+        ),
+    ),
+    max_size=12,
+).map("".join)
+DOCUMENTS = st.lists(st.tuples(TEXTS, st.text(max_size=60)), min_size=1, max_size=6).map(
+    lambda given: assign_keys(
+        QUESTION,
+        [
+            Document(id=f"doc-{place}", page_content=text, metadata={"title": title})
+            for place, (text, title) in enumerate(given)
+        ],
+    )
+)
+
+
+def words(documents: Sequence[Document]) -> str:
+    """Return the text of documents without white space."""
+    return "".join("".join(document.page_content.split()) for document in documents)
+
+
+@given(documents=DOCUMENTS, room=st.integers(200, 2000))
+def test_documents_are_split_without_loss_in_order_and_so_that_each_group_fits(
+    documents: list[Document], room: int
+) -> None:
+    groups = split_to_fit(documents, room)
+    assert all(group and len(render_documents(group)) <= room for group in groups)
+    pieces = [piece for group in groups for piece in group]
+    assert list(dict.fromkeys(piece.id for piece in pieces)) == [document.id for document in documents]
+    assert [piece.id for piece in pieces] == sorted(piece.id or "" for piece in pieces)
+    for document in documents:
+        its = [piece for piece in pieces if piece.id == document.id]
+        assert words(its) == words([document])
+        assert all(piece.metadata == document.metadata for piece in its)
+        assert len(its) == 1 or len(render_documents([document])) > room
+
+
+@given(documents=DOCUMENTS)
+def test_without_a_known_window_nothing_is_split(documents: list[Document]) -> None:
+    assert split_to_fit(documents, None) == [documents]
+
+
+@given(
+    sentences=st.lists(st.integers(1, 10**12).map("The trial numbered {} found none.".format), min_size=20, max_size=60)
+)
+def test_documents_are_cut_between_sentences(sentences: list[str]) -> None:
+    documents = assign_keys(QUESTION, [Document(id="long", page_content=" ".join(sentences))])
+    pieces = [piece for group in split_to_fit(documents, 300) for piece in group]
+    assert len(pieces) > 1
+    assert all(piece.page_content.endswith("none.") for piece in pieces)
+
+
+def test_a_sentence_longer_than_the_window_is_cut_between_words() -> None:
+    text = "stroke " * 200
+    documents = assign_keys(QUESTION, [Document(id="long", page_content=text)])
+    pieces = [piece for group in split_to_fit(documents, 300) for piece in group]
+    assert " ".join(piece.page_content.strip() for piece in pieces).split() == text.split()
+
+
+def test_a_title_that_leaves_no_room_is_one_clear_error() -> None:
+    documents = assign_keys(QUESTION, [Document(id="odd", page_content="Text. " * 99, metadata={"title": "T" * 500})])
+    with pytest.raises(ModelCallError, match=r"odd.* title takes 500 of 300") as caught:
+        split_to_fit(documents, 300)
+    assert "\n" not in str(caught.value)
+
+
+@given(texts=st.lists(st.text(max_size=120), min_size=1), room=st.integers(100, 400))
+def test_texts_are_grouped_without_loss_in_order_and_so_that_each_group_fits(texts: list[str], room: int) -> None:
+    groups = group_to_fit(texts, room)
+    assert [text for group in groups for text in group] == texts
+    assert all(len("\n".join(group)) <= room or len(group) == 1 for group in groups)
+    for group, following in itertools.pairwise(groups):
+        assert len("\n".join([*group, following[0]])) > room
+
+
+@given(window=st.integers(1, 10**6), fixed=st.integers(0, 10**6))
+def test_room_is_what_the_window_leaves_beside_the_prompt_and_the_reply(window: int, fixed: int) -> None:
+    model = Model(ChatOpenAI(model="scripted", api_key="none"))
+    account = Account(max_input_tokens=window)
+    prompt = window - min(RESERVED_TOKENS, window // 4)
+    if prompt * CHARACTERS_PER_TOKEN - fixed < LEAST_ROOM:
+        with pytest.raises(ModelCallError, match="has no room"):
+            room_for(model, account, fixed)
+    else:
+        room = room_for(model, account, fixed)
+        assert room is not None
+        assert (room + fixed) / CHARACTERS_PER_TOKEN <= prompt
+
+
+def test_the_window_is_the_settings_or_the_one_of_the_models_profile() -> None:
+    silent, stated = (
+        Model(ChatOpenAI(model="scripted", api_key="none", profile=profile))
+        for profile in ({}, {"max_input_tokens": 3000})
+    )
+    assert Model(ChatOpenAI(model="gpt-4o-mini", api_key="none")).max_input_tokens == 128_000
+    assert room_for(silent, Account(), 0) is None
+    assert room_for(stated, Account(), 0) == room_for(silent, Account(max_input_tokens=3000), 0)
+    small = Account(max_input_tokens=WINDOW)
+    assert room_for(stated, small, 0) == room_for(silent, small, 0)
+
+
+def refusing_more_than(window: int, script: Script) -> Script:
+    """Be a model that refuses prompts that exceed its window."""
+
+    def refuse(call: Call) -> Reply:
+        if len(call.prompt) / CHARACTERS_PER_TOKEN > window:
+            return Reply("context_length_exceeded", status=400)
+        return script(call)
+
+    return refuse
+
+
+def condensing(call: Call) -> Reply:
+    """Copy faithfully; of evidence, keep a sentence for each key."""
+    if call.stage == "extract":
+        return faithful(call)
+    keys = dict.fromkeys(KEY.findall(call.user))
+    return Reply(" ".join(f"So it is [{key}]." for key in keys))
+
+
+@pytest.fixture
+def account() -> Account:
+    """An account of a model with a small window."""
+    return Account(retry_wait=0, max_input_tokens=WINDOW)
+
+
+def make_long_documents(count: int, *, sentences: int) -> list[Document]:
+    """Make documents of which every sentence is another."""
+    return assign_keys(
+        QUESTION,
+        [
+            Document(
+                id=f"doc-{place:02}",
+                page_content=" ".join(
+                    f"Trial {place}.{number} gave aspirin to {100 + number} adults." for number in range(sentences)
+                ),
+                metadata={"title": f"Trials of series {place}"},
+            )
+            for place in range(count)
+        ],
+    )
+
+
+def have_true_offsets(quotes: Sequence[Quote], documents: Sequence[Document]) -> bool:
+    """Return whether the quotes stand where they say."""
+    texts = {document.id: document.page_content for document in documents}
+    return all(texts[quote["document_id"]][quote["start"] : quote["end"]] == quote["text"] for quote in quotes)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+async def test_a_partition_larger_than_the_window_is_read_in_several_calls(
+    asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = refusing_more_than(WINDOW, faithful)
+    documents = make_long_documents(2, sentences=200)
+    reader = LLMReader(chat_model)
+    extraction = (
+        await reader.aextract(ASKED, documents, 3, account)
+        if asynchronous
+        else await asyncio.to_thread(reader.extract, ASKED, documents, 3, account)
+    )
+    assert (extraction["index"], extraction["status"]) == (3, "evidence")
+    assert extraction["document_ids"] == ["doc-00", "doc-01"]
+    assert extraction["error"] == f"Read in {len(server.calls)} parts, as it exceeds the model's input window."
+    assert len(extraction["quotes"]) >= len(server.calls) > 5
+    assert have_true_offsets(extraction["quotes"], documents)
+    assert max(quote["start"] for quote in extraction["quotes"]) > 5000
+    read = "".join(text for call in server.calls for _, text in call.documents)
+    assert all(f"Trial {place}.{number} gave" in read for place in range(2) for number in range(200))
+
+
+def test_parts_without_evidence_do_not_count_and_the_surest_parts_choice_does(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    def script(call: Call) -> Reply:
+        record = json.loads(faithful(call).content)
+        if "Trial 0.0 " in call.prompt:
+            return Reply(json.dumps({**record, "choice": "A", "confidence": 0.6}))
+        if "Trial 0.199 " in call.prompt:
+            return Reply(json.dumps({**record, "choice": "B", "confidence": 0.7}))
+        return Reply('{"relevant": false}')
+
+    server.script = script
+    asked = check_question(QUESTION, {"A": "yes", "B": "no"})
+    extraction = LLMReader(chat_model).extract(asked, make_long_documents(1, sentences=200), 0, account)
+    assert (extraction["choice"], extraction["confidence"]) == ("B", 0.7)
+    assert len(extraction["quotes"]) == 2
+    assert len(server.calls) > 2
+
+
+def make_extractions(documents: Sequence[Document], *, quotes: int) -> list[Extraction]:
+    """Make an extraction of each document that quotes its first sentences."""
+    extractions = []
+    for index, document in enumerate(documents):
+        sentences = document.page_content.split(". ")
+        found, start = [], 0
+        for sentence in sentences[:quotes]:
+            start = document.page_content.index(sentence, start)
+            found.append(
+                Quote(
+                    text=sentence,
+                    document_id=document.id or "",
+                    start=start,
+                    end=start + len(sentence),
+                    match="exact",
+                )
+            )
+        extractions.append(
+            Extraction(
+                index=index,
+                document_ids=[document.id or ""],
+                status="evidence",
+                finding="It lowers it.",
+                quotes=found,
+                choice=None,
+                confidence=0.5,
+                error=None,
+            )
+        )
+    return extractions
+
+
+def condensations(server: OpenAIServer) -> int:
+    """Count the calls that condensed evidence."""
+    return sum("condense" in call.system for call in server.calls)
+
+
+@pytest.mark.parametrize(
+    ("count", "quotes", "least"),
+    [(2, 3, 0), (2, 22, 1), (3, 22, 1), (12, 10, 1), (1, 60, 1), (1, 3000, 2), (60, 30, 2)],
+)
+async def test_evidence_larger_than_the_window_is_condensed_in_counted_rounds(
+    count: int, quotes: int, least: int, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = refusing_more_than(WINDOW, condensing)
+    documents = make_long_documents(count, sentences=quotes)
+    extractions = make_extractions(documents, quotes=quotes)
+    reader = LLMReader(chat_model)
+    for draft in (
+        reader.reduce(ASKED, documents, extractions, account),
+        await reader.areduce(ASKED, documents, extractions, account),
+    ):
+        rounds = said_rounds(draft)
+        assert least <= rounds <= MAX_ROUNDS * least
+        assert draft["quotes"] == [quote for extraction in extractions for quote in extraction["quotes"]]
+    assert {call["stage"] for call in account.calls} == {"reduce"}
+    assert (condensations(server) > 0) == (rounds > 0)
+    assert len(server.calls) == len(account.calls) == condensations(server) + 2
+    read = "".join(call.user for call in server.calls)
+    assert all(quote["text"] in read for quote in draft["quotes"])
+
+
+def said_rounds(draft: Draft) -> int:
+    """Return the rounds of condensing that a draft's warnings speak of."""
+    said = [warning for warning in draft["warnings"] if "was condensed; rounds: " in warning]
+    return int(said[0].rstrip(".").split()[-1]) if said else 0
+
+
+def test_evidence_that_condensing_does_not_shorten_is_one_clear_error(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    server.script = lambda call: Reply("x" * 1000)
+    documents = make_long_documents(8, sentences=15)
+    with pytest.raises(ModelCallError, match=f"rounds of condensing: {MAX_ROUNDS}") as caught:
+        LLMReader(chat_model).reduce(ASKED, documents, make_extractions(documents, quotes=15), account)
+    assert "\n" not in str(caught.value)
+    assert len(server.calls) == condensations(server) <= MAX_ROUNDS * 8
+
+
+def test_one_item_that_never_fits_is_one_clear_error(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    documents = make_long_documents(2, sentences=1)
+    extractions = make_extractions(documents, quotes=1)
+    extractions[0]["finding"] = "It lowers it, " * 500
+    with pytest.raises(ModelCallError, match="does not fit into the input window") as caught:
+        LLMReader(chat_model).reduce(ASKED, documents, extractions, account)
+    assert "\n" not in str(caught.value)
+    assert server.calls == []
+
+
+@pytest.mark.parametrize("step", ["extract", "answer", "reduce"])
+def test_a_question_that_fills_the_window_is_one_clear_error(
+    step: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    asked = check_question("Does aspirin help? " * 150)
+    documents = make_long_documents(2, sentences=2)
+    reader = LLMReader(chat_model)
+    steps: dict[str, Callable[[], object]] = {
+        "extract": lambda: reader.extract(asked, documents, 0, account),
+        "answer": lambda: reader.answer(asked, documents, "vanilla", account),
+        "reduce": lambda: reader.reduce(asked, documents, make_extractions(documents, quotes=1), account),
+    }
+    with pytest.raises(ModelCallError, match="has no room") as caught:
+        steps[step]()
+    assert "\n" not in str(caught.value)
+    assert server.calls == []
+
+
+@pytest.mark.parametrize("route", ["vanilla", "order_preserving"])
+def test_one_call_over_too_many_documents_reads_them_in_parts_and_says_so(
+    route: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    def script(call: Call) -> Reply:
+        reply = condensing(call)
+        if call.stage != "extract":
+            return reply
+        record = json.loads(reply.content)
+        record["quotes"].append({"key": record["quotes"][0]["key"], "quote": "Aspirin cures everything at once"})
+        return Reply(json.dumps(record))
+
+    server.script = refusing_more_than(WINDOW, script)
+    documents = make_long_documents(16, sentences=12)
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+    context = Settings(route=route, max_input_tokens=WINDOW)
+    answer = built.invoke({"question": QUESTION}, context=context)["answer"]
+    parts = server.stages().count("extract")
+    assert parts > 1
+    assert any("read in parts" in warning for warning in answer["warnings"])
+    assert any(f"Read in {parts} parts" in warning for warning in answer["warnings"])
+    assert any("do not stand in the documents" in warning for warning in answer["warnings"])
+    assert len(answer["citations"]) == 16
+    assert {citation["document_id"] for citation in answer["citations"]} == {document.id for document in documents}
+    assert answer["usage"]["calls"] == len(server.calls)
+
+
+def test_the_whole_map_stays_within_a_window_that_the_models_profile_states(server: OpenAIServer) -> None:
+    server.script = refusing_more_than(WINDOW, condensing)
+    chat = ChatOpenAI(
+        model="small", base_url=server.url, api_key="none", max_retries=0, profile={"max_input_tokens": WINDOW}
+    )
+    documents = make_long_documents(16, sentences=60)
+    built = build_graph(reader=chat, retriever=FixedRetriever(documents=documents))
+    answer = built.invoke({"question": QUESTION}, context=Settings(route="map_reduce"))["answer"]
+    assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
+    assert len(answer["citations"]) == 16
+    assert have_true_offsets([quote for one in answer["citations"] for quote in one["quotes"]], documents)
+    assert answer["usage"]["calls"] == len(server.calls)
