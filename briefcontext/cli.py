@@ -60,7 +60,9 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    typer.echo(f"Error: {message}", err=True)
+    from briefcontext.printable import printable_line
+
+    typer.echo(f"Error: {printable_line(message)}", err=True)
     sys.exit(code)
 
 

@@ -13,6 +13,7 @@ from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.pipeline import Progress as BuildProgress
 from briefcontext.knowledge.sources import FileSources, open_sources
+from briefcontext.printable import printable_line
 
 __all__ = ["index"]
 
@@ -88,10 +89,10 @@ def index(
 def _print_report(report: BuildReport, sources: FileSources) -> None:
     console = Console(highlight=False)
     for skipped in sources.skipped:
-        console.print(f"skipped {escape(skipped.name)}: {escape(skipped.reason)}")
+        console.print(f"skipped {escape(printable_line(f'{skipped.name}: {skipped.reason}'))}")
     for source in report.sources:
         if source.skipped:
-            console.print(f"{escape(source.name)}: indexed before, nothing new")
+            console.print(f"{escape(printable_line(source.name))}: indexed before, nothing new")
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
     console.print(f"{counts.read:,} records read = {' + '.join(parts)}")

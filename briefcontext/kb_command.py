@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.printable import printable_line
 from briefcontext.retrievers.bm25_retriever import BM25Retriever
 from briefcontext.retrievers.dense import DenseRetriever
 from briefcontext.retrievers.hybrid import HybridRetriever
@@ -45,7 +46,9 @@ def search(path: str, query: str, *, k: int, method: str, as_json: bool) -> None
         title = document.metadata.get("title") or ""
         retracted = " RETRACTED" if document.metadata.get("retracted") else ""
         score = document.metadata["score"]
-        console.print(f"{document.metadata['rank']:>3}  {score:.3f}  {escape(f'{document.id}  {title}{retracted}')}")
+        console.print(
+            f"{document.metadata['rank']:>3}  {score:.3f}  {escape(printable_line(f'{document.id}  {title}{retracted}'))}"
+        )
 
 
 def verify(path: str) -> None:
@@ -79,4 +82,4 @@ def _print_fields(fields: Mapping[str, Any], indent: int) -> None:
             for item in value:
                 _print_fields(item, indent + 2)
         else:
-            console.print(f"{' ' * indent}{escape(f'{name}: {value}')}")
+            console.print(f"{' ' * indent}{escape(printable_line(f'{name}: {value}'))}")

@@ -9,6 +9,7 @@ from rich.markup import escape
 from briefcontext.graphs.events import Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.printable import printable_line
 
 __all__ = ["ProgressLines", "run"]
 
@@ -35,9 +36,9 @@ class ProgressLines:
             return
         done, doing = _words(event)
         if done:
-            self._console.print(f"[dim]{escape(done)}[/dim]")
+            self._console.print(f"[dim]{escape(printable_line(done))}[/dim]")
         if doing:
-            self._status.update(escape(doing))
+            self._status.update(escape(printable_line(doing)))
 
 
 def _words(event: Event) -> tuple[str, str]:

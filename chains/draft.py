@@ -9,11 +9,11 @@ from briefcontext.chains.reader import Draft
 
 __all__ = ["parse_draft", "split_quotes"]
 
-_CHOICE_LINE = re.compile(r"^[\s*_]*choice[\s*_]*:.*$", re.IGNORECASE | re.MULTILINE)
-_CONFLICT_LINE = re.compile(r"^[\s*_]*conflict[\s*_]*:[\s*_]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE)
-_QUOTES_LINE = re.compile(r"^[\s*_#]*quotes?[\s*_]*:[\s*_]*$", re.IGNORECASE | re.MULTILINE)
-_QUOTE_LINE = re.compile(r"^[\s*•-]*\[(?P<key>[^\]]+)\][\s:–-]*(?P<quote>\S.*)$", re.MULTILINE)
-_NO_ANSWER = re.compile(r"^[\s*_]*no[ _]answer[\s*_]*[:.]?[\s*_]*", re.IGNORECASE)
+_CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:.*$", re.IGNORECASE | re.MULTILINE)
+_CONFLICT_LINE = re.compile(r"^[ \t*_]*conflict[ \t*_]*:[ \t*_]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE)
+_QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:[ \t*_]*$", re.IGNORECASE | re.MULTILINE)
+_QUOTE_LINE = re.compile(r"^[ \t*•-]*\[(?P<key>[^\]\n]+)\][ \t:–-]*(?P<quote>\S.*)$", re.MULTILINE)
+_NO_ANSWER = re.compile(r"\s*[*_]*no[ _]answer[ \t*_]*[:.]?[\s*_]*", re.IGNORECASE)
 _NO_CONFLICT = re.compile(r"(?:none|no|n/a)\b.{0,20}$", re.IGNORECASE)
 
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -11,6 +12,10 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_openai import ChatOpenAI
 
 from tests.openai_server import OpenAIServer, serve
+
+# A busy machine is no failure: how long an example takes is for the benchmarks to say.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -203,7 +203,7 @@ def serve() -> Iterator[OpenAIServer]:
 
     def hang_up(client: Any = None) -> None:
         for connection in list(server.server_state.connections):
-            if client is None or connection.client == tuple(client):
+            if client is None or getattr(connection, "client", None) == tuple(client):
                 connection.transport.abort()
 
     fake.hang_up = hang_up

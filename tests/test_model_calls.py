@@ -23,7 +23,7 @@ from briefcontext.chains.limits import CallLimits
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model import MAX_WAIT, Model, Reply, Request
 from briefcontext.chains.question import check_question
-from briefcontext.chains.steps import Steps, Wait, adrive, drive
+from briefcontext.chains.steps import Invoke, Steps, Wait, adrive, drive
 from briefcontext.errors import InputError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -86,6 +86,7 @@ def by_hand(chain: Steps[Any]) -> Iterator[float]:
                 yield step.seconds
                 step = chain.send(None)
                 continue
+            assert isinstance(step, Invoke)
             step.start()
             try:
                 result = step.runnable.invoke(step.argument, step.config)
