@@ -1,5 +1,5 @@
 PYTHON ?= python3
-PIP = .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export Q
 
 .PHONY: ask test lint type format

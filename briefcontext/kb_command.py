@@ -46,9 +46,8 @@ def search(path: str, query: str, *, k: int, method: str, as_json: bool) -> None
         title = document.metadata.get("title") or ""
         retracted = " RETRACTED" if document.metadata.get("retracted") else ""
         score = document.metadata["score"]
-        console.print(
-            f"{document.metadata['rank']:>3}  {score:.3f}  {escape(printable_line(f'{document.id}  {title}{retracted}'))}"
-        )
+        shown = printable_line(f"{document.id}  {title}{retracted}")
+        console.print(f"{document.metadata['rank']:>3}  {score:.3f}  {escape(shown)}")
 
 
 def verify(path: str) -> None:
