@@ -112,6 +112,9 @@ def ask(
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
     ] = None,
+    keep_retracted: Annotated[
+        bool, typer.Option("--keep-retracted", help="Use retracted articles, too, labelled.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every document and quote.")] = False,
 ) -> None:
@@ -134,6 +137,7 @@ def ask(
             "partition_size": partition_size,
             "preflight_top_n": preflight_top_n,
             "iou_threshold": iou_threshold,
+            "keep_retracted": keep_retracted or None,
         }
     )
     if verbose:

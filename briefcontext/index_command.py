@@ -9,16 +9,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
-from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.pipeline import Progress as BuildProgress
 from briefcontext.knowledge.sources import FileSources, open_sources
 from briefcontext.printable import printable_line
 
 __all__ = ["index"]
-
-LONG_FORMATS = frozenset({"jats", "markdown", "pdf", "text"})
-"""Formats of whole documents, of which an encoder would read no more than the beginning."""
 
 
 class ProgressBars:
@@ -72,8 +68,6 @@ def index(
         BriefContextError: a path, the encoder or the knowledge base cannot be used.
     """
     sources = open_sources(paths, format=format, fields=fields)
-    if chunk_tokens is None and any(getattr(source, "format", None) in LONG_FORMATS for source in sources):
-        chunk_tokens = CHUNK_TOKENS
     with ProgressBars() as bars:
         report = build_knowledge_base(
             sources,

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from briefcontext.chains.answer import Answer
+from briefcontext.chains.answer import Answer, Conflict
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.extraction import Extraction
 from briefcontext.printable import printable, printable_line
@@ -32,6 +32,9 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
         _heading(console, "Sources")
         for citation in answer["citations"]:
             _print_citation(console, citation)
+    if answer["conflict"]:
+        _heading(console, "Conflict")
+        _print_conflict(console, answer["conflict"])
     _heading(console, "Route")
     _print_route(console, answer)
     if answer["extractions"]:
@@ -75,6 +78,16 @@ def _print_citation(console: Console, citation: Citation) -> None:
         console.print("    (cited without a quote)")
     if citation["url"]:
         console.print(Padding(_line(citation["url"]), (0, 0, 0, 4)))
+
+
+def _print_conflict(console: Console, conflict: Conflict) -> None:
+    if conflict["statement"]:
+        console.print(_words(conflict["statement"]))
+    for letter, partitions in conflict["choices"].items():
+        places = ", ".join(str(index + 1) for index in partitions)
+        console.print(f"{_line(letter)}: partition{'s' if len(partitions) > 1 else ''} {places}")
+    if conflict["settled"]:
+        console.print(f"The answer settles on {_line(conflict['settled'])}.")
 
 
 def _print_route(console: Console, answer: Answer) -> None:

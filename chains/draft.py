@@ -11,9 +11,10 @@ __all__ = ["parse_draft", "split_quotes"]
 
 _CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:.*$", re.IGNORECASE | re.MULTILINE)
 _CONFLICT_LINE = re.compile(r"^[ \t*_]*conflict[ \t*_]*:[ \t*_]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE)
-_QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:[ \t*_]*$", re.IGNORECASE | re.MULTILINE)
+_QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:[ \t*_]*(?=$|\[)", re.IGNORECASE | re.MULTILINE)
 _QUOTE_LINE = re.compile(r"^[ \t*•-]*\[(?P<key>[^\]\n]+)\][ \t:–-]*(?P<quote>\S.*)$", re.MULTILINE)
-_NO_ANSWER = re.compile(r"\s*[*_]*no[ _]answer[ \t*_]*[:.]?[\s*_]*", re.IGNORECASE)
+_NO_ANSWER = re.compile(r"\s*[*_]*no[ _]answer[ \t*_]*(?:[:.][\s*_]*|$)", re.IGNORECASE)
+_NO_REASON = "The reader says that the documents do not answer the question, and gives no reason."
 _NO_CONFLICT = re.compile(r"(?:none|no|n/a)\b.{0,20}$", re.IGNORECASE)
 
 
@@ -29,7 +30,7 @@ def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: li
     options = question["options"]
     choice = parse_choice(text, options) if options and not refusal else None
     warnings = list(warnings)
-    if options and forced:
+    if options and forced and choice is not None:
         warnings.append("A choice was forced by the setting force_choice.")
     if options and choice is None and not refusal:
         warnings.append("The reader named none of the options.")
@@ -37,7 +38,7 @@ def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: li
     conflict = said["words"].strip() if said else ""
     body = text[refusal.end() :] if refusal else _CONFLICT_LINE.sub("", _CHOICE_LINE.sub("", text))
     return Draft(
-        text=body.strip(),
+        text=body.strip() or (_NO_REASON if refusal else ""),
         choice=choice,
         conflict=conflict if conflict and not _NO_CONFLICT.match(conflict) else None,
         quotes=quotes,

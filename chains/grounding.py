@@ -17,9 +17,11 @@ FUZZY_THRESHOLD = 90.0
 MIN_QUOTE_LETTERS = 8
 """A quote with fewer letters and digits than this says too little to be traced."""
 
+_FIGURES = re.compile(r"\d+(?:[.,]\d+)*|[<>≤≥=]")
 _TELLING = re.compile(
-    r"\d+(?:[.,]\d+)*|n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely|more|less|fewer|than)\b"
-    r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen)",
+    r"n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely|more|less|fewer|than|before|after|above|below)\b"
+    r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen|hypo|hyper|brady|tachy)"
+    r"|\b(?:in|un|dis|contra|anti)(?=[a-z]{4})",
 )
 
 
@@ -49,7 +51,7 @@ def ground(
     candidates = sorted(documents, key=lambda document: document.id != preferred)
     return (
         _first(_exact(wanted, document) for document in candidates)
-        or _first(_normalised(letters, document) for document in candidates)
+        or _first(_normalised(wanted, letters, document) for document in candidates)
         or _first(_fuzzy(wanted, document, threshold) for document in candidates)
     )
 
@@ -67,12 +69,14 @@ def _exact(wanted: str, document: Document) -> Quote | None:
     return None if start < 0 else _quote(document, start, start + len(wanted), "exact")
 
 
-def _normalised(letters: str, document: Document) -> Quote | None:
+def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
     text, places = _letters(document.page_content)
     start = text.find(letters)
     if start < 0:
         return None
-    return _quote(document, places[start], places[start + len(letters) - 1] + 1, "normalised")
+    found = _quote(document, places[start], places[start + len(letters) - 1] + 1, "normalised")
+    # Letters and digits alone cannot tell 1.5 from 15, or "<" from ">".
+    return found if _figures(wanted) == _figures(found["text"]) else None
 
 
 def _letters(text: str) -> tuple[str, list[int]]:
@@ -107,7 +111,12 @@ def _lower(text: str) -> str:
 
 
 def _telling(text: str) -> Counter[str]:
-    return Counter(_TELLING.findall(text))
+    return Counter(_TELLING.findall(text)) + _figures(text)
+
+
+def _figures(text: str) -> Counter[str]:
+    """Count the numbers, thousands written with or without a comma, and the signs between them."""
+    return Counter(re.sub(r",(?=\d{3}(?!\d))", "", found) for found in _FIGURES.findall(text))
 
 
 def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:

@@ -25,6 +25,8 @@ CHARACTERS_PER_TOKEN = 3.0
 """Fewer than any usual tokenizer's on English medical text (about 4), so that estimates err on the safe side."""
 MAX_WAIT = 60.0
 """Seconds; the longest pause before a retry that the provider does not ask for."""
+MAX_ASKED_WAIT = 300.0
+"""Seconds; a provider that asks for a longer pause is not waited for."""
 
 _STRUCTURED = ("json_schema", "function_calling", "json_mode")
 _TEXT = "text"
@@ -129,6 +131,10 @@ class Model:
             if attempt < account.max_retries:
                 longest = min(MAX_WAIT, account.retry_wait * 2**attempt)
                 pause = random.uniform(longest / 2, longest) if wait is None else wait
+                if pause > MAX_ASKED_WAIT:
+                    raise ModelCallError(
+                        f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again later."
+                    )
                 try:
                     account.time_left(after=pause)
                 except ModelCallError as error:

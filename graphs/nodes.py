@@ -85,22 +85,20 @@ class Nodes:
         asked = check_question(state.get("question"), state.get("options"))
         self._reader()  # A model that cannot be opened is reported before anything is retrieved.
         retriever, k = self._retriever(), _settings().top_k
-        documents, retracted = _without_retracted(retriever.invoke(asked["text"], k=k), k)
-        if retracted:
-            found = retriever.invoke(asked["text"], k=k + 2 * len(retracted))
-            documents, retracted = _without_retracted(found, k)
-        return _retrieved(asked, documents, retracted)
+        wanted, found = k, retriever.invoke(asked["text"], k=k)
+        while wanted_more := _more_to_ask(found, wanted, k):
+            wanted, found = wanted_more, retriever.invoke(asked["text"], k=wanted_more)
+        return _retrieved(asked, *_without_retracted(found, k))
 
     async def _aretrieve(self, state: State) -> Update:
         asked = check_question(state.get("question"), state.get("options"))
         await self._areader()
         retriever = await asyncio.to_thread(self._retriever)
         k = _settings().top_k
-        documents, retracted = _without_retracted(await retriever.ainvoke(asked["text"], k=k), k)
-        if retracted:
-            found = await retriever.ainvoke(asked["text"], k=k + 2 * len(retracted))
-            documents, retracted = _without_retracted(found, k)
-        return _retrieved(asked, documents, retracted)
+        wanted, found = k, await retriever.ainvoke(asked["text"], k=k)
+        while wanted_more := _more_to_ask(found, wanted, k):
+            wanted, found = wanted_more, await retriever.ainvoke(asked["text"], k=wanted_more)
+        return _retrieved(asked, *_without_retracted(found, k))
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
@@ -203,13 +201,26 @@ def _account(started: float) -> Account:
     )
 
 
+def _more_to_ask(found: Sequence[Document], wanted: int, k: int) -> int | None:
+    """Return how many documents to ask for next, when retracted ones leave fewer than k; None when it is enough."""
+    kept, left_out = _without_retracted(found, k)
+    return 2 * wanted if left_out and len(kept) < k and len(found) >= wanted else None
+
+
 def _without_retracted(found: Sequence[Document], k: int) -> tuple[list[Document], list[str]]:
-    """Return the first k documents that may be used, and the source ids of the retracted ones left out."""
+    """Return the first k documents that may be used, and the source ids of the retracted ones among them."""
     if _settings().keep_retracted:
         return list(found[:k]), []
-    kept = [document for document in found if not document.metadata.get("retracted")]
-    retracted = [str(d.metadata.get("source_id", d.id)) for d in found if d.metadata.get("retracted")]
-    return kept[:k], list(dict.fromkeys(retracted))
+    kept: list[Document] = []
+    retracted: dict[str, None] = {}
+    for document in found:
+        if len(kept) == k:
+            break
+        if document.metadata.get("retracted"):
+            retracted[str(document.metadata.get("source_id", document.id))] = None
+        else:
+            kept.append(document)
+    return kept, list(retracted)
 
 
 def _retrieved(asked: Question, documents: Sequence[Document], retracted: Sequence[str]) -> Update:

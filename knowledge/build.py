@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
 REJECTS_FILE = "rejects.jsonl"
+
+WHOLE_TEXTS = frozenset({"article", "markdown", "pdf", "text"})
+"""Kinds of documents of which an encoder would read no more than the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def build_knowledge_base(
         path: the folder of the base; created where it is missing.
         encoder: makes the vectors; for a base that exists, the one that it was built with.
         chunk_tokens: cut documents into chunks of this many tokens; None: as the base has it, and for a new one
-            not at all.
+            whole texts into chunks of 128, and abstracts and passages not at all.
         store: URL of the Chroma server that takes the vectors; None: as the base has it, and for a new one in
             its folder.
         progress: called after each batch.
@@ -196,18 +198,21 @@ class _Build:
 
     def _fill(self, sources: list[tuple[Source, RegisteredSource]], progress: Callable[[Progress], None] | None) -> int:
         """Read sources and bring the indexes up to date; how many vectors were written."""
-        cut = None
-        if self._manifest.chunk_tokens is not None:
-            from briefcontext.knowledge.chunking import chunk_document
-
-            cut = partial(chunk_document, encoder=self._encoder, tokens=self._manifest.chunk_tokens)
         with closing(self._vectors):
             self._vectors.prepare()
-            written = Pipeline(self._passages, self._vectors, self._encoder, cut, progress).run(sources)
+            written = Pipeline(self._passages, self._vectors, self._encoder, self._cut, progress).run(sources)
             self._index_terms()
             self._vectors.commit()
         self._write_rejects()
         return written
+
+    def _cut(self, document: Document) -> list[Document] | None:
+        """A document's chunks; None where it is not to be cut."""
+        from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
+
+        whole_text = document.metadata.get("kind") in WHOLE_TEXTS
+        tokens = self._manifest.chunk_tokens or (CHUNK_TOKENS if whole_text else None)
+        return None if tokens is None else chunk_document(document, self._encoder, tokens=tokens)
 
     def _terms_are_current(self) -> bool:
         from briefcontext.knowledge.bm25_index import BM25Index

@@ -19,7 +19,7 @@ from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
 MAX_ID_LENGTH = 512
 
 Outcome = Literal["indexed", "updated", "unchanged", "deleted", "rejected"]
-Cut = Callable[[Document], list[Document]]
+Cut = Callable[[Document], list[Document] | None]
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Ingest:
     """Applies the records of one source after the other to a passage store, inside the caller's transaction."""
 
     def __init__(self, passages: PassageStore, ledger: SourceLedger, *, cut: Cut | None, dimension: int) -> None:
-        """`cut` divides a document into its chunks; None leaves documents whole."""
+        """`cut` divides a document into its chunks, or returns None to leave it whole; None leaves all whole."""
         self._passages = passages
         self._ledger = ledger
         self._cut = cut
@@ -175,11 +175,11 @@ class Ingest:
             if isinstance(entry, VectorDocument):
                 # Its vector stands for the whole document: a document with a vector is never cut.
                 yield document, np.ascontiguousarray(entry.vector, np.float32)
-            elif self._cut is None:
+            elif (cut := self._cut(document) if self._cut else None) is None:
                 yield document, None
             else:
                 # A text without a token gives no chunk, and stays whole. Chunks are counted through the record.
-                for chunk in self._cut(document) or [document.model_copy(deep=True)]:
+                for chunk in cut or [document.model_copy(deep=True)]:
                     chunk.id, chunk.metadata["chunk_index"] = f"{record.source_id}#{chunks}", chunks
                     chunks += 1
                     yield chunk, None

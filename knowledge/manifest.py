@@ -84,7 +84,7 @@ class Manifest(BaseModel):
     store: str | None = None
     """The URL of the Chroma server that holds the vectors; None: they are in the folder."""
     chunk_tokens: int | None = None
-    """Documents were cut into chunks of this many tokens; None: they were not cut."""
+    """All documents are cut into chunks of this many tokens; None: whole texts into 128, and others not at all."""
     records: int = 0
     passages: int = 0
     retracted: int = 0

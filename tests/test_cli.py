@@ -222,3 +222,14 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
 def test_the_module_runs_too() -> None:
     done = subprocess.run([sys.executable, "-m", "briefcontext", "--help"], capture_output=True, text=True, check=True)
     assert "Exit codes" in done.stdout
+
+
+def test_whole_texts_join_a_base_of_passages_and_are_cut_into_chunks(run: Run, tmp_path: Path) -> None:
+    passages, text, folder = tmp_path / "passages.jsonl", tmp_path / "guide.txt", str(tmp_path / "kb")
+    passages.write_text(json.dumps(PASSAGES[0]) + "\n")
+    text.write_text("Honey soothes the cough of children older than one year. " * 40)
+    assert run("index", str(passages), "--kb", folder, "--encoder", "minilm")[0] == 0
+    code, out, _ = run("index", str(text), "--kb", folder, "--encoder", "minilm")
+    assert (code, "1 indexed" in " ".join(out.split())) == (0, True)
+    _, out, _ = run("kb", "search", folder, "honey for cough", "--json", "--top-k", "2")
+    assert all(passage["source_id"].endswith("guide.txt") and "#" in passage["id"] for passage in json.loads(out))

@@ -331,6 +331,16 @@ def test_retracted_articles_are_left_out_and_counted(
     assert not any(citation["retracted"] for citation in answer["citations"])
 
 
+def test_many_retracted_chunks_hide_no_good_document(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    documents = make_documents(60, about=0)
+    for document in documents[:40]:
+        document.metadata.update(retracted=True, source_id="withdrawn")
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+    answer = built.invoke(ASKED, context=Settings(route="vanilla"))["answer"]
+    assert len(server.calls[0].documents) == 16
+    assert "Left out, as retracted: 1 (withdrawn)." in answer["warnings"]
+
+
 def test_retracted_articles_are_kept_on_demand_and_labelled(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     built = build_graph(reader=chat_model, retriever=_retracted(make_documents(8, about=0), 1))
     answer = built.invoke(ASKED, context=Settings(keep_retracted=True, route="map_reduce"))["answer"]

@@ -58,6 +58,29 @@ def test_words_that_say_something_else_are_not_found(quote: str) -> None:
     assert ground(quote, DOCUMENTS) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "quote"),
+    [
+        ("The dose was 1.5 mg daily in all adults.", "The dose was 15 mg daily in all adults."),
+        ("Platelets < 50 were seen in many patients.", "Platelets > 50 were seen in many patients."),
+        (
+            "A severe hypoglycaemia followed in the treated group.",
+            "A severe hyperglycaemia followed in the treated group.",
+        ),
+        ("The drug was given before the operation in all.", "The drug was given after the operation in all."),
+    ],
+)
+def test_a_changed_figure_sign_or_opposite_is_not_found(text: str, quote: str) -> None:
+    assert ground(quote, [Document(id="d", page_content=text)]) is None
+    assert ground(text, [Document(id="d", page_content=text)]) is not None
+
+
+def test_a_thousand_is_the_same_with_and_without_a_comma() -> None:
+    found = ground("enrolled 1000 adults in all", [Document(id="d", page_content="It Enrolled 1,000 adults in all.")])
+    assert found is not None
+    assert found["match"] == "normalised"
+
+
 def test_a_quote_named_for_the_wrong_document_goes_to_the_right_one() -> None:
     found = ground("IL-6 were raised", DOCUMENTS, preferred="other")
     assert found is not None

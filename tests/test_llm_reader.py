@@ -153,6 +153,31 @@ def test_a_refusal_to_answer_is_an_abstention_with_its_reason(
     assert draft["choice"] is None
 
 
+def test_a_bare_refusal_still_says_something(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
+    _says(server, "NO ANSWER")
+    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", account)
+    assert draft["abstained"]
+    assert "no reason" in draft["text"]
+
+
+def test_a_sentence_that_begins_like_a_refusal_is_an_answer(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, f"No answer to aspirin was seen [{KEYS[0]}].")
+    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", account)
+    assert not draft["abstained"]
+    assert draft["text"].startswith("No answer to aspirin")
+
+
+def test_quotes_on_the_line_of_their_heading_are_looked_up_too(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, f'It does [{KEYS[0]}].\nQuotes: [{KEYS[0]}] "{WORDS}"')
+    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", account)
+    assert draft["text"] == f"It does [{KEYS[0]}]."
+    assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
+
+
 def test_an_answer_that_names_no_option_says_so(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
     _says(server, f"It depends [{KEYS[0]}].")
     draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)
