@@ -1,4 +1,4 @@
-"""BriefContext: medical questions answered over retrieved literature, with a citation for every claim."""
+"""BriefContext: medical questions answered over retrieved literature, with citations to check them by."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -32,7 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Answers medical questions over retrieved literature, with a citation for every claim. Not a medical device.",
+    help="Answers medical questions over retrieved literature, with citations to check them by. Not a medical device.",
     epilog="Exit codes: 0 answered or abstained, 1 a model call failed, 2 bad input or set-up, 130 interrupted.",
 )
 
