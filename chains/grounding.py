@@ -17,7 +17,7 @@ FUZZY_THRESHOLD = 90.0
 MIN_QUOTE_LETTERS = 8
 """A quote with fewer letters and digits than this says too little to be traced."""
 
-_FIGURES = re.compile(r"\d+(?:[.,]\d+)*|[<>≤≥=]")
+_FIGURES = re.compile(r"\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\d)")
 _TELLING = re.compile(
     r"n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely|more|less|fewer|than|before|after|above|below)\b"
     r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen|hypo|hyper|brady|tachy)"

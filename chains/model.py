@@ -131,14 +131,14 @@ class Model:
             if attempt < account.max_retries:
                 longest = min(MAX_WAIT, account.retry_wait * 2**attempt)
                 pause = random.uniform(longest / 2, longest) if wait is None else wait
-                if pause > MAX_ASKED_WAIT:
-                    raise ModelCallError(
-                        f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again later."
-                    )
                 try:
                     account.time_left(after=pause)
                 except ModelCallError as error:
                     raise ModelCallError(f"{error} The last call of {self.name} failed: {failure}") from None
+                if pause > MAX_ASKED_WAIT:
+                    raise ModelCallError(
+                        f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again later."
+                    )
                 yield Wait(pause)
         times = "once" if account.max_retries == 0 else f"{account.max_retries + 1} times"
         raise ModelCallError(f"{self.name} was called {times} and failed. The last time: {failure}")
