@@ -153,8 +153,10 @@ class CachedEncoder(WrappedEncoder):
         return self._encode([("passage", *passage) for passage in passages], lambda missing: self._passages(missing))
 
     def keep(self, passages: Sequence[tuple[str, str]], vectors: NDArray[np.float32]) -> None:
-        """Take vectors (n, d) that were made elsewhere."""
-        self._keep([("passage", *passage) for passage in passages], vectors)
+        """Take vectors (n, d) that were made elsewhere, where there are none yet."""
+        texts = [("passage", *passage) for passage in passages]
+        new = [place for place, text in enumerate(texts) if _key(text) not in self._vectors]
+        self._keep([texts[place] for place in new], vectors[new])
 
     def _questions(self, texts: list[tuple[str, ...]]) -> NDArray[np.float32]:
         return self.encoder.encode_queries([text for _, text in texts])
