@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
+from briefcontext.experiment_command import experiment
 
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
@@ -188,6 +189,8 @@ def index(
         store=store,
     )
 
+
+app.command()(experiment)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")
