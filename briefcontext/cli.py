@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from briefcontext.compare_command import compare
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
 from briefcontext.experiment_command import experiment
 
@@ -191,6 +192,7 @@ def index(
 
 
 app.command()(experiment)
+app.command()(compare)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")
