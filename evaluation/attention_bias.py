@@ -9,7 +9,16 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.comparison import compare_methods, comparison_table
 from briefcontext.evaluation.experiment import Condition, Experiment, Materials, Report, Row, Table, place_key
 from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.outcomes import Cell, answered, cells, cells_table, is_choice, score_name, title_of
+from briefcontext.evaluation.outcomes import (
+    Cell,
+    answered,
+    cells,
+    cells_table,
+    is_choice,
+    p_value,
+    score_name,
+    title_of,
+)
 from briefcontext.evaluation.plots import bar_plot
 from briefcontext.evaluation.position import key_place
 from briefcontext.evaluation.reading import Reading
@@ -106,7 +115,7 @@ def _effects(rows: Sequence[Row], ks: Sequence[int], seed: int) -> list[dict[str
                     "p": mcnemar_exact(win, lose) if choice else permutation_test(differences, seed=seed),
                 }
             )
-    for effect, corrected in zip(found, holm([e["p"] for e in found]) if found else [], strict=True):
+    for effect, corrected in zip(found, holm([e["p"] for e in found]), strict=True):
         effect["p_holm"] = corrected
     return found
 
@@ -118,8 +127,8 @@ def _effects_table(effects: Sequence[Mapping[str, Any]]) -> Table:
             str(e["k"]),
             str(e["n"]),
             f"{100 * e['difference']:+.1f} [{100 * e['low']:+.1f}, {100 * e['high']:+.1f}]",
-            f"{e['p']:.3f}",
-            f"{e['p_holm']:.3f}",
+            p_value(e["p"]),
+            p_value(e["p_holm"]),
         ]
         for e in effects
     ]

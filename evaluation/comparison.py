@@ -6,7 +6,7 @@ from typing import Any
 
 from briefcontext.evaluation.experiment import Row, Table
 from briefcontext.evaluation.methods import VANILLA
-from briefcontext.evaluation.outcomes import answered, is_choice, percent, title_of
+from briefcontext.evaluation.outcomes import answered, is_choice, p_value, title_of
 from briefcontext.evaluation.statistics import bootstrap, holm, mcnemar_exact, permutation_test
 
 __all__ = ["Comparison", "compare_methods", "comparison_table", "paired"]
@@ -38,16 +38,18 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
     comparisons of the experiment.
     """
     methods = [name for name in dict.fromkeys(row["method"] for row in rows) if name != VANILLA]
+    order = list(dict.fromkeys(tuple(row["condition"].items()) for row in rows))
     found: list[Comparison] = []
     for name in methods:
         groups: dict[tuple[Any, ...], list[tuple[Row, Row]]] = {}
-        for vanilla, other in paired(rows, VANILLA, name):
+        pairs = paired(rows, VANILLA, name)
+        for vanilla, other in sorted(pairs, key=lambda pair: order.index(tuple(pair[0]["condition"].items()))):
             condition = {key: value for key, value in vanilla["condition"].items() if not by or key in by}
             groups.setdefault(tuple(condition.items()), []).append((other, vanilla))
         found += [
-            {"method": name, "condition": dict(condition), **_test(pairs, seed)} for condition, pairs in groups.items()
+            {"method": name, "condition": dict(condition), **_test(some, seed)} for condition, some in groups.items()
         ]
-    for comparison, corrected in zip(found, holm([c["p"] for c in found]) if found else [], strict=True):
+    for comparison, corrected in zip(found, holm([c["p"] for c in found]), strict=True):
         comparison["p_holm"] = corrected
     return found
 
@@ -81,8 +83,8 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             f"{100 * c['difference']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]",
             f"{c['win']} / {c['tie']} / {c['lose']}",
             c["test"],
-            _p(c["p"]),
-            _p(c["p_holm"]),
+            p_value(c["p"]),
+            p_value(c["p_holm"]),
         ]
         for c in comparisons
     ]
@@ -93,12 +95,3 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         "Differences in percentage points on the same questions; intervals by bootstrap over questions. "
         f"Holm corrects over the {len(rows)} comparisons of this table.",
     )
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def share(part: int, whole: int) -> str:
-    """Write a part of a whole with its share."""
-    return f"{part} of {whole} ({percent(part / whole)}%)" if whole else "0 of 0"

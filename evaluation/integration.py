@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 from briefcontext.evaluation.comparison import compare_methods, comparison_table
 from briefcontext.evaluation.experiment import Condition, Experiment, Materials, Report, Row, Table
 from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.outcomes import Cell, cells, cells_table, percent, score_name, title_of
+from briefcontext.evaluation.outcomes import Cell, answered, cells, cells_table, score_name, title_of, with_interval
 from briefcontext.evaluation.plots import bar_plot
 from briefcontext.evaluation.reading import Reading
+from briefcontext.evaluation.statistics import bootstrap_average
 
 __all__ = ["Integration", "RealRankings"]
 
@@ -53,7 +54,7 @@ class Integration(RealRankings):
         by_group = {group: cells([row for row in rows if row["group"] == group], seed=seed) for group in groups}
         for group, found in by_group.items():
             report.tables.append(cells_table(f"{score_name(rows)} on {group}", found))
-        averages = macro_averages(by_group)
+        averages = macro_averages(rows, seed=seed)
         if len(groups) > 1:
             report.tables.append(_average_table(averages, groups))
         comparisons = compare_methods(rows, seed=seed)
@@ -73,30 +74,38 @@ class Integration(RealRankings):
         return report
 
 
-def macro_averages(by_group: Mapping[str, Sequence[Cell]]) -> list[dict[str, Any]]:
+def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     """Return the mean of the data sets' scores, each counted alike, where a method has one on all of them."""
-    scores: dict[tuple[Any, ...], list[float]] = {}
-    for found in by_group.values():
-        for cell in found:
-            if "score" in cell:
-                scores.setdefault((cell["method"], *cell["condition"].items()), []).append(cell["score"])
-    return [
-        {"method": key[0], "condition": dict(key[1:]), "groups": len(some), "score": fmean(some)}
-        for key, some in scores.items()
-        if len(some) == len(by_group)
-    ]
+    groups = {row["group"] for row in rows}
+    scores: dict[tuple[Any, ...], dict[str, list[float]]] = {}
+    for row in answered(rows):
+        key = (row["method"], *row["condition"].items())
+        scores.setdefault(key, {}).setdefault(row["group"], []).append(float(row["score"]))
+    found = []
+    for key, some in scores.items():
+        if len(some) == len(groups):
+            interval = bootstrap_average(list(some.values()), seed=seed)
+            average: dict[str, Any] = {"method": key[0], "condition": dict(key[1:]), "groups": len(some)}
+            average.update(n=sum(map(len, some.values())), score=fmean(map(fmean, some.values())))
+            found.append({**average, "low": interval.low, "high": interval.high})
+    return found
 
 
 def _average_table(averages: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> Table:
     rows = [
-        [title_of(average["method"]), str(average["condition"].get("k", "any")), percent(average["score"])]
+        [
+            title_of(average["method"]),
+            str(average["condition"].get("k", "any")),
+            str(average["n"]),
+            with_interval(average["score"], average["low"], average["high"]),
+        ]
         for average in averages
     ]
     return Table(
         "Mean over data sets",
-        ["Method", "k", "Mean score"],
+        ["Method", "k", "n", "Mean score [95% CI]"],
         rows,
-        f"Each of n = {len(groups)} data sets counts alike: {', '.join(groups)}.",
+        f"Each of {len(groups)} data sets counts alike: {', '.join(groups)}.",
     )
 
 

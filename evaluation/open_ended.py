@@ -10,7 +10,7 @@ from briefcontext.evaluation.experiment import Materials, Report, Row, Table
 from briefcontext.evaluation.integration import RealRankings
 from briefcontext.evaluation.item import Item
 from briefcontext.evaluation.methods import VANILLA
-from briefcontext.evaluation.outcomes import cells, cells_table, title_of, with_interval
+from briefcontext.evaluation.outcomes import cells, cells_table, p_value, title_of, with_interval
 from briefcontext.evaluation.pairs import make_pairs, read_key, write_sheets
 from briefcontext.evaluation.reading import Reading
 from briefcontext.evaluation.statistics import holm, mcnemar_exact, wilson
@@ -103,7 +103,7 @@ def count_verdicts(
                 "p": mcnemar_exact(win, lose),
             }
         )
-    for count, corrected in zip(found, holm([c["p"] for c in found]) if found else [], strict=True):
+    for count, corrected in zip(found, holm([c["p"] for c in found]), strict=True):
         count["p_holm"] = corrected
     return found
 
@@ -115,8 +115,8 @@ def _table(counted: Sequence[Mapping[str, Any]], first: str, second: str) -> Tab
             str(c["n"]),
             f"{c['win']} / {c['tie']} / {c['lose']}",
             with_interval(c["share"], c["low"], c["high"]),
-            f"{c['p']:.3f}",
-            f"{c['p_holm']:.3f}",
+            p_value(c["p"]),
+            p_value(c["p_holm"]),
             str(c["unknown_pairs"]),
         ]
         for c in counted

@@ -16,8 +16,10 @@ __all__ = [
     "conditional_methods",
     "is_choice",
     "mean_interval",
+    "p_value",
     "percent",
     "score_name",
+    "title_of",
     "with_interval",
 ]
 
@@ -98,6 +100,11 @@ def title_of(method: str) -> str:
 def percent(share: float | None) -> str:
     """Write a share in per cent."""
     return "–" if share is None else f"{100 * share:.1f}"
+
+
+def p_value(value: float) -> str:
+    """Write a p-value."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:

@@ -164,6 +164,7 @@ class Run:
             "seed": settings.seed,
             "limit": settings.limit,
             "per_class": settings.per_class,
+            "items_sha256": sha256("\0".join(item.id for item in self.items).encode()).hexdigest(),
             "reading": reading,
             "prompts_sha256": _prompts_digest(),
             "versions": _versions(),
