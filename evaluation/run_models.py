@@ -17,7 +17,9 @@ from briefcontext.chains.reader import Draft
 from briefcontext.chains.reply_cache import ReplyCache
 from briefcontext.chains.steps import adrive
 from briefcontext.errors import ModelCallError
+from briefcontext.evaluation.given_ranking import GivenRanking
 from briefcontext.evaluation.trace import TracedReplies, reading_stage
+from briefcontext.graphs.graph import build_graph
 
 __all__ = ["RunModels", "TracedReader"]
 
@@ -49,6 +51,7 @@ class RunModels:
         self.model = Model(chat)
         worker = None if extract_model is None else _open(extract_model, kept, kwargs)
         self.reader = TracedReader(LLMReader(chat, extract_model=worker))
+        self.graph = build_graph(reader=self.reader, retriever=GivenRanking())
 
     async def ask(self, request: Request, account: Account) -> str:
         """Ask the answering model once, with retries, and return its words.
