@@ -183,7 +183,7 @@ class Run:
         def keep(row: Row, trace: Trace) -> None:
             estimate.add(row["method"], trace.calls)
 
-        self._runner(RunModels(CountingModel())).run(self.plan, there.__contains__, keep)
+        self._runner(RunModels(CountingModel(), replies=None)).run(self.plan, there.__contains__, keep)
         return estimate_table(estimate, self.settings.prices)
 
     def execute(self, out: Path) -> Summary:

@@ -30,7 +30,7 @@ class RunModels:
     Args:
         model: provider:model, or a chat model.
         extract_model: another one for the extractions; the same by default.
-        replies: file that keeps every reply; None keeps none.
+        replies: file that keeps every reply, and by which calls are traced; None is for a model that does both itself.
         kwargs: what the provider's class takes besides, such as the temperature.
 
     Raises:
@@ -43,7 +43,7 @@ class RunModels:
         model: str | BaseChatModel,
         *,
         extract_model: str | BaseChatModel | None = None,
-        replies: Path | None = None,
+        replies: Path | None,
         **kwargs: Any,
     ) -> None:
         kept = None if replies is None else ReplyCache(replies)
