@@ -140,8 +140,8 @@ class Run:
             return Materials(corpus=corpus, seed=settings.seed, fused=fused, deepest=max(self.ks))
         from briefcontext.knowledge.encoders import load_encoder
 
-        given = settings.document_encoder
-        encoder = load_encoder(given) if isinstance(given, str) else given
+        encoder = settings.document_encoder
+        encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
         return Materials(long=LongDocuments(self._data_set.documents, encoder), seed=settings.seed)
 
     @property
