@@ -152,6 +152,8 @@ def stacked_plot(
     """Draw level bars that are made up of parts, each with its figure where there is room for it."""
     if not bars:
         return []
+    from matplotlib.ticker import MaxNLocator
+
     longest = max(sum(values) for values in bars.values()) or 1
     with figure(width=8.0, height=1.6 + 0.62 * len(bars)) as (drawn, (axis,)):
         starts = [0.0] * len(bars)
@@ -165,7 +167,7 @@ def stacked_plot(
                 if length > 0.07 * longest:
                     axis.text(start + length / 2, row, f"{length:,.0f}", ha="center", va="center", color="white")
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.invert_yaxis()
         axis.grid(visible=False, axis="y")
         axis.set_xlabel(x_label)
