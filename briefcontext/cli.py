@@ -8,7 +8,7 @@ import logging
 import re
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -112,6 +112,12 @@ def ask(
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
     ] = None,
+    retrieval: Annotated[
+        str | None, typer.Option(help="How to find documents: dense, bm25 or hybrid. Default: dense.")
+    ] = None,
+    cross_encoder: Annotated[
+        str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
+    ] = None,
     keep_retracted: Annotated[
         bool, typer.Option("--keep-retracted", help="Use retracted articles, too, labelled.")
     ] = False,
@@ -137,6 +143,8 @@ def ask(
             "partition_size": partition_size,
             "preflight_top_n": preflight_top_n,
             "iou_threshold": iou_threshold,
+            "retrieval": retrieval,
+            "cross_encoder": cross_encoder,
             "keep_retracted": keep_retracted or None,
         }
     )
@@ -193,15 +201,8 @@ kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")
 
 _Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the knowledge base.")]
+_Method = Literal["dense", "bm25", "hybrid"]
 _AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-class SearchMethod(StrEnum):
-    """The ways to search a knowledge base."""
-
-    DENSE = "dense"
-    BM25 = "bm25"
-    HYBRID = "hybrid"
 
 
 @kb_app.command("info")
@@ -217,7 +218,7 @@ def kb_search(
     folder: _Folder,
     query: Annotated[str, typer.Argument(help="The words or the question to search for.")],
     top_k: Annotated[int, typer.Option(min=1, help="How many passages.")] = 10,
-    method: Annotated[SearchMethod, typer.Option(help="How to rank.")] = SearchMethod.DENSE,
+    method: Annotated[_Method, typer.Option(help="How to rank.")] = "dense",
     as_json: _AsJSON = False,
 ) -> None:
     """Show the passages that rank highest."""

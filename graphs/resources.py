@@ -14,6 +14,7 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
+    from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.knowledge.live_pubmed import LivePubMed
     from briefcontext.retrievers.long_document import LongDocumentRetriever
@@ -24,17 +25,23 @@ _KEPT_OPEN = 8
 
 
 def retriever(settings: Settings) -> RankingRetriever:
-    """Return the dense retriever over the settings' knowledge base, or over their one document.
+    """Return the retriever over the settings' knowledge base, or over their one document.
 
     Raises:
+        InputError: the knowledge base cannot be searched by the method that the settings name.
         KnowledgeBaseError: it is missing, broken or unfinished.
         MissingExtraError: its encoder's package is not installed.
     """
+    from briefcontext.retrievers.search_method import retriever_over
+
+    scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
+    return retriever_over(_searched(settings), settings.retrieval, scorer)
+
+
+def _searched(settings: Settings) -> "KnowledgeBase | LivePubMed | LongDocumentRetriever":
     if settings.document is not None:
         return _document(settings.document, _modified(settings.document), settings.document_encoder)
-    from briefcontext.retrievers.dense import DenseRetriever
-
-    return DenseRetriever(knowledge_base=_knowledge_base(settings.knowledge_base))
+    return _knowledge_base(settings.knowledge_base)
 
 
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
@@ -88,6 +95,13 @@ def _document(path: str, modified: float, encoder: str) -> "LongDocumentRetrieve
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
     return LongDocumentRetriever.from_file(path, load_encoder(encoder))
+
+
+@lru_cache(_KEPT_OPEN)
+def _cross_encoder(name: str) -> "CrossEncoderScorer":
+    from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
+
+    return CrossEncoderScorer(None if name == "medcpt" else Path(name))
 
 
 @lru_cache(_KEPT_OPEN)

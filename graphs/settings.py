@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, Va
 
 from briefcontext.errors import InputError
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
+from briefcontext.retrievers.search_method import SearchMethod
 
 __all__ = ["DEMO", "MAX_TOP_K", "Settings"]
 
@@ -52,6 +53,15 @@ class Settings(BaseModel):
     )
     document_encoder: str = Field(
         default="minilm", description="Encoder for the chunks of that file: minilm, bge, medcpt or a model's folder."
+    )
+    retrieval: SearchMethod = Field(
+        default="dense",
+        description="How documents are found: by vectors, by BM25, or by both, fused. The preflight check compares "
+        "this ranking with BM25's.",
+    )
+    cross_encoder: str | None = Field(
+        default=None,
+        description="Put the documents found in order by a cross-encoder: 'medcpt', or a checkpoint's folder.",
     )
     keep_retracted: bool = Field(
         default=False, description="Use retracted articles, too. By default they are left out and counted."

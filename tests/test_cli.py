@@ -174,6 +174,11 @@ def test_a_knowledge_base_is_built_asked_and_looked_into(run: Run, tmp_path: Pat
         assert code == 0
         assert [passage["id"] for passage in json.loads(out)] == ["p2"]
 
+    for retrieval in ("bm25", "hybrid"):
+        code, out, _ = run("ask", "--json", "--kb", folder, "--retrieval", retrieval, "Is honey good for a cough?")
+        assert code == 0
+        assert json.loads(out)["citations"][0]["source_id"] == "p2"
+
     code, out, _ = run("kb", "info", folder, "--json")
     assert json.loads(out)["passages"] == 3
     code, out, _ = run("kb", "verify", folder)
