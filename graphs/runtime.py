@@ -3,7 +3,7 @@
 from langgraph.runtime import get_runtime
 
 from briefcontext.chains.account import Account
-from briefcontext.chains.limits import CallLimits
+from briefcontext.chains.rates import CallLimits
 from briefcontext.graphs.settings import Settings
 
 __all__ = ["current_settings", "open_account"]
