@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from briefcontext.chains.ledger import ModelCall
-from briefcontext.chains.limits import CallLimits
+from briefcontext.chains.rates import CallLimits
 from briefcontext.errors import ModelCallError
 
 __all__ = ["Account"]

@@ -76,8 +76,8 @@ def build_graph(
     builder.add_node("map_fanout", nodes.map_fanout)
     builder.add_node("extract", nodes.extract, input_schema=Partition)
     builder.add_node("reduce", nodes.reduce, input_schema=State)
-    builder.add_node("vanilla", nodes.vanilla, input_schema=State)
-    builder.add_node("order_preserving", nodes.order_preserving, input_schema=State)
+    builder.add_node("vanilla", nodes.answer, input_schema=State)
+    builder.add_node("order_preserving", nodes.answer, input_schema=State)
     builder.add_node("abstain", nodes.abstain)
 
     builder.add_edge(START, "retrieve")

@@ -19,10 +19,10 @@ from briefcontext.chains.account import Account
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.ledger import summarise
-from briefcontext.chains.limits import CallLimits
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model import MAX_WAIT, Model, Reply, Request
 from briefcontext.chains.question import check_question
+from briefcontext.chains.rates import CallLimits
 from briefcontext.chains.steps import Invoke, Steps, Wait, adrive, drive
 from briefcontext.errors import InputError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
