@@ -95,7 +95,7 @@ def _print_route(console: Console, answer: Answer) -> None:
     console.print(f"{answer['route']}: {_line(preflight['reason'])}")
     if preflight["iou"] is not None:
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("  dense", _line(", ".join(preflight["dense_top"])))
+        grid.add_row("  retrieved", _line(", ".join(preflight["dense_top"])))
         grid.add_row("  BM25", _line(", ".join(preflight["bm25_top"])))
         grid.add_row("  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})")
         console.print(grid)
