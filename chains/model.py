@@ -127,7 +127,7 @@ class Model:
                 failure, wait = self._judge(error, account), retry_after(error)
             finally:
                 if call.started is not None:
-                    account.calls.append(self._record(request, message, call.started))
+                    account.calls.append(self._record(request, message, attempt, call.started))
             if attempt < account.max_retries:
                 longest = min(MAX_WAIT, account.retry_wait * 2**attempt)
                 pause = random.uniform(longest / 2, longest) if wait is None else wait
@@ -161,7 +161,7 @@ class Model:
             return f"no reply in time; a call may take {account.timeout:g} s."
         return f"{type(error).__name__}: {one_line(error)}"
 
-    def _record(self, request: Request, message: AIMessage | None, started: float) -> ModelCall:
+    def _record(self, request: Request, message: AIMessage | None, attempt: int, started: float) -> ModelCall:
         usage: dict[str, Any] = dict((message.usage_metadata if message else None) or {})
         # LangChain marks a reply from its cache with a total cost of zero.
         cached = usage.get("total_cost") == 0
@@ -172,6 +172,7 @@ class Model:
             stage=request.stage,
             model=self.name,
             status="cached" if cached else "failed" if empty else "ok",
+            attempt=attempt + 1,
             input_characters=request.characters,
             input_tokens=int(usage.get("input_tokens", 0)),
             cached_input_tokens=int((usage.get("input_token_details") or {}).get("cache_read") or 0),

@@ -322,7 +322,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(capsys: pytest.Capt
             ),
             extractions=[{**extraction, "finding": spoof, "quotes": [quote]}],
             retracted=[spoof],
-            usage=summarise([], seconds=0.0, vanilla_input_tokens=None),
+            usage=summarise([], seconds=0.0),
         )
         print_answer({"answer": answer, "documents": keyed}, verbose=True)
         lines = [line.rstrip() for line in capsys.readouterr().out.split("\n")]
