@@ -72,7 +72,9 @@ def _print_citation(console: Console, citation: Citation) -> None:
     _print_item(console, f"[{citation['key']}]", " · ".join(part for part in parts if part))
     for quote in citation["quotes"]:
         chunk = f" of {quote['document_id']}" if quote["document_id"] != citation["source_id"] else ""
-        text = f"“{quote['text']}” (characters {quote['start']}–{quote['end']}{chunk}, {quote['match']})"
+        place = "title" if quote["start"] is None else f"characters {quote['start']}–{quote['end']}"
+        way = "" if quote["match"] == "title" else f", {quote['match']}"
+        text = f"“{quote['text']}” ({place}{chunk}{way})"
         console.print(Padding(_words(text), (0, 0, 0, 4)))
     if not citation["quotes"]:
         console.print("    (cited without a quote)")
