@@ -60,7 +60,9 @@ def build_graph(
         retriever: any LangChain retriever, best document first. By default the settings name its knowledge base.
         checkpointer: where a thread's state is kept. A run that failed or was killed goes on with
             `invoke(None, config, context=…)`, given the same settings again; extractions that are kept are not
-            made again. They are kept as they finish, with LangGraph's `durability="async"` (its default, which
+            made again. What is kept is whole nodes: the parts of a partition that exceeds the model's window, and
+            the rounds in which evidence is condensed, are made again unless the setting `model_cache` keeps their
+            calls. Extractions are kept as they finish, with LangGraph's `durability="async"` (its default, which
             saves in the background) and `"sync"`; `"exit"` keeps nothing of a killed run. A `max_concurrency` in
             the config would hold extractions back from being kept, and one of 1 hangs a synchronous stream of
             events or messages: bound model calls by the setting `max_in_flight` instead.

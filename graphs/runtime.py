@@ -4,6 +4,8 @@ from langgraph.runtime import get_runtime
 
 from briefcontext.chains.account import Account
 from briefcontext.chains.rates import CallLimits
+from briefcontext.graphs.events import AnswerToken, emit
+from briefcontext.graphs.retrieval import encodable
 from briefcontext.graphs.settings import Settings
 
 __all__ = ["current_settings", "open_account"]
@@ -30,4 +32,9 @@ def open_account(started: float) -> Account:
         max_input_tokens=settings.max_input_tokens,
         quote_similarity=settings.quote_similarity,
         force_choice=settings.force_choice,
+        tell=_tell,
     )
+
+
+def _tell(text: str, attempt: int) -> None:
+    emit(AnswerToken(event="answer_token", text=encodable(text), attempt=attempt))
