@@ -198,7 +198,7 @@ STATED = [
     "I'm not sure, but the answer is B.",
     "The question does not say so, but I would choose B.",
     "The patient should be given neostigmine.",
-    "Step 1: the block is competitive.\nStep 2: more acetylcholine is needed.\nThe drug that reverses it is Neostigmine.",
+    "Step 1: the block is competitive.\nStep 2: acetylcholine is needed.\nThe drug that reverses it is Neostigmine.",
     "The correct answer is:\n\n**B. Neostigmine**\n\nIt inhibits acetylcholinesterase.",
 ]
 
