@@ -61,10 +61,10 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     from briefcontext.knowledge.encoders import load_encoder
 
     encoder: Encoder
-    if own_retriever is not None:
-        encoder = load_encoder("minilm")
-    elif settings.document is not None:
+    if settings.document is not None:
         encoder = load_encoder(settings.document_encoder)
+    elif own_retriever is not None:
+        encoder = load_encoder("minilm")
     else:
         encoder = _knowledge_base(settings.knowledge_base).encoder
     return ExtractiveReader(encoder)
