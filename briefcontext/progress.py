@@ -11,7 +11,7 @@ from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.printable import printable_line
 
-__all__ = ["ProgressLines", "run"]
+__all__ = ["ProgressLines", "event_words", "run"]
 
 
 class ProgressLines:
@@ -34,14 +34,14 @@ class ProgressLines:
         """Tell of a step of the graph."""
         if not self._live:
             return
-        done, doing = _words(event)
+        done, doing = event_words(event)
         if done:
             self._console.print(f"[dim]{escape(printable_line(done))}[/dim]")
         if doing:
             self._status.update(escape(printable_line(doing)))
 
 
-def _words(event: Event) -> tuple[str, str]:
+def event_words(event: Event) -> tuple[str, str]:
     """Say what is done, and what is being done now."""
     match event["event"]:
         case "retrieved":
