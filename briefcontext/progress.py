@@ -11,7 +11,7 @@ from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.printable import printable, printable_line
 
-__all__ = ["ProgressLines", "run"]
+__all__ = ["ProgressLines", "event_words", "run"]
 
 
 class ProgressLines:
@@ -43,7 +43,7 @@ class ProgressLines:
         if event["event"] == "answer_token":
             self._show_token(event)
             return
-        done, doing = _words(event)
+        done, doing = event_words(event)
         if done:
             self.console.print(f"[dim]{escape(printable_line(done))}[/dim]")
         if doing:
@@ -59,7 +59,7 @@ class ProgressLines:
         self._status.update(escape(printable(self._answer.strip()[-room:])))
 
 
-def _words(event: Event) -> tuple[str, str]:
+def event_words(event: Event) -> tuple[str, str]:
     """Say what is done, and what is being done now."""
     match event["event"]:
         case "retrieved":

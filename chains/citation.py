@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.extraction import Match, Quote
 
-__all__ = ["Citation", "assign_keys", "cite", "document_key", "number_citations", "publication_year"]
+__all__ = ["Citation", "assign_keys", "cite", "document_key", "number_citations", "publication_year", "web_link"]
 
 _DIGITS = "23456789"
 _LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
@@ -168,7 +168,7 @@ def publication_year(document: Document) -> int | None:
     return int(found[0]) if found else None
 
 
-def _link(document: Document) -> str | None:
+def web_link(document: Document) -> str | None:
     """Return the address of a document's page; what is no web address could be anything, a script for one."""
     url = str(document.metadata.get("url") or "").strip()
     return url if _LINK.fullmatch(url) else None
@@ -196,5 +196,5 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         year=publication_year(document),
         publication_types=str(metadata.get("publication_types") or ""),
         retracted=bool(metadata.get("retracted", False)),
-        url=_link(document),
+        url=web_link(document),
     )

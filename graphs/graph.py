@@ -47,6 +47,7 @@ def build_graph(
     reader: Reader | BaseChatModel | str | None = None,
     retriever: RetrieverLike | None = None,
     checkpointer: Checkpointer = None,
+    settings: type[Settings] = Settings,
     name: str = "BriefContext",
 ) -> CompiledStateGraph[State, Settings, Input, Output]:
     """Build the graph; it opens nothing until it is run.
@@ -66,13 +67,14 @@ def build_graph(
             saves in the background) and `"sync"`; `"exit"` keeps nothing of a killed run. A `max_concurrency` in
             the config would hold extractions back from being kept, and one of 1 hangs a synchronous stream of
             events or messages: bound model calls by the setting `max_in_flight` instead.
+        settings: the schema of `context=`: Settings, or a subclass with defaults of its own.
         name: what traces call the graph.
 
     Raises:
         ModelSetupError, MissingExtraError: the model named cannot be opened.
     """
     nodes = Nodes(as_reader(reader), as_ranked(retriever))
-    builder = StateGraph(State, context_schema=Settings, input_schema=Input, output_schema=Output)
+    builder = StateGraph(State, context_schema=settings, input_schema=Input, output_schema=Output)
     builder.add_node("retrieve", nodes.retrieve, input_schema=State)
     builder.add_node("preflight", nodes.preflight)
     builder.add_node("map_fanout", nodes.map_fanout)

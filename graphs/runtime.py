@@ -12,8 +12,12 @@ __all__ = ["current_settings", "open_account"]
 
 
 def current_settings() -> Settings:
-    """Return the settings of the run that this is called in; without `context=`, all defaults."""
-    return get_runtime(Settings).context or Settings()
+    """Return the settings of the run that this is called in; without `context=`, all defaults.
+
+    As a part of another graph, this one is handed that graph's context: if it is no `Settings`, all defaults hold.
+    """
+    context: object = get_runtime(Settings).context
+    return context if isinstance(context, Settings) else Settings()
 
 
 def open_account(started: float) -> Account:
