@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
+from briefcontext.serve_command import serve
 
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
@@ -196,6 +197,8 @@ def index(
         store=store,
     )
 
+
+app.command()(serve)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")
