@@ -11,7 +11,7 @@ from briefcontext.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
-__all__ = ["serve"]
+__all__ = ["MIN_TOKEN_CHARACTERS", "access_token", "open_resources", "serve"]
 
 MIN_TOKEN_CHARACTERS = 16
 _SECONDS_TO_STOP = 3
@@ -64,14 +64,13 @@ def serve(
         "route": "order_preserving" if document is not None else None,
     }
     settings = Settings(**{name: value for name, value in given.items() if value is not None})
-    token, made = _token(token, local=is_loopback(host))
-    listener = _listen(host, port)
-    with listener:
+    needed = access_token(token, local=is_loopback(host))
+    with _listen(host, port) as listener:
         typer.echo("Opening the knowledge base…" if document is None else "Reading the document…", err=True)
-        _open(settings)
+        open_resources(settings)
         from briefcontext.page.app import create_app
 
-        app = create_app(settings, token=token)
+        app = create_app(settings, token=needed)
         # The client's address counts where there is no token, so no header may set it.
         config = uvicorn.Config(
             app,
@@ -81,7 +80,7 @@ def serve(
             lifespan="off",
             timeout_graceful_shutdown=_SECONDS_TO_STOP,
         )
-        typer.echo(f"Open {_address(listener, host)}{f'#token={made}' if made else ''}")
+        typer.echo(f"Open {_address(listener, host)}{f'#token={needed}' if needed and not token else ''}")
         if not is_loopback(host):
             typer.echo(
                 "Anyone with the token may ask. Nothing is encrypted: for that, put a TLS proxy before it.",
@@ -91,16 +90,19 @@ def serve(
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _token(given: str | None, *, local: bool) -> tuple[str | None, str | None]:
-    """Return the token to ask for, and the same where it was made here and must be shown."""
-    if given is not None:
-        if len(given) < MIN_TOKEN_CHARACTERS or not given.isascii() or not given.isprintable() or " " in given:
-            raise InputError(
-                f"The token must have at least {MIN_TOKEN_CHARACTERS} letters, digits or signs, without spaces."
-            )
-        return given, None
-    made = None if local else secrets.token_urlsafe(_TOKEN_BYTES)
-    return made, made
+def access_token(given: str | None, *, local: bool) -> str | None:
+    """Return the token that clients must send: the one given, none for a local page, or else a new one.
+
+    Raises:
+        InputError: the one given is too short, or cannot stand in a header.
+    """
+    if given is None:
+        return None if local else secrets.token_urlsafe(_TOKEN_BYTES)
+    if len(given) < MIN_TOKEN_CHARACTERS or not all("!" <= character <= "~" for character in given):
+        raise InputError(
+            f"The token must have at least {MIN_TOKEN_CHARACTERS} letters, digits or signs, without spaces."
+        )
+    return given
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -120,7 +122,7 @@ def _address(listener: socket.socket, host: str) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def _open(settings: "Settings") -> None:
+def open_resources(settings: "Settings") -> None:
     """Open what the settings name before anybody asks: what is wrong is told now, and the first answer is quick."""
     from briefcontext.graphs import resources
 

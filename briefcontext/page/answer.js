@@ -66,7 +66,7 @@ function mark(citation, documents) {
   const retracted = citation.retracted ? ", retracted" : "";
   const label = `Citation ${citation.key}: ${shown(citation.title || citation.source_id)}${bare}${retracted}`;
   const kind = `cite${bare && " bare"}${retracted && " retracted"}`;
-  return el("button", { type: "button", class: kind, "aria-label": label, title: citation.title, click },
+  return el("button", { type: "button", class: kind, "aria-label": label, "aria-haspopup": "dialog", title: citation.title, click },
     `[${citation.key}]`);
 }
 
@@ -81,7 +81,8 @@ function conflict(answer) {
     el("h4", {}, "The evidence contradicts itself"),
     statement && el("p", {}, statement),
     Object.keys(choices).length > 0 && el("ul", {}, Object.entries(choices).map(([letter, places]) =>
-      el("li", {}, `${letter}: chosen in partition ${places.map((place) => place + 1).join(", ")}`))),
+      el("li", {}, `${letter}: chosen in partition${places.length > 1 ? "s" : ""} `,
+        places.map((place) => place + 1).join(", ")))),
     settled && el("p", {}, `The answer settles on ${settled}.`));
 }
 

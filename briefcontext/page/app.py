@@ -45,6 +45,7 @@ def create_app(
     *,
     token: str | None = None,
     graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
+    source: str | None = None,
 ) -> Starlette:
     """Make the page, an ASGI application that can be served alone or mounted below any path.
 
@@ -53,9 +54,10 @@ def create_app(
             how to read (`choices.py`), and nothing that names a file or a model.
         token: what a client must send as a Bearer token. Without one, only this machine may ask.
         graph: a graph of your own, from `build_graph`.
+        source: what the page says that it reads from.
     """
     fixed = settings or Settings()
-    known = _about(fixed, graph)
+    known = _about(fixed, graph, source)
     assets = {name: Response(body, media_type=kind) for name, kind, body in _assets()}
 
     async def asset(request: Request) -> Response:
@@ -97,21 +99,30 @@ def _assets() -> list[tuple[str, str, bytes]]:
     return found
 
 
-def _about(settings: Settings, graph: CompiledStateGraph[Any, Any, Any, Any]) -> dict[str, Any]:
-    """Say what the page shows before a question is asked. Folders are named without their path."""
+def _about(settings: Settings, graph: CompiledStateGraph[Any, Any, Any, Any], source: str | None) -> dict[str, Any]:
+    """Say what the page shows before a question is asked."""
     own = graph is not ready_made
     demo = not own and settings.document is None and settings.knowledge_base == DEMO
-    source = settings.document or settings.knowledge_base
     return {
         "version": version("briefcontext"),
         "own_graph": own,
-        "source": None if own else source if source.startswith("pubmed:") else PurePath(source).name,
-        "kind": "document" if settings.document else "knowledge base",
+        "source": source or ("the sources of its graph" if own else _source(settings)),
         "model": settings.model,
         "extract_model": settings.extract_model,
         "settings": describe(settings),
         "examples": _examples() if demo else [],
     }
+
+
+def _source(settings: Settings) -> str:
+    """Name what is read; of a path, only the last part, since folders are nobody's business."""
+    if settings.document is not None:
+        return f"the document {PurePath(settings.document).name}"
+    if settings.knowledge_base == DEMO:
+        return "the bundled demo knowledge base"
+    if settings.knowledge_base.startswith("pubmed:"):
+        return "live PubMed"
+    return f"the knowledge base {PurePath(settings.knowledge_base).name}"
 
 
 def _examples() -> list[dict[str, Any]]:

@@ -50,6 +50,11 @@ export function isWebAddress(address) {
   }
 }
 
+/** Begin with a capital. */
+export function sentence(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
 export function counted(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }

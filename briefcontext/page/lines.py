@@ -1,14 +1,13 @@
 """A run of the graph as lines of JSON, one for each step, that a browser reads as they come."""
 
+import asyncio
 import json
 import logging
-import math
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
 
-import anyio
 from langchain_core.documents import Document
 from langgraph.graph.state import CompiledStateGraph
 from starlette.responses import Response
@@ -72,11 +71,9 @@ def _told(update: Mapping[str, Any]) -> Iterator[Line]:
 
 def _document(rank: int, document: Document) -> Line:
     metadata: Mapping[str, Any] = document.metadata
-    score = metadata.get("score")
     return {
         "id": str(document.id),
         "rank": rank,
-        "score": score if isinstance(score, int | float) and math.isfinite(score) else None,
         "source_id": str(metadata.get("source_id", document.id)),
         "title": str(metadata.get("title") or ""),
         "text": document.page_content,
@@ -107,16 +104,18 @@ class JSONLines(Response):
         self.init_headers({"X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with anyio.create_task_group() as tasks:
-
-            async def watch() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(watch)
-            await self._send(send)
-            tasks.cancel_scope.cancel()
+        sending = asyncio.create_task(self._send(send))
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Cancelled once, and then waited for: a graph that is cancelled again while it ends leaves its branches,
+            # and the calls that they pay for, running.
+            leaving.cancel()
+            sending.cancel()
+            await asyncio.wait({sending, leaving})
+        if not sending.cancelled():
+            sending.result()
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -126,3 +125,9 @@ class JSONLines(Response):
                 body = json.dumps(line, default=str).encode("ascii") + b"\n"
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

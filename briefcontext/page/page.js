@@ -2,7 +2,7 @@
 
 import { showAnswer, showDraft, showNone, showWaiting } from "./answer.js";
 import { Refused, about, ask, keepToken, takeToken } from "./api.js";
-import { byId, counted, el, refill, shown } from "./dom.js";
+import { byId, counted, el, refill, sentence, shown } from "./dom.js";
 import * as form from "./form.js";
 import * as passage from "./passage.js";
 import { Path } from "./path.js";
@@ -24,8 +24,9 @@ function say(words) {
 
 function fail(kind, message) {
   refill(byId("failure"), el("div", { class: "notice bad" },
-    el("h3", {}, FAILURES[kind] ?? "The question could not be answered"), el("p", {}, message)));
-  showNone();
+    el("h4", {}, FAILURES[kind] ?? "The question could not be answered"), el("p", {}, message),
+    known && el("button", { type: "button", click: submit }, "Ask again")));
+  byId("answer-body").replaceChildren();
   say("No answer was given.");
 }
 
@@ -35,7 +36,7 @@ const ON = {
     run.documents = new Map(documents.map((doc) => [doc.id, doc]));
     run.path.retrieved(documents, retracted);
   },
-  route_decided: (run, { reason }) => say(`${reason[0].toUpperCase()}${reason.slice(1)}. Reading…`),
+  route_decided: (run, { reason }) => say(`${sentence(reason)}. Reading…`),
   preflight: (run, { preflight, route }) => run.path.compared(preflight, route),
   partitions: (run, { partitions }) => run.path.fanOut(partitions),
   partition_started: (run, event) => run.path.started(event),
@@ -66,7 +67,7 @@ const ON = {
     run.answer = answer;
     run.path.answered(answer);
     showAnswer(answer, run);
-    const notes = answer.warnings.length ? ` ${counted(answer.warnings.length, "note")} to take.` : "";
+    const notes = answer.warnings.length ? ` ${counted(answer.warnings.length, "warning")}.` : "";
     say(answer.abstained ? `The documents do not answer this question.${notes}`
       : `The answer is there, with ${counted(answer.citations.length, "citation")}.${notes}`);
   },
@@ -122,6 +123,7 @@ function show(run) {
   byId("result-options").hidden = options.length === 0;
   refill(byId("result-options"), options.map(([letter, words]) => el("li", {}, `${letter}. ${words}`)));
   byId("failure").replaceChildren();
+  byId("examples").open = false;
   showWaiting();
   say("Retrieving documents…");
   busy(true);
@@ -156,12 +158,10 @@ async function start() {
   }
   byId("gate").hidden = true;
   byId("asking").hidden = false;
-  const source = known.own_graph ? "a graph of its own"
-    : known.kind === "document" ? `the document ${known.source}` : `the knowledge base ${known.source}`;
   const reader = known.own_graph ? null : known.model ?? "none: sentences are copied word for word";
-  known.words = `over ${source}${known.model ? ` with ${known.model}` : ""}`;
+  known.words = `over ${known.source}${known.model ? ` with ${known.model}` : ""}`;
   refill(byId("about"),
-    el("div", {}, el("dt", {}, "Reads"), el("dd", {}, source)),
+    el("div", {}, el("dt", {}, "Reads"), el("dd", {}, known.source)),
     reader && el("div", {}, el("dt", {}, "Model"), el("dd", {}, reader)),
     known.extract_model && el("div", {}, el("dt", {}, "Extractions"), el("dd", {}, known.extract_model)));
   form.prepare(known, submit);

@@ -1,6 +1,6 @@
 // The path that a question takes: retrieval, the two rankings, the partitions, and every document with what became of it.
 
-import { byId, counted, el, refill } from "./dom.js";
+import { byId, counted, el, refill, sentence } from "./dom.js";
 import { open } from "./passage.js";
 
 const ROUTES = {
@@ -78,7 +78,7 @@ export class Path {
         this.ranking(`Dense, top ${n}`, dense, bm25), this.ranking(`BM25, top ${n}`, bm25, dense)),
       iou !== null && overlap(iou, threshold),
       el("p", { class: "route" }, el("strong", {}, ROUTES[route] ?? route)),
-      el("p", { class: "hint" }, preflight.reason));
+      el("p", { class: "hint" }, sentence(preflight.reason)));
     this.state("rank", "done");
     this.state(route === "abstain" ? "answer" : "read", "active");
     if (route === "abstain") this.state("read", "skipped");
