@@ -121,7 +121,7 @@ def test_a_citation_shows_its_passage_with_exactly_the_quotes_marked(browser: Br
 
 
 def test_offsets_count_characters_also_beyond_the_first_plane(browser: Browser, page: Page) -> None:
-    text = "\U0001f9e0 Aspirin \U0001f48a\U0001f489 lowers the risk \U00010400 of stroke \U0001f9e0. After \U0001f480 comes more."
+    text = "\U0001f9e0 Aspirin \U0001f48a\U0001f489 lowers the risk \U00010400 of stroke. After \U0001f480 comes more."
     document = Document(id="astral", page_content=text, metadata={"title": "Beyond"})
     browser.open(page([document], route="vanilla"))
     browser.ask(QUESTION)
