@@ -14,6 +14,7 @@ import typer
 
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
 from briefcontext.mcp_command import mcp
+from briefcontext.serve_command import serve
 
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
@@ -198,7 +199,8 @@ def index(
     )
 
 
-app.command("mcp")(mcp)
+app.command()(mcp)
+app.command()(serve)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")
