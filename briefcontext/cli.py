@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from briefcontext.compare_command import compare
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
+from briefcontext.experiment_command import experiment
 from briefcontext.mcp_command import mcp
 from briefcontext.serve_command import serve
 
@@ -201,6 +203,8 @@ def index(
 
 app.command()(mcp)
 app.command()(serve)
+app.command()(experiment)
+app.command()(compare)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")

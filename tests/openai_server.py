@@ -199,11 +199,11 @@ async def _stream(call: Call, reply: Reply, usage: dict[str, Any]) -> AsyncItera
 
 
 @contextmanager
-def serve() -> Iterator[OpenAIServer]:
-    """Run a server on a free loopback port."""
+def serve(port: int = 0) -> Iterator[OpenAIServer]:
+    """Run a server on loopback, on a free port unless one is named."""
     fake = OpenAIServer()
     app = Starlette(routes=[Route("/v1/chat/completions", fake.complete, methods=["POST"])])
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     fake.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     # LangChain keeps a client, and its idle connections, for as long as the process lives, and an event loop that
     # ends before them leaves them open. So there are none.
