@@ -16,6 +16,7 @@ LAYERS = {
     "retrievers": {"knowledge"},
     "chains": {"prompts"},
     "graphs": {"chains", "retrievers", "knowledge"},
+    "evaluation": {"graphs", "chains", "retrievers", "knowledge", "prompts"},
 }
 
 

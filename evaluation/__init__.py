@@ -1,0 +1,1 @@
+"""Experiments: data sets, sampling, scoring and statistics."""

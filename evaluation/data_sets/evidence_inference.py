@@ -1,0 +1,156 @@
+"""Evidence Inference (DeYoung et al. 2020): what full texts of trials report of an outcome."""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.data_set import Reading
+from briefcontext.evaluation.data_sets.rows import (
+    BadRow,
+    identifier,
+    json_rows,
+    options_of,
+    question_of,
+    right_letter,
+)
+from briefcontext.evaluation.item import Item, LongDocument
+
+__all__ = ["OPTIONS", "evidence_files", "read_evidence_inference"]
+
+OPTIONS = {"A": "significantly increased", "B": "significantly decreased", "C": "no significant difference"}
+
+_TITLE = re.compile(r"\A\s*TITLE:\s*(\S.*)")
+_ROW_BYTES = 1 << 24
+
+
+def evidence_files(folder: Path) -> Iterator[Path]:
+    """The files of either layout that are there, in a fixed order."""
+    for name in ("prompts_merged.csv", "annotations_merged.csv", "documents.jsonl", "questions.jsonl"):
+        for file in (folder / name, folder / f"{name}.gz"):
+            if file.is_file():
+                yield file
+    if (folder / "prompts_merged.csv").is_file():
+        yield from sorted((folder / "txt_files").glob("PMC*.txt"))
+
+
+def read_evidence_inference(path: Path, subset: str = "") -> Reading:
+    """Read a folder of the published layout, or of documents.jsonl(.gz) and questions.jsonl(.gz).
+
+    The answer is what most annotators say whose label was found valid, each with one vote a label; prompts
+    without a valid label, or with a tie, are left out and counted.
+    """
+    if not path.is_dir():
+        raise InputError(f"{path} is a file: give the folder that holds prompts_merged.csv, or questions.jsonl.")
+    if (path / "prompts_merged.csv").is_file():
+        return _published(path)
+    questions, documents = (_either(path, name) for name in ("questions.jsonl", "documents.jsonl"))
+    if questions is None or documents is None:
+        raise InputError(
+            f"{path} holds neither prompts_merged.csv nor questions.jsonl with documents.jsonl. "
+            "The data are published at https://github.com/jayded/evidence-inference."
+        )
+    return _as_json_lines(questions, documents)
+
+
+def _either(folder: Path, name: str) -> Path | None:
+    return next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
+
+
+def _published(folder: Path) -> Reading:
+    votes = _votes(folder / "annotations_merged.csv")
+    reading = Reading("evidence-inference")
+    for place, row in _csv_rows(folder / "prompts_merged.csv", "PromptID", "PMCID", "Outcome", "Intervention"):
+        prompt, document = row["PromptID"], f"PMC{row['PMCID'].upper().removeprefix('PMC')}"
+        ballot = votes.get(prompt, Counter()).most_common()
+        if not ballot:
+            reading.leave_out("no valid label")
+        elif len(ballot) > 1 and ballot[0][1] == ballot[1][1]:
+            reading.leave_out("the annotators' labels are tied")
+        else:
+            try:
+                answer = right_letter(ballot[0][0], OPTIONS)
+            except BadRow as error:
+                raise InputError(f"{folder / 'annotations_merged.csv'}, prompt {prompt}: {error}.") from error
+            question = (
+                f"With respect to {row['Outcome'].strip()}, characterize the reported difference between patients "
+                f"receiving {row['Intervention'].strip()} and those receiving {(row.get('Comparator') or '').strip()}."
+            )
+            if document not in reading.documents:
+                reading.documents[document] = _text(folder / "txt_files" / f"{document}.txt", document, place)
+            reading.items.append(Item(prompt, question, OPTIONS, (answer,), (document,), document))
+    return reading
+
+
+def _votes(path: Path) -> dict[str, Counter[str]]:
+    if not path.is_file():
+        raise InputError(f"There is no {path}. It is published at https://github.com/jayded/evidence-inference.")
+    cast: dict[str, set[tuple[str, str]]] = {}
+    for _, row in _csv_rows(path, "UserID", "PromptID", "Valid Label", "Label"):
+        label = row["Label"].strip().casefold()
+        if row["Valid Label"].strip().casefold() in ("1", "1.0", "true") and label not in ("", "invalid prompt"):
+            # An annotator has a row for each piece of evidence, and still one vote.
+            cast.setdefault(row["PromptID"], set()).add((row["UserID"], label))
+    return {prompt: Counter(label for _, label in ballots) for prompt, ballots in cast.items()}
+
+
+def _csv_rows(path: Path, *columns: str) -> Iterator[tuple[int, dict[str, str]]]:
+    csv.field_size_limit(_ROW_BYTES)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        if missing := [column for column in columns if column not in (rows.fieldnames or [])]:
+            raise InputError(
+                f"{path} has no column {missing[0]!r}: its columns are {', '.join(rows.fieldnames or [])}."
+            )
+        try:
+            for row in rows:
+                if blank := [column for column in columns if not (row[column] or "").strip() and column != "Label"]:
+                    raise InputError(f"{path}, line {rows.line_num}: {blank[0]!r} is blank.")
+                yield rows.line_num, row
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{path}, line {rows.line_num}: {error}.") from error
+
+
+def _text(path: Path, id_: str, place: int) -> LongDocument:
+    if not path.is_file():
+        raise InputError(
+            f"prompts_merged.csv, line {place} asks on {id_}, and there is no {path}. "
+            "The texts are published at http://evidence-inference.ebm-nlp.com/download/."
+        )
+    text = path.read_text(encoding="utf-8")
+    title = _TITLE.match(text)
+    return LongDocument(id_, title[1].strip() if title else "", text)
+
+
+def _as_json_lines(questions: Path, documents: Path) -> Reading:
+    reading = Reading("evidence-inference")
+    for number, row in json_rows(documents):
+        try:
+            document = _document(row)
+            if document.id in reading.documents:
+                raise BadRow(f"the id {document.id!r} occurs twice")
+        except BadRow as error:
+            raise InputError(f"{documents}, line {number}: {error}.") from error
+        reading.documents[document.id] = document
+    for number, row in json_rows(questions):
+        try:
+            on = identifier(row.get("doc_id"))
+            if on not in reading.documents:
+                raise BadRow(f"it is asked on {on!r}, which is not in {documents.name}")
+            options = options_of(row.get("options")) or OPTIONS
+            answer = right_letter(row.get("answer"), options)
+            question = question_of(row, "question")
+            reading.items.append(Item(identifier(row.get("id")), question, options, (answer,), (on,), on))
+        except BadRow as error:
+            raise InputError(f"{questions}, line {number}: {error}.") from error
+    return reading
+
+
+def _document(row: dict[str, Any]) -> LongDocument:
+    text = row.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise BadRow("there is no text in 'text'")
+    return LongDocument(identifier(row.get("id")), str(row.get("title") or ""), text)

@@ -1,0 +1,129 @@
+"""Opening a data set by its kind and path."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.bioasq import read_bioasq
+from briefcontext.evaluation.data_sets.data_set import DataSet, Reading
+from briefcontext.evaluation.data_sets.evidence_inference import evidence_files, read_evidence_inference
+from briefcontext.evaluation.data_sets.infinitebench import read_en_mc, read_en_qa
+from briefcontext.evaluation.data_sets.json_lines import read_json_lines
+from briefcontext.evaluation.data_sets.medq import read_medq
+from briefcontext.evaluation.data_sets.mirage import read_mirage, read_pubmedqa
+
+__all__ = ["KINDS", "Kind", "load_data_set"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One layout: who reads it, and where the real data are."""
+
+    read: Callable[[Path, str], Reading]
+    """Takes the path and the subset ("" for all)."""
+    published: str
+    subsets: bool = False
+    files: Callable[[Path], Iterator[Path]] | None = None
+    """The files to read, in a folder; None where a folder cannot be read."""
+
+
+def _json_files(folder: Path) -> Iterator[Path]:
+    yield from sorted(folder.glob("*.json"))
+
+
+KINDS = {
+    "mirage": Kind(read_mirage, "benchmark.json of https://github.com/Teddy-XiongGZ/MIRAGE", subsets=True),
+    "pubmedqa": Kind(read_pubmedqa, "data/ori_pqal.json of https://github.com/pubmedqa/pubmedqa"),
+    "bioasq": Kind(
+        read_bioasq,
+        "the golden files at http://participants-area.bioasq.org/datasets/ (free, after registration)",
+        files=_json_files,
+    ),
+    "infinitebench-qa": Kind(
+        read_en_qa,
+        "longbook_qa_eng.jsonl of https://huggingface.co/datasets/xinrongzhang2022/InfiniteBench",
+    ),
+    "infinitebench-mc": Kind(
+        read_en_mc,
+        "longbook_choice_eng.jsonl of https://huggingface.co/datasets/xinrongzhang2022/InfiniteBench",
+    ),
+    "evidence-inference": Kind(
+        read_evidence_inference,
+        "the folder annotations/ (prompts_merged.csv, annotations_merged.csv, txt_files/) of "
+        "https://github.com/jayded/evidence-inference and http://evidence-inference.ebm-nlp.com/download/",
+        files=evidence_files,
+    ),
+    "medq": Kind(read_medq, "medq/medq-30.xlsx of https://github.com/ebmlab/BriefContext"),
+    "jsonl": Kind(read_json_lines, "your own: a JSON object a line, with id, question, options, answer and gold_ids"),
+}
+"""Every layout that can be read, by the word before the colon."""
+
+
+def load_data_set(spec: str) -> DataSet:
+    """Read the data set that `spec` names.
+
+    `spec` is `KIND:PATH`, with a kind of `KINDS`, or the path of a .jsonl file. `mirage:PATH#bioasq` is one
+    subset. Questions with equal ids are refused; in MIRAGE, whose subsets number their questions each for
+    itself, equal ids of different subsets are told apart as `subset:id`.
+
+    Raises:
+        InputError: the kind is unknown, the file is missing (with where the data are published), or a row
+            cannot be used (with the file, the row and the reason).
+        MissingExtraError: a spreadsheet is to be read without the extra that reads it.
+    """
+    name, _, rest = spec.partition(":")
+    if name not in KINDS:
+        if spec.lower().endswith((".jsonl", ".jsonl.gz")):
+            name, rest = "jsonl", spec
+        else:
+            raise InputError(
+                f"{spec!r} names no data set: write KIND:PATH, with one of {', '.join(KINDS)}, or the path of a .jsonl."
+            )
+    kind, subset = KINDS[name], ""
+    if kind.subsets and "#" in rest:
+        rest, _, subset = rest.rpartition("#")
+    if not rest:
+        raise InputError(f"{spec!r} has no path: write {name}:PATH. The data: {kind.published}.")
+    path = Path(rest).expanduser()
+    if not path.exists():
+        raise InputError(f"There is no {path}. The data of {name!r} are published: {kind.published}.")
+    if path.is_dir() and kind.files is None:
+        raise InputError(f"{path} is a folder, and a file is needed: {kind.published}.")
+    try:
+        found = kind.read(path, subset)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}.") from error
+    if not found.items:
+        left_out = "; ".join(f"{count} left out: {reason}" for reason, count in found.left_out.items())
+        raise InputError(
+            f"There is no question in {path}{f' ({left_out})' if left_out else ''}. Needed: {kind.published}."
+        )
+    items = [replace(item, group=item.group or found.name) for item in found.items]
+    files = list(kind.files(path)) if path.is_dir() and kind.files else [path]
+    _refuse_equal_ids([item.id for item in items], path)
+    return DataSet(found.name, items, found.documents, _sha256(path, files), found.left_out)
+
+
+def _refuse_equal_ids(ids: list[str], path: Path) -> None:
+    first: dict[str, int] = {}
+    for place, id_ in enumerate(ids, 1):
+        if id_ in first:
+            raise InputError(
+                f"{path}: questions {first[id_]} and {place} have the same id {id_!r}. "
+                "Give each its own, or remove one."
+            )
+        first[id_] = place
+
+
+def _sha256(path: Path, files: list[Path]) -> str:
+    if files == [path]:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    whole = hashlib.sha256()
+    for each in files:
+        with each.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        whole.update(f"{digest}  {each.relative_to(path).as_posix()}\n".encode())
+    return whole.hexdigest()
