@@ -91,7 +91,7 @@ def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDA
 def _precision_recall(
     axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], calibrated: Estimate, iou: Estimate
 ) -> None:
-    from sklearn.metrics import precision_recall_curve
+    from sklearn.metrics import precision_recall_curve  # type: ignore[import-untyped]
 
     precision, recall, _ = precision_recall_curve(labels, probability)
     axes.step(recall, precision, where="post", color=_CALIBRATED, label="calibrated")
