@@ -94,8 +94,8 @@ def compose(
     text, _, statement = both.partition(separator)
     text = text.strip()
     warnings = [*draft["warnings"], *_extraction_warnings(extractions)]
-    if preflight["caution"]:
-        warnings.append(preflight["caution"])
+    if caution := preflight.get("caution"):
+        warnings.append(caution)
     if retracted:
         warnings.append(f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)}).")
     if unknown:

@@ -298,5 +298,6 @@ def _entropy(weights: NDArray[np.float64]) -> float:
     total = weights.sum()
     if total <= 0 or len(weights) < 2:
         return 1.0
-    shares = weights[weights > 0] / total
+    shares = weights / total
+    shares = shares[shares > 0]
     return float(min(1.0, max(0.0, -(shares * np.log(shares)).sum() / math.log(len(weights)))))
