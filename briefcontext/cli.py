@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from briefcontext.calibrate_command import calibrate
 from briefcontext.compare_command import compare
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
 from briefcontext.experiment_command import experiment
@@ -112,6 +113,13 @@ def ask(
     iou_threshold: Annotated[
         float | None, typer.Option(help="Overlap above which the rankings agree. Default: 0.2.")
     ] = None,
+    preflight: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Decide by a calibration: its file, or calibrated for the one in the knowledge base's folder.",
+        ),
+    ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
@@ -147,6 +155,7 @@ def ask(
             "partition_size": partition_size,
             "preflight_top_n": preflight_top_n,
             "iou_threshold": iou_threshold,
+            "preflight": preflight,
             "retrieval": retrieval,
             "cross_encoder": cross_encoder,
             "keep_retracted": keep_retracted or None,
@@ -205,6 +214,7 @@ app.command()(mcp)
 app.command()(serve)
 app.command()(experiment)
 app.command()(compare)
+app.command()(calibrate)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")

@@ -100,6 +100,11 @@ def _print_route(console: Console, answer: Answer) -> None:
         grid.add_row("  retrieved", _line(", ".join(preflight["dense_top"])))
         grid.add_row("  BM25", _line(", ".join(preflight["bm25_top"])))
         grid.add_row("  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})")
+        if preflight.get("method") == "calibrated":
+            shown = f"{preflight['probability']:.3f} (the map from {preflight['probability_threshold']:.3f})"
+            grid.add_row("  misplaced", shown)
+            for name, added in (preflight["contributions"] or {}).items():
+                grid.add_row(f"    {added:+.2f}", _line(name))
         console.print(grid)
 
 

@@ -31,6 +31,17 @@ class Preflight(TypedDict):
     bm25_top: list[str]
     """Ids of the first n documents of each ranking, best first."""
     consistent: bool | None
+    """Whether `iou` is above `threshold`."""
+    method: Literal["iou", "calibrated"]
+    """Which check decides: the overlap, or a calibration's prediction."""
+    probability: float | None
+    """Calibrated: the probability that the key document is below rank 3 or was not retrieved."""
+    probability_threshold: float | None
+    """The question goes to the map when `probability` reaches it."""
+    contributions: dict[str, float] | None
+    """Log-odds that each signal adds to the calibration's mean, the strongest first."""
+    caution: str | None
+    """Why the calibration may promise too much here."""
     reason: str
     """Why the route was taken, in words."""
 
@@ -85,6 +96,8 @@ def compose(
     text, _, statement = both.partition(separator)
     text = text.strip()
     warnings = [*draft["warnings"], *_extraction_warnings(extractions)]
+    if caution := preflight.get("caution"):
+        warnings.append(caution)
     if retracted:
         warnings.append(f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)}).")
     if unknown:

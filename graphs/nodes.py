@@ -16,7 +16,7 @@ from briefcontext.graphs import resources
 from briefcontext.graphs.events import Answering, PartitionStarted, Retrieved, RouteDecided, emit
 from briefcontext.graphs.results import Update, abstained, answered, extracted, failed_extraction, worth_reducing
 from briefcontext.graphs.retrieval import encodable_document, more_to_ask, without_retracted
-from briefcontext.graphs.routing import compare_rankings, decide_route
+from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.runtime import current_settings, open_account
 from briefcontext.graphs.state import Partition, State
 from briefcontext.retrievers.order import order_preserving
@@ -84,7 +84,12 @@ class Nodes:
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
         settings = current_settings()
-        preflight = compare_rankings(state["asked"], state["documents"], settings, self._retriever().term_statistics)
+        retriever = self._retriever()
+        preflight = compare_rankings(state["asked"], state["documents"], settings, retriever.term_statistics)
+        if (calibration := resources.calibration(settings)) is not None and state["documents"]:
+            caution = calibration.check(retriever.dense_over, settings.top_k)
+            predicted = calibration.predict(state["asked"]["text"], state["documents"], retriever.term_statistics)
+            preflight = with_prediction(preflight, predicted, caution)
         route, reason = decide_route(preflight, settings)
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
         return {"preflight": {**preflight, "reason": reason}, "route": route}

@@ -9,7 +9,7 @@ from langchain_core.retrievers import RetrieverLike
 
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.graphs.settings import DEMO, Settings
+from briefcontext.graphs.settings import CALIBRATED, DEMO, IOU, Settings
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 if TYPE_CHECKING:
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.knowledge.live_pubmed import LivePubMed
+    from briefcontext.retrievers.calibration import Calibration
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-__all__ = ["as_ranked", "as_reader", "knowledge_base", "reader", "retriever"]
+__all__ = ["as_ranked", "as_reader", "calibration", "knowledge_base", "reader", "retriever"]
 
 _KEPT_OPEN = 8
 
@@ -36,6 +37,38 @@ def retriever(settings: Settings) -> RankingRetriever:
 
     scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
     return retriever_over(_searched(settings), settings.retrieval, scorer)
+
+
+def calibration(settings: Settings) -> "Calibration | None":
+    """Return the calibration that the settings name; None for BriefContext's own check.
+
+    Raises:
+        InputError: it is missing, or cannot be used.
+    """
+    if settings.preflight == IOU:
+        return None
+    from briefcontext.retrievers.calibration import CALIBRATION_FILE
+
+    path = Path(settings.preflight)
+    if settings.preflight == CALIBRATED:
+        path = Path(settings.knowledge_base) / CALIBRATION_FILE
+        if not path.is_file():
+            raise InputError(
+                f"The preflight is 'calibrated', and there is no {path}. Make it: briefcontext calibrate --kb "
+                f"{settings.knowledge_base} --questions FILE --out {path}"
+            )
+    try:
+        modified = path.stat().st_mtime_ns
+    except OSError:
+        modified = 0
+    return _calibration(str(path), modified)
+
+
+@lru_cache(_KEPT_OPEN)
+def _calibration(path: str, modified: int) -> "Calibration":
+    from briefcontext.retrievers.calibration import Calibration
+
+    return Calibration.read(path)
 
 
 def _searched(settings: Settings) -> "KnowledgeBase | LivePubMed | LongDocumentRetriever":

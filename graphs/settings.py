@@ -8,8 +8,12 @@ from briefcontext.errors import InputError
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.search_method import SearchMethod
 
-__all__ = ["DEMO", "MAX_TOP_K", "Settings"]
+__all__ = ["CALIBRATED", "DEMO", "IOU", "MAX_TOP_K", "Settings"]
 
+IOU = "iou"
+"""The name of BriefContext's own preflight check."""
+CALIBRATED = "calibrated"
+"""The name of the calibration that lies in the knowledge base's folder."""
 DEMO = "demo"
 """The name of the knowledge base that comes with the package."""
 MAX_TOP_K = 1024
@@ -54,6 +58,12 @@ class Settings(BaseModel):
         ge=0,
         le=1,
         description="The rankings agree when their overlap (intersection over union) is above this.",
+    )
+    preflight: str = Field(
+        default=IOU,
+        min_length=1,
+        description="How the route is decided: 'iou' compares the two rankings (BriefContext), the path of a "
+        "calibration file predicts from it, and 'calibrated' takes preflight.json in the knowledge base's folder.",
     )
     knowledge_base: str = Field(
         default=DEMO, min_length=1, description="Folder of a knowledge base, or 'demo' for the bundled one."
