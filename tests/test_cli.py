@@ -238,3 +238,48 @@ def test_whole_texts_join_a_base_of_passages_and_are_cut_into_chunks(run: Run, t
     assert (code, "1 indexed" in " ".join(out.split())) == (0, True)
     _, out, _ = run("kb", "search", folder, "honey for cough", "--json", "--top-k", "2")
     assert all(passage["source_id"].endswith("guide.txt") and "#" in passage["id"] for passage in json.loads(out))
+
+
+ROOT = [sys.executable, "-m", "briefcontext"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--json", FIRST_CHOICE]])
+def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
+    with subprocess.Popen([*ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
+@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--json", FIRST_CHOICE]])
+def test_a_full_disk_is_one_line_and_exit_code_3(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*ROOT, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "Error: No space left on device.\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (PermissionError(13, "Permission denied", "/etc/kb"), "Error: Permission denied: /etc/kb."),
+        (OSError(28, "No space left on device"), "Error: No space left on device."),
+        (ValueError("it is odd.\nvery"), "Error: ValueError: it is odd. very. Add --verbose to see where."),
+        (RuntimeError(), "Error: RuntimeError: no more is known. Add --verbose to see where."),
+    ],
+)
+def test_an_unexpected_error_is_one_line_and_with_verbose_a_traceback(
+    error: Exception, line: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("briefcontext.kb_command.info", fail)
+    monkeypatch.setattr("briefcontext.cli._close_output", lambda: None)
+    assert run("kb", "info", "folder") == (3, "", f"{line}\n")
+    code, _, err = run("--verbose", "kb", "info", "folder")
+    assert code == 3
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1] == line.removesuffix(" Add --verbose to see where.")
