@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from briefcontext.cli import main
-from tests.openai_server import OpenAIServer, Reply
+from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 MIDDLE = (
     "A man on treatment for an overactive thyroid has a sore throat and high temperature; "
@@ -86,6 +86,28 @@ def test_ask_with_a_model_reports_its_calls(run: Run, model: str) -> None:
     assert code == 0
     assert "Point 1 holds [1]." in out
     assert "5 calls" in out
+
+
+def test_invented_quotes_are_reported_and_cited_nowhere(run: Run, model: str, server: OpenAIServer) -> None:
+    invented = "Aspirin cures every disease within a day, number"
+
+    def half_invented(call: Call) -> Reply:
+        honest = faithful(call)
+        if call.stage != "extract":
+            return honest
+        record = json.loads(honest.content)
+        made_up = [{**quote, "quote": f"{invented} {place}"} for place, quote in enumerate(record["quotes"])]
+        return Reply(json.dumps({**record, "quotes": record["quotes"] + made_up}))
+
+    server.script = half_invented
+    code, out, _ = run("ask", "--json", MIDDLE, "--route", "map_reduce", "--model", model)
+    assert code == 0
+    answer = json.loads(out)
+    reports = [warning for warning in answer["warnings"] if "do not stand in the documents" in warning]
+    assert [report.split(": ")[1].split(" quotes")[0] for report in reports] == ["4 of 8"] * 4
+    assert len(answer["citations"]) == 16
+    assert invented not in out
+    assert not any(invented in call.prompt for call in server.calls)
 
 
 @pytest.mark.parametrize("options", [["--options", "A=yes", "B=no"], ["--options", "A=yes", "--options", "B=no"]])
