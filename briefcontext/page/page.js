@@ -57,8 +57,10 @@ const ON = {
     say("Writing the answer…");
     run.path.answering("Being written");
   },
-  answer_token: (run, { text }) => {
+  answer_token: (run, { text, attempt = 1 }) => {
     if (typeof text !== "string") return;
+    if (attempt !== run.attempt) run.draft = "";
+    run.attempt = attempt;
     run.draft += text;
     showDraft(run.draft);
   },
@@ -88,7 +90,7 @@ async function submit() {
   current?.stop.abort();
   passage.close();
   const run = {
-    asked: form.asked(), stop: new AbortController(), path: new Path(), documents: new Map(), draft: "", ended: false,
+    asked: form.asked(), stop: new AbortController(), path: new Path(), documents: new Map(), draft: "", attempt: 1, ended: false,
     about: known.words, day: new Date().toLocaleDateString("en-CA"),
   };
   current = run;

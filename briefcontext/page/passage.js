@@ -7,6 +7,7 @@ const MATCHES = {
   exact: "word for word",
   normalised: "the same letters and digits; other punctuation",
   fuzzy: "similar words: compare them",
+  title: "words of the title",
 };
 let opener = null;
 
@@ -48,7 +49,7 @@ export function open(doc, quotes = [], current = quotes[0]) {
 
 function quoteList(quotes) {
   return el("p", { class: "hint" }, `${counted(quotes.length, "quote")}: `, quotes.map((quote, place) => [
-    place > 0 && "; ", `characters ${quote.start}–${quote.end}, ${MATCHES[quote.match] ?? quote.match}`,
+    place > 0 && "; ", quote.start !== null && `characters ${quote.start}–${quote.end}, `, matchWords(quote),
   ]));
 }
 
