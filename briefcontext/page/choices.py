@@ -10,6 +10,7 @@ __all__ = ["LARGEST", "choose", "describe"]
 
 CHOICES = (
     *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
+    "retrieval",
     *("keep_retracted", "quote_similarity", "force_choice"),
 )
 LARGEST = 128

@@ -69,13 +69,14 @@ export class Path {
     this.rows?.get(id)?.append(el("span", { class: `tag ${kind}` }, words));
   }
 
-  compared(preflight, route) {
+  compared(preflight, route, ranking) {
     const { dense_top: dense, bm25_top: bm25, iou, n, threshold } = preflight;
-    dense.forEach((id, place) => this.tag(id, `dense ${place + 1}`));
+    dense.forEach((id, place) => this.tag(id, `${ranking} ${place + 1}`));
     bm25.forEach((id, place) => this.tag(id, `BM25 ${place + 1}`));
     refill(this.steps.rank.body,
       iou !== null && el("div", { class: "rankings" },
-        this.ranking(`Dense, top ${n}`, dense, bm25), this.ranking(`BM25, top ${n}`, bm25, dense)),
+        this.ranking(`${sentence(ranking)}, top ${n}`, dense, bm25),
+        this.ranking(`BM25, top ${n}`, bm25, dense)),
       iou !== null && overlap(iou, threshold),
       el("p", { class: "route" }, el("strong", {}, ROUTES[route] ?? route)),
       el("p", { class: "hint" }, sentence(preflight.reason)));
@@ -158,7 +159,7 @@ export class Path {
       return el("li", {}, el("button", { type: "button", class: "quote", click }, `“${quote.text}”`));
     });
     const parts = [
-      extraction.choice && `choice ${extraction.choice}`,
+      extraction.choice && `choice ${[extraction.choice, ...extraction.other_choices ?? []].join(" or ")}`,
       extraction.confidence !== null && `confidence ${extraction.confidence.toFixed(2)}`,
     ].filter(Boolean);
     refill(card.detail,
