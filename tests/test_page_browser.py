@@ -451,11 +451,12 @@ def test_a_page_with_a_token_opens_by_its_link_and_forgets_it_in_the_address(
 
 def test_a_page_without_its_token_asks_for_it(chrome: Browser, page: Page, agreeing: FixedRetriever) -> None:
     chrome.driver.get(page(agreeing.documents, token=TOKEN))
-    for given in ("wrong", TOKEN):
-        field = chrome.see("#gate #token")
-        assert not chrome.all("#asking")[0].is_displayed()
-        field.clear()
-        field.send_keys(given, Keys.ENTER)
+    chrome.see("#gate #token").send_keys("wrong", Keys.ENTER)
+    chrome.see("#gate-error", "That is not the token.")
+    assert not chrome.all("#asking")[0].is_displayed()
+    field = chrome.see("#token")
+    field.clear()
+    field.send_keys(TOKEN, Keys.ENTER)
     chrome.see(".about dd")
     chrome.ask(QUESTION)
     chrome.see(".references")

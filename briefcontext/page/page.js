@@ -139,18 +139,19 @@ function busy(is) {
   byId("answer").setAttribute("aria-busy", String(is));
 }
 
-function openGate() {
+function openGate(tried) {
+  byId("gate-error").textContent = tried ? "That is not the token." : "";
   byId("gate").hidden = false;
   byId("asking").hidden = true;
   byId("result").hidden = true;
   byId("token").focus();
 }
 
-async function start() {
+async function start(tried) {
   try {
     known = await about();
   } catch (error) {
-    if (error.kind === "TokenRequired") openGate();
+    if (error.kind === "TokenRequired") openGate(tried);
     else {
       byId("result").hidden = false;
       fail(error.kind, error.message);
@@ -185,6 +186,6 @@ byId("stop").addEventListener("click", () => current?.stop.abort());
 byId("gate-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepToken(byId("token").value.trim());
-  start();
+  start(true);
 });
 start();
