@@ -95,6 +95,14 @@ def test_partitions_are_told_of_one_by_one(mapped: Starlette) -> None:
     assert {line["extraction"]["index"] for line in told if line["event"] == "extraction"} == {0, 1, 2, 3}
 
 
+def test_the_answers_words_come_as_they_are_written(mapped: Starlette) -> None:
+    told = asked(mapped)
+    words = [line["text"] for line in told if line["event"] == "answer_token"]
+    keys = {document["key"] for line in told if line["event"] == "documents" for document in line["documents"]}
+    assert len(words) > 16
+    assert set(re.findall(r"\[(\w+)\]", "".join(words))) == keys
+
+
 def test_a_failed_partition_is_told_and_the_answer_says_what_was_not_read(
     mapped: Starlette, server: OpenAIServer
 ) -> None:
