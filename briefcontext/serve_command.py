@@ -32,6 +32,10 @@ def serve(
     cross_encoder: Annotated[
         str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
     ] = None,
+    preflight: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Decide by a calibration: its file, or calibrated for the knowledge base's."),
+    ] = None,
     model_cache: Annotated[str | None, typer.Option(help="SQLite file that keeps the replies of models.")] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
@@ -64,6 +68,7 @@ def serve(
         "model": model,
         "extract_model": extract_model,
         "cross_encoder": cross_encoder,
+        "preflight": preflight,
         "model_cache": model_cache,
         "route": "order_preserving" if document is not None else None,
     }
@@ -132,3 +137,4 @@ def open_resources(settings: "Settings") -> None:
 
     resources.reader(settings)
     resources.retriever(settings)
+    resources.calibration(settings)

@@ -535,3 +535,31 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str) -> No
     browser.until(lambda: browser.texts("#passage mark") == ["\U0001f9e0 of mice"], "the words of the title are marked")
     assert browser.texts("#passage-title mark") == browser.texts("#passage mark")
     assert "in the title" in browser.see("#passage-body").text
+
+
+def test_a_calibrated_check_shows_its_probability_and_its_doubts(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    documents = [
+        {"id": id, "rank": rank, "key": "", "source_id": id, "title": f"On {id}", "text": "Text."}
+        for rank, id in enumerate("abc", 1)
+    ]
+    preflight = {
+        **{"iou": 0.5, "n": 2, "threshold": 0.2, "dense_top": ["a", "b"], "bm25_top": ["b", "a"], "consistent": True},
+        **{"method": "calibrated", "probability": 0.62, "probability_threshold": 0.4, "reason": "it is likely"},
+        **{"contributions": {"dense_gap": 0.7, "iou": -0.2}, "caution": "Few questions were seen."},
+    }
+    lines = [
+        {"event": "documents", "documents": documents, "retracted": []},
+        {"event": "preflight", "preflight": preflight, "route": "map_reduce", "ranking": "hybrid"},
+    ]
+    browser.run(
+        "const body = arguments[0].map((line) => JSON.stringify(line) + '\\n').join('');"
+        "const stream = new ReadableStream({ start(to) { to.enqueue(new TextEncoder().encode(body)); } });"
+        "window.fetch = async () => new Response(stream);",
+        lines,
+    )
+    browser.ask(FIRST_CHOICE)
+    assert "0.62 · read in groups from 0.40" in browser.see("#step-rank .overlap").text
+    assert "Few questions were seen." in browser.see("#step-rank .notice").text
+    assert browser.texts(".ranking h5") == ["Hybrid, top 2", "BM25, top 2"]
+    assert browser.texts("#step-rank .overlap li") == ["dense gap: +0.70 log-odds", "iou: -0.20 log-odds"]
