@@ -37,7 +37,7 @@ const ON = {
     run.path.retrieved(documents, retracted);
   },
   route_decided: (run, { reason }) => say(`${sentence(reason)}. Reading…`),
-  preflight: (run, { preflight, route }) => run.path.compared(preflight, route),
+  preflight: (run, { preflight, route, ranking }) => run.path.compared(preflight, route, ranking ?? "retrieved"),
   partitions: (run, { partitions }) => run.path.fanOut(partitions),
   partition_started: (run, event) => run.path.started(event),
   partition_done: (run, event) => {
@@ -59,10 +59,9 @@ const ON = {
   },
   answer_token: (run, { text, attempt = 1 }) => {
     if (typeof text !== "string") return;
-    if (attempt !== run.attempt) run.draft = "";
+    run.draft = attempt === run.attempt ? run.draft + text : text;
     run.attempt = attempt;
-    run.draft += text;
-    showDraft(run.draft);
+    showDraft(run.draft, run.documents);
   },
   answer: (run, { answer }) => {
     run.ended = true;
@@ -127,7 +126,7 @@ function show(run) {
   byId("failure").replaceChildren();
   byId("examples").open = false;
   showWaiting();
-  say("Retrieving documents…");
+  say("Opening the sources, and retrieving documents…");
   busy(true);
   byId("result-heading").focus({ preventScroll: true });
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -140,18 +139,19 @@ function busy(is) {
   byId("answer").setAttribute("aria-busy", String(is));
 }
 
-function openGate() {
+function openGate(tried) {
+  byId("gate-error").textContent = tried ? "That is not the token." : "";
   byId("gate").hidden = false;
   byId("asking").hidden = true;
   byId("result").hidden = true;
   byId("token").focus();
 }
 
-async function start() {
+async function start(tried) {
   try {
     known = await about();
   } catch (error) {
-    if (error.kind === "TokenRequired") openGate();
+    if (error.kind === "TokenRequired") openGate(tried);
     else {
       byId("result").hidden = false;
       fail(error.kind, error.message);
@@ -186,6 +186,6 @@ byId("stop").addEventListener("click", () => current?.stop.abort());
 byId("gate-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepToken(byId("token").value.trim());
-  start();
+  start(true);
 });
 start();
