@@ -1,20 +1,27 @@
 """The command line.
 
-Exit codes: 0 answered (or honestly abstained), 1 a model call failed, 2 bad input or set-up, 130 interrupted.
+Exit codes: 0 answered (or honestly abstained), 1 a model call failed, 2 bad input or set-up, 3 something unexpected
+such as a full disk, 130 interrupted. When the reader of its output goes away, it ends without a word.
 """
 
 import json
 import logging
+import os
 import re
 import sys
+import traceback
+from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from briefcontext.calibrate_command import calibrate
 from briefcontext.compare_command import compare
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
 from briefcontext.experiment_command import experiment
+from briefcontext.mcp_command import mcp
+from briefcontext.serve_command import serve
 
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
@@ -23,6 +30,7 @@ __all__ = ["app", "main"]
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
+EXIT_UNEXPECTED = 3
 EXIT_INTERRUPTED = 130
 
 # typer carries its own copy of click, and only this much of it is public.
@@ -35,7 +43,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Answers medical questions over retrieved literature, with citations to check them by. Not a medical device.",
-    epilog="Exit codes: 0 answered or abstained, 1 a model call failed, 2 bad input or set-up, 130 interrupted.",
+    epilog="Exit codes: 0 answered or abstained, 1 a model call failed, 2 bad input or set-up, "
+    "3 something unexpected, 130 interrupted.",
 )
 
 
@@ -49,7 +58,9 @@ class ReaderName(StrEnum):
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        sys.stdout.flush()  # What cannot be written is to be found out here, and not by the interpreter as it ends.
+        sys.exit(code)
     except _UsageError as error:
         hint = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
         _fail(f"{error.format_message().rstrip('.')}.{hint}", EXIT_BAD_INPUT)
@@ -59,17 +70,41 @@ def main() -> None:
         _fail(str(error), EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         _fail("Interrupted.", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        _close_output()
+        sys.exit(EXIT_FAILED)  # As typer does it where it meets one.
+    except Exception as error:  # noqa: BLE001 - whatever it is, a person gets one line
+        _close_output()
+        if "--verbose" in sys.argv:
+            traceback.print_exc()
+        _fail(_unexpected(error), EXIT_UNEXPECTED)
 
 
 def _fail(message: str, code: int) -> None:
     from briefcontext.printable import printable_line
 
-    typer.echo(f"Error: {printable_line(message)}", err=True)
+    with suppress(OSError):
+        typer.echo(f"Error: {printable_line(message)}", err=True)
     sys.exit(code)
 
 
+def _unexpected(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{f': {error.filename}' if error.filename else ''}."
+    where = "" if "--verbose" in sys.argv else " Add --verbose to see where."
+    return f"{type(error).__name__}: {str(error).strip().rstrip('.') or 'no more is known'}.{where}"
+
+
+def _close_output() -> None:
+    """Drop what could not be written: the interpreter would try again as it ends, and complain."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @app.callback()
-def _common() -> None:
+def _common(
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the traceback of an unexpected error.")] = False,
+) -> None:
     """Keep `ask` a command of its own even while commands are few."""
 
 
@@ -110,9 +145,22 @@ def ask(
     iou_threshold: Annotated[
         float | None, typer.Option(help="Overlap above which the rankings agree. Default: 0.2.")
     ] = None,
+    preflight: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Decide by a calibration: its file, or calibrated for the one in the knowledge base's folder.",
+        ),
+    ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
+    ] = None,
+    retrieval: Annotated[
+        str | None, typer.Option(help="How to find documents: dense, bm25 or hybrid. Default: dense.")
+    ] = None,
+    cross_encoder: Annotated[
+        str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
     ] = None,
     keep_retracted: Annotated[
         bool, typer.Option("--keep-retracted", help="Use retracted articles, too, labelled.")
@@ -139,6 +187,9 @@ def ask(
             "partition_size": partition_size,
             "preflight_top_n": preflight_top_n,
             "iou_threshold": iou_threshold,
+            "preflight": preflight,
+            "retrieval": retrieval,
+            "cross_encoder": cross_encoder,
             "keep_retracted": keep_retracted or None,
         }
     )
@@ -191,22 +242,18 @@ def index(
     )
 
 
+app.command()(mcp)
+app.command()(serve)
 app.command()(experiment)
 app.command()(compare)
+app.command()(calibrate)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")
 
 _Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the knowledge base.")]
+_Method = Literal["dense", "bm25", "hybrid"]
 _AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-class SearchMethod(StrEnum):
-    """The ways to search a knowledge base."""
-
-    DENSE = "dense"
-    BM25 = "bm25"
-    HYBRID = "hybrid"
 
 
 @kb_app.command("info")
@@ -222,7 +269,7 @@ def kb_search(
     folder: _Folder,
     query: Annotated[str, typer.Argument(help="The words or the question to search for.")],
     top_k: Annotated[int, typer.Option(min=1, help="How many passages.")] = 10,
-    method: Annotated[SearchMethod, typer.Option(help="How to rank.")] = SearchMethod.DENSE,
+    method: Annotated[_Method, typer.Option(help="How to rank.")] = "dense",
     as_json: _AsJSON = False,
 ) -> None:
     """Show the passages that rank highest."""

@@ -160,14 +160,15 @@ def _preflight(
     if kb is None:
         raise InputError("The experiment preflight takes its documents from a knowledge base: name it with --kb DIR.")
     from briefcontext.evaluation.data_sets import load_data_set
-    from briefcontext.evaluation.preflight_study import run_preflight
+    from briefcontext.evaluation.preflight_study import KS, run_preflight
     from briefcontext.evaluation.run_folder import REPORT
     from briefcontext.evaluation.sampling import sample
+    from briefcontext.retrievers.ranking_retriever import DEFAULT_K
 
     items = load_data_set(questions).items
     if limit is not None:
         items = sample(items, limit, seed)
-    run_preflight(kb, items, out, calibration=calibration, k=16, seed=seed, **({"ks": ks} if ks else {}))
+    run_preflight(kb, items, out, calibration=calibration, k=ks[0] if ks else DEFAULT_K, seed=seed, ks=ks or KS)
     if (out / REPORT).exists():
         _print_report(out)
 

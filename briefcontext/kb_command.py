@@ -10,10 +10,7 @@ from rich.markup import escape
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.printable import printable_line
-from briefcontext.retrievers.bm25_retriever import BM25Retriever
-from briefcontext.retrievers.dense import DenseRetriever
-from briefcontext.retrievers.hybrid import HybridRetriever
-from briefcontext.retrievers.ranking_retriever import RankingRetriever
+from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 
 __all__ = ["info", "search", "verify"]
 
@@ -28,16 +25,10 @@ def info(path: str, *, as_json: bool) -> None:
         _print_fields(known, 0)
 
 
-def search(path: str, query: str, *, k: int, method: str, as_json: bool) -> None:
+def search(path: str, query: str, *, k: int, method: SearchMethod, as_json: bool) -> None:
     """Print the passages that a retriever ranks highest."""
     with KnowledgeBase.open(path) as base:
-        dense, bm25 = DenseRetriever(knowledge_base=base), BM25Retriever(knowledge_base=base)
-        retrievers: dict[str, RankingRetriever] = {
-            "dense": dense,
-            "bm25": bm25,
-            "hybrid": HybridRetriever(retrievers=[dense, bm25]),
-        }
-        found = retrievers[method].invoke(query, k=k)
+        found = retriever_over(base, method).invoke(query, k=k)
     if as_json:
         print_json([{"id": d.id, "text": d.page_content, **d.metadata} for d in found])
         return

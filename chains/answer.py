@@ -31,6 +31,17 @@ class Preflight(TypedDict):
     bm25_top: list[str]
     """Ids of the first n documents of each ranking, best first."""
     consistent: bool | None
+    """Whether `iou` is above `threshold`."""
+    method: Literal["iou", "calibrated"]
+    """Which check decides: the overlap, or a calibration's prediction."""
+    probability: float | None
+    """Calibrated: the probability that the key document is below rank 3 or was not retrieved."""
+    probability_threshold: float | None
+    """The question goes to the map when `probability` reaches it."""
+    contributions: dict[str, float] | None
+    """Log-odds that each signal adds to the calibration's mean, the strongest first."""
+    caution: str | None
+    """Why the calibration may promise too much here."""
     reason: str
     """Why the route was taken, in words."""
 
@@ -39,7 +50,9 @@ class Conflict(TypedDict):
     """Evidence that contradicts itself."""
 
     choices: dict[str, list[int]]
-    """Option letter to the indices of the partitions that chose it; empty for a free answer."""
+    """Option letter to the indices of the partitions that chose it; empty for a free answer.
+
+    A partition that was read in parts stands under each letter that a part of it chose."""
     statement: str | None
     """Which sources say what, in the reader's words, with citation numbers."""
     settled: str | None
@@ -83,6 +96,8 @@ def compose(
     text, _, statement = both.partition(separator)
     text = text.strip()
     warnings = [*draft["warnings"], *_extraction_warnings(extractions)]
+    if caution := preflight.get("caution"):
+        warnings.append(caution)
     if retracted:
         warnings.append(f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)}).")
     if unknown:
@@ -107,11 +122,12 @@ def compose(
 def find_conflict(
     extractions: Sequence[Extraction], settled: str | None, statement: str | None = None
 ) -> Conflict | None:
-    """Return the conflict when partitions chose different options, or the reader reports one."""
+    """Return the conflict when partitions, or parts of one, chose different options, or the reader reports one."""
     choices: dict[str, list[int]] = {}
     for extraction in extractions:
-        if extraction["choice"]:
-            choices.setdefault(extraction["choice"], []).append(extraction["index"])
+        for choice in [extraction["choice"], *extraction.get("other_choices", [])]:
+            if choice:
+                choices.setdefault(choice, []).append(extraction["index"])
     if len(choices) < 2 and statement is None:
         return None
     return Conflict(choices=choices, statement=statement, settled=settled)

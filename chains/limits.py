@@ -17,7 +17,6 @@ Order of admission, over all threads and event loops:
 """
 
 import asyncio
-import heapq
 import itertools
 import math
 import queue
@@ -30,41 +29,10 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
+from briefcontext.chains.rates import CallLimits, Rates
 from briefcontext.errors import InputError
 
-__all__ = ["CallLimits", "Clock", "Gate", "Limiter", "Settle", "limiter_for"]
-
-_MINUTE = 60.0
-
-Settle = Callable[[int], None]
-"""Says how many tokens a call really took; what was estimated too much is free again for the calls that wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallLimits:
-    """What a call waits for.
-
-    Raises:
-        InputError: a limit is not positive.
-    """
-
-    max_in_flight: int = 32
-    """Model calls in flight at once in this process, over all models, questions, threads and event loops."""
-    requests_per_minute: float | None = None
-    """Calls of one model that start within any 60 seconds; below 1, for example 0.5, one call in 120 seconds."""
-    tokens_per_minute: float | None = None
-    """Tokens of the calls of one model that start within any 60 seconds.
-
-    A call larger than that starts once no other is counted, and is counted for as many minutes as it takes.
-    """
-
-    def __post_init__(self) -> None:
-        if self.max_in_flight < 1:
-            raise InputError(f"max_in_flight is {self.max_in_flight}. Allow at least 1 model call in flight.")
-        for name in ("requests_per_minute", "tokens_per_minute"):
-            rate = getattr(self, name)
-            if rate is not None and not rate > 0:
-                raise InputError(f"{name} is {rate}. Give a number above 0, or None for no limit.")
+__all__ = ["Clock", "Gate", "Limiter", "limiter_for"]
 
 
 class Clock:
@@ -82,63 +50,11 @@ class Clock:
         return timer.cancel
 
 
-class _Window:
-    """What the calls of the last minute spent of one rate."""
-
-    def __init__(self) -> None:
-        self._spent: list[tuple[float, int]] = []  # a heap of (when it no longer counts, amount)
-        self._total = 0
-
-    def opens(self, amount: int, per_minute: float | None, now: float) -> float:
-        """Return `now` if the amount may be spent, else when to ask again."""
-        while self._spent and self._spent[0][0] <= now:
-            self._total -= heapq.heappop(self._spent)[1]
-        if not self._spent:
-            self._total = 0  # also after a Ctrl-C between the two halves of a sum
-        if per_minute is None or self._total <= 0 or self._total + amount <= per_minute:
-            return now
-        return self._spent[0][0]
-
-    def spend(self, amount: int, per_minute: float | None, now: float) -> float:
-        """Count the amount; return when it no longer counts."""
-        until = now + _MINUTE * max(1.0, amount / per_minute if per_minute else 1.0)
-        self.count(amount, until)
-        return until
-
-    def count(self, amount: int, until: float) -> None:
-        """Count the amount, which is negative to give back, until that time."""
-        heapq.heappush(self._spent, (until, amount))
-        self._total += amount
-
-
-class _Rates:
-    """What the calls of one model spent."""
-
-    def __init__(self) -> None:
-        self._requests = _Window()
-        self._tokens = _Window()
-
-    def opens(self, call: "_Call", now: float) -> float:
-        return max(
-            self._requests.opens(1, call.limits.requests_per_minute, now),
-            self._tokens.opens(call.tokens, call.limits.tokens_per_minute, now),
-        )
-
-    def spend(self, call: "_Call", now: float) -> None:
-        self._requests.spend(1, call.limits.requests_per_minute, now)
-        call.counts_until = self._tokens.spend(call.tokens, call.limits.tokens_per_minute, now)
-
-    def settle(self, call: "_Call", tokens: int, now: float) -> None:
-        if now < call.counts_until:
-            self._tokens.count(tokens - call.tokens, call.counts_until)
-            call.tokens = tokens
-
-
 @dataclass(eq=False, slots=True)
 class _Call:
     """A call that waits or is in flight."""
 
-    rates: _Rates
+    rates: Rates
     limits: CallLimits
     tokens: int
     wake: Callable[[bool], object]
@@ -147,7 +63,6 @@ class _Call:
     """The event loop that runs it; None for a thread."""
     ticket: int = 0
     admitted: bool = False
-    counts_until: float = -math.inf
 
 
 class Gate:
@@ -165,7 +80,7 @@ class Gate:
         self._lock = threading.RLock()
         self._changing = threading.Lock()
         self._in_flight: set[_Call] = set()
-        self._waiting: dict[_Rates, OrderedDict[_Call, None]] = {}
+        self._waiting: dict[Rates, OrderedDict[_Call, None]] = {}
         self._tickets = itertools.count()
         self._alarm_at = math.inf
         self._cancel_alarm: Callable[[], None] = lambda: None
@@ -191,10 +106,6 @@ class Gate:
                 self._change(partial(self._leave, call))
         finally:  # once more, as Ctrl-C may have kept the first from happening
             self._change(partial(self._leave, call))
-
-    def settle(self, call: _Call, tokens: int) -> None:
-        """Correct the tokens of a call."""
-        self._change(lambda: call.rates.settle(call, tokens, self._clock.now()))
 
     def refuse_behind(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
         """Refuse a call that would wait in the thread of a loop whose own calls have to end first."""
@@ -240,12 +151,12 @@ class Gate:
         """Start every call that may start now, and set the alarm for the first that a rate holds back."""
         now = self._clock.now()
         alarm_at = math.inf
-        held_back: set[_Rates] = set()
+        held_back: set[Rates] = set()
         while firsts := [
             next(iter(calls)) for rates, calls in self._waiting.items() if calls and rates not in held_back
         ]:
             call = min(firsts, key=attrgetter("ticket"))
-            opens = call.rates.opens(call, now)
+            opens = call.rates.opens(call.limits, call.tokens, now)
             if opens > now:
                 held_back.add(call.rates)
                 alarm_at = min(alarm_at, opens)
@@ -266,7 +177,7 @@ class Gate:
         except RuntimeError:  # its event loop is closed: nobody waits any more
             self._leave(call)
             return
-        call.rates.spend(call, now)
+        call.rates.spend(call.limits, call.tokens, now)
         self._unqueue(call)
 
     def _reclaim(self) -> bool:
@@ -288,15 +199,15 @@ class Limiter:
 
     def __init__(self, gate: Gate = _PROCESS) -> None:
         self._gate = gate
-        self._rates = _Rates()
+        self._rates = Rates()
 
     @contextmanager
-    def slot(self, limits: CallLimits, *, tokens: int, timeout: float | None = None) -> Iterator[Settle]:
+    def slot(self, limits: CallLimits, *, tokens: int, timeout: float | None = None) -> Iterator[None]:
         """Hold a place in flight, after waiting for it in this thread.
 
         Args:
             limits: what this call waits for.
-            tokens: an estimate of the tokens that it will take; correct it with what the context manager yields.
+            tokens: an estimate of the tokens that it will take.
             timeout: seconds to wait for the place; at 0 or less, only a place that is free now is taken.
 
         Raises:
@@ -318,10 +229,10 @@ class Limiter:
                     "A model call would wait, in the thread of a running event loop, for calls that this loop has to "
                     "finish. Use the async methods there, or make the call in another thread."
                 )
-            yield partial(self._gate.settle, call)
+            yield
 
     @asynccontextmanager
-    async def aslot(self, limits: CallLimits, *, tokens: int, timeout: float | None = None) -> AsyncIterator[Settle]:
+    async def aslot(self, limits: CallLimits, *, tokens: int, timeout: float | None = None) -> AsyncIterator[None]:
         """Do as `slot` does, without blocking the event loop."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
@@ -333,7 +244,7 @@ class Limiter:
                         await woken
                 except TimeoutError:
                     raise self._late(limits, timeout) from None
-            yield partial(self._gate.settle, call)
+            yield
 
     def _late(self, limits: CallLimits, timeout: float | None) -> TimeoutError:
         return TimeoutError(

@@ -90,8 +90,8 @@ _REFUSED = re.compile(
 _HEDGED = re.compile(
     r"\b(?:might|may|could|perhaps|possibly|whether|if|unless|unlike|versus|vs|compared|rather than|instead of)\b", re.I
 )
+_CITATION = re.compile(r"(?<=[\s\]])\[[^\[\]\n]{0,20}\d[^\[\]\n]{0,20}\]")
 _LINE = re.compile(r"[^\n]+")
-_LEAD = r"[\s>#*_\-•+\"'`(\[{$]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ def parse_choice(output: str, options: Mapping[str, str]) -> str | None:
     if not reader.letters or not text.strip():
         return None
     conclusions, rest = _marked(text, reader)
+    rest = _CITATION.sub(lambda found: " " * len(found[0]), rest)
     conclusions = sorted([*conclusions, *_stated(rest, reader)], key=lambda each: each.at)
     if conclusions:
         return _only(_settled(conclusions, rest))

@@ -15,13 +15,16 @@ _FILL = re.compile(
 )
 _CLOSE = r"[\"'`*_)\]}$]*"
 _STOP = re.compile(rf"{_CLOSE}(?:\s*(?:\Z|\n|[.,;:!?(|/<]|[–—-](?!\w))|\s+[–—-]+\s)")
-_ON = re.compile(rf"{_CLOSE}\s+(?:because|since|as|and|or|but)\b", re.IGNORECASE)
+_ON = re.compile(rf"{_CLOSE}\s+(?:because|since|as|and|or|but|rather)\b", re.IGNORECASE)
 _ALSO_ON = re.compile(
     rf"{_CLOSE}\s+(?:is|are|was|would|must|should|seems|remains|which|due|for|based|given|with|per|according"
     rf"|instead|rather|not|although|though|while|so|from|over|in|on|if|both|here|to)\b",
     re.IGNORECASE,
 )
-_AND = re.compile(rf"{_CLOSE}\s*(?:,\s*(?:and|or)\b|,|/|\band/or\b|\bor\b|\band\b|&|\+)\s*(?:else\s+)?", re.IGNORECASE)
+_AND = re.compile(
+    rf"{_CLOSE}\s*(?:,\s*(?:and|or)\b|,|/|\band/or\b|\bor\b|\band\b|&|\+)\s*(?:(?:else|possibly|perhaps)\s+)?",
+    re.IGNORECASE,
+)
 _NOT = re.compile(r"(?:not|neither|never|isn't)\b", re.IGNORECASE)
 _BUT = re.compile(r"[^.!?\n]*?\bbut(?: rather)?\b", re.IGNORECASE)
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
@@ -229,7 +232,7 @@ class OptionReader:
             if several and len(several.letters) > 1:
                 return Line("begun", several.letters, rest, False)
             decided = " ".join(text[at : words.end].casefold().split()) in _DECISIONS
-            if re.match(r"[\"'`*_)]*\s*(?:[.,;:!]|[–—-](?!\w))", rest) or (first and decided and _PRONOUN.match(rest)):
+            if re.match(r"[\"'`*_)]*\s*(?:[.,;:!(]|[–—-](?!\w))", rest) or (first and decided and _PRONOUN.match(rest)):
                 return Line("begun", words.letters, rest, False)
             return None
         letter = self._letter.match(text, at)

@@ -12,9 +12,9 @@ from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.context import render_documents
 from briefcontext.chains.draft import parse_draft, split_quotes
-from briefcontext.chains.limits import CallLimits
 from briefcontext.chains.model import Request
 from briefcontext.chains.question import Question, check_question
+from briefcontext.chains.rates import CallLimits
 from briefcontext.chains.window import room_for
 from briefcontext.errors import InputError
 from briefcontext.evaluation.given_ranking import given

@@ -9,32 +9,72 @@ from langchain_core.retrievers import RetrieverLike
 
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.graphs.settings import DEMO, Settings
+from briefcontext.graphs.settings import CALIBRATED, DEMO, IOU, Settings
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
+    from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.knowledge.live_pubmed import LivePubMed
+    from briefcontext.retrievers.calibration import Calibration
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-__all__ = ["as_ranked", "as_reader", "reader", "retriever"]
+__all__ = ["as_ranked", "as_reader", "calibration", "knowledge_base", "reader", "retriever"]
 
 _KEPT_OPEN = 8
 
 
 def retriever(settings: Settings) -> RankingRetriever:
-    """Return the dense retriever over the settings' knowledge base, or over their one document.
+    """Return the retriever over the settings' knowledge base, or over their one document.
 
     Raises:
+        InputError: the knowledge base cannot be searched by the method that the settings name.
         KnowledgeBaseError: it is missing, broken or unfinished.
         MissingExtraError: its encoder's package is not installed.
     """
+    from briefcontext.retrievers.search_method import retriever_over
+
+    scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
+    return retriever_over(_searched(settings), settings.retrieval, scorer)
+
+
+def calibration(settings: Settings) -> "Calibration | None":
+    """Return the calibration that the settings name; None for BriefContext's own check.
+
+    Raises:
+        InputError: it is missing, or cannot be used.
+    """
+    if settings.preflight == IOU:
+        return None
+    from briefcontext.retrievers.calibration import CALIBRATION_FILE
+
+    path = Path(settings.preflight)
+    if settings.preflight == CALIBRATED:
+        path = Path(settings.knowledge_base) / CALIBRATION_FILE
+        if not path.is_file():
+            raise InputError(
+                f"The preflight is 'calibrated', and there is no {path}. Make it: briefcontext calibrate --kb "
+                f"{settings.knowledge_base} --questions FILE --out {path}"
+            )
+    try:
+        modified = path.stat().st_mtime_ns
+    except OSError:
+        modified = 0
+    return _calibration(str(path), modified)
+
+
+@lru_cache(_KEPT_OPEN)
+def _calibration(path: str, modified: int) -> "Calibration":
+    from briefcontext.retrievers.calibration import Calibration
+
+    return Calibration.read(path)
+
+
+def _searched(settings: Settings) -> "KnowledgeBase | LivePubMed | LongDocumentRetriever":
     if settings.document is not None:
         return _document(settings.document, _modified(settings.document), settings.document_encoder)
-    from briefcontext.retrievers.dense import DenseRetriever
-
-    return DenseRetriever(knowledge_base=_knowledge_base(settings.knowledge_base))
+    return knowledge_base(settings.knowledge_base)
 
 
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
@@ -54,17 +94,22 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     from briefcontext.knowledge.encoders import load_encoder
 
     encoder: Encoder
-    if own_retriever is not None:
-        encoder = load_encoder("minilm")
-    elif settings.document is not None:
+    if settings.document is not None:
         encoder = load_encoder(settings.document_encoder)
+    elif own_retriever is not None:
+        encoder = load_encoder("minilm")
     else:
-        encoder = _knowledge_base(settings.knowledge_base).encoder
+        encoder = knowledge_base(settings.knowledge_base).encoder
     return ExtractiveReader(encoder)
 
 
 @lru_cache(_KEPT_OPEN)
-def _knowledge_base(name: str) -> "KnowledgeBase | LivePubMed":
+def knowledge_base(name: str) -> "KnowledgeBase | LivePubMed":
+    """Open a knowledge base as the settings name it, once.
+
+    Raises:
+        KnowledgeBaseError: it is missing, broken or unfinished.
+    """
     from briefcontext.knowledge.live_pubmed import LIVE_PUBMED, LivePubMed
 
     if name.startswith(LIVE_PUBMED):
@@ -88,6 +133,13 @@ def _document(path: str, modified: float, encoder: str) -> "LongDocumentRetrieve
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
     return LongDocumentRetriever.from_file(path, load_encoder(encoder))
+
+
+@lru_cache(_KEPT_OPEN)
+def _cross_encoder(name: str) -> "CrossEncoderScorer":
+    from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
+
+    return CrossEncoderScorer(None if name == "medcpt" else Path(name))
 
 
 @lru_cache(_KEPT_OPEN)

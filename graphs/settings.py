@@ -6,12 +6,22 @@ from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, Va
 
 from briefcontext.errors import InputError
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
+from briefcontext.retrievers.search_method import SearchMethod
 
-__all__ = ["DEMO", "MAX_TOP_K", "Settings"]
+__all__ = ["CALIBRATED", "DEMO", "IOU", "MAX_TOP_K", "Settings"]
 
+IOU = "iou"
+"""The name of BriefContext's own preflight check."""
+CALIBRATED = "calibrated"
+"""The name of the calibration that lies in the knowledge base's folder."""
 DEMO = "demo"
 """The name of the knowledge base that comes with the package."""
 MAX_TOP_K = 1024
+
+
+def _title(name: str, _: object) -> str:
+    """Return what a form calls a setting."""
+    return name.replace("_", " ").capitalize().replace("Iou", "IoU")
 
 
 class Settings(BaseModel):
@@ -21,7 +31,12 @@ class Settings(BaseModel):
         InputError: an unknown setting, or a value out of its range.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        field_title_generator=_title,
+        json_schema_extra={"description": "How a question is answered. Every setting has a default."},
+    )
 
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="auto", description="The way to read: decided by the preflight check (auto), or forced."
@@ -44,6 +59,12 @@ class Settings(BaseModel):
         le=1,
         description="The rankings agree when their overlap (intersection over union) is above this.",
     )
+    preflight: str = Field(
+        default=IOU,
+        min_length=1,
+        description="How the route is decided: 'iou' compares the two rankings (BriefContext), the path of a "
+        "calibration file predicts from it, and 'calibrated' takes preflight.json in the knowledge base's folder.",
+    )
     knowledge_base: str = Field(
         default=DEMO, min_length=1, description="Folder of a knowledge base, or 'demo' for the bundled one."
     )
@@ -52,6 +73,15 @@ class Settings(BaseModel):
     )
     document_encoder: str = Field(
         default="minilm", description="Encoder for the chunks of that file: minilm, bge, medcpt or a model's folder."
+    )
+    retrieval: SearchMethod = Field(
+        default="dense",
+        description="How documents are found: by vectors, by BM25, or by both, fused. The preflight check compares "
+        "this ranking with BM25's.",
+    )
+    cross_encoder: str | None = Field(
+        default=None,
+        description="Put the documents found in order by a cross-encoder: 'medcpt', or a checkpoint's folder.",
     )
     keep_retracted: bool = Field(
         default=False, description="Use retracted articles, too. By default they are left out and counted."

@@ -133,7 +133,8 @@ class EUtilities:
             "sort": "relevance",
         }
         found = self._ask("esearch", fields, _pmids)
-        logger.info("PubMed: %d records for %r", len(found), query)
+        # The query holds the question's words, which may be a patient's.
+        logger.debug("PubMed: %d records for %r", len(found), query)
         return found
 
     def fetch(self, pmids: Sequence[str]) -> dict[str, Document]:

@@ -85,7 +85,7 @@ class Ingest:
         if isinstance(item, Reject):
             return self._reject(source, item.position, item.reason)
         if isinstance(item, Deletion):
-            return self._delete(item.source_id)
+            return self._delete(item, source)
         position = f"entry {taken}" + (f" ({item.source_id})" if item.source_id else "")
         reason = self._unusable(item)
         if reason is not None:
@@ -96,12 +96,33 @@ class Ingest:
         self._ledger.reject(source, position, reason)
         return "rejected"
 
-    def _delete(self, source_id: str) -> Outcome:
-        if self._passages.value("SELECT 1 FROM records WHERE source_id = ?", (source_id,)) is None:
+    def _delete(self, deletion: Deletion, source: int) -> Outcome:
+        source_id = deletion.source_id
+        held = self._passages.value("SELECT revision FROM records WHERE source_id = ?", (source_id,))
+        # What remains of it: an older copy, in a source that is read later, is not to bring it back.
+        known = held or self._passages.value("SELECT revision FROM deletions WHERE source_id = ?", (source_id,))
+        self._passages.rows(
+            "INSERT OR REPLACE INTO deletions VALUES (?, ?, ?)",
+            (source_id, source, _latest(known or _NO_REVISION, deletion.revised)),
+        )
+        if held is None:
             return "unchanged"
         self._passages.remove(source_id)
         self._passages.rows("DELETE FROM records WHERE source_id = ?", (source_id,))
         return "deleted"
+
+    def _withdrawn(self, record: Record, revision: str) -> str | None:
+        """Why a record that was deleted before stays so; None when it may come in."""
+        deleted = self._passages.rows(
+            "SELECT revision, name FROM deletions JOIN sources ON number = source WHERE source_id = ?",
+            (record.source_id,),
+        )
+        if not deleted:
+            return None
+        if _compare(revision, deleted[0][0]) in (1, None):
+            self._passages.rows("DELETE FROM deletions WHERE source_id = ?", (record.source_id,))
+            return None
+        return f"{record.source_id!r} was deleted by {deleted[0][1]}, and this copy of it is not newer."
 
     def _unusable(self, record: Record) -> str | None:
         """Why a record cannot be indexed; None when it can."""
@@ -136,12 +157,14 @@ class Ingest:
             held_source, held_digest, held_revision = held[0]
             if digest == held_digest:
                 return self._confirm(record.source_id, source, held_source)
-            order = _compare(revision, held_revision)
+            order = _compare(revision, held_revision) or 0
             if order < 0:
                 return self._confirm(record.source_id, source, held_source)
             if order == 0 and held_source == source:
                 reason = f"Source id {record.source_id!r} stands in this source before, with other content."
                 return self._reject(source, position, reason)
+        elif (withdrawn := self._withdrawn(record, revision)) is not None:
+            return self._reject(source, position, withdrawn)
         # A savepoint, so that a passage id that is taken leaves nothing of the record behind.
         self._passages.rows("SAVEPOINT record")
         try:
@@ -209,12 +232,26 @@ def _revision(document: Document) -> str:
     return json.dumps([version if isinstance(version, int) else None, str(revised) if revised else None])
 
 
-def _compare(new: str, held: str) -> int:
-    """-1, 0 or 1 as a revision is older than, equal to or newer than the one held.
+_NO_REVISION = json.dumps([None, None])
+
+
+def _latest(revision: str, revised: str) -> str:
+    """A revision with the later of its own date and another."""
+    version, date = json.loads(revision)
+    return json.dumps([version, max(date or "", revised) or None])
+
+
+def _compare(new: str, held: str) -> int | None:
+    """-1, 0 or 1 as a revision is older than, equal to or newer than the one held; None: there is no telling.
 
     Versions count first, then the dates of revision. What only one of the two has is no ground to tell.
     """
-    for ours, theirs in zip(json.loads(new), json.loads(held), strict=True):
-        if ours is not None and theirs is not None and ours != theirs:
+    parts = [
+        (ours, theirs)
+        for ours, theirs in zip(json.loads(new), json.loads(held), strict=True)
+        if ours is not None and theirs is not None
+    ]
+    for ours, theirs in parts:
+        if ours != theirs:
             return 1 if ours > theirs else -1
-    return 0
+    return 0 if parts else None

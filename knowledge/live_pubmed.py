@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from time import monotonic
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.eutilities import EUtilities
 from briefcontext.knowledge.manifest import EncoderRecord, Manifest, timestamp
 from briefcontext.knowledge.pubmed_query import pubmed_queries
@@ -23,6 +26,20 @@ LIVE_PUBMED = "pubmed:"
 
 DEFAULT_ENCODER = "medcpt"
 CANDIDATES = 100
+REMEMBERED_SECONDS = 60.0
+"""How long the ranking of the last question is kept: the graph asks again, for more, when it leaves out retracted
+records."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The candidates for a question, best first."""
+
+    query: str
+    most: int
+    """How many candidates were asked for."""
+    made: float
+    documents: list[Document]
 
 
 class LivePubMed:
@@ -61,6 +78,7 @@ class LivePubMed:
         self._given_encoder = encoder
         self._loading = threading.Lock()
         self._eutilities = eutilities or EUtilities()
+        self._last: _Ranking | None = None
 
     @classmethod
     def from_name(cls, name: str) -> Self:
@@ -117,8 +135,14 @@ class LivePubMed:
         """
         if k < 1:
             raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
+        most, last = max(k, self.candidates), self._last
+        if not (last and last.query == query and last.most >= most and monotonic() - last.made < REMEMBERED_SECONDS):
+            last = self._last = _Ranking(query, most, monotonic(), self._ranked(query, most))
+        return [document.model_copy(deep=True) for document in last.documents[:k]]
+
+    def _ranked(self, query: str, most: int) -> list[Document]:
         encoder = self.encoder  # a missing encoder is known before NCBI is troubled
-        pmids = self._find(query, max(k, self.candidates))
+        pmids = self._find(query, most)
         if not pmids:
             return []
         records = self._eutilities.fetch(pmids)
@@ -127,9 +151,9 @@ class LivePubMed:
             raise KnowledgeBaseError(
                 f"PubMed found {len(pmids)} records and returned none that can be read: try again later."
             )
-        passages = [(document.metadata["title"], document.page_content) for document in documents]
+        passages = [title_and_text(document.metadata["title"], document.page_content) for document in documents]
         scores = encoder.encode_passages(passages) @ encoder.encode_queries([query])[0]
-        best = np.argsort(-scores, kind="stable")[:k]
+        best = np.argsort(-scores, kind="stable")
         for rank, place in enumerate(best, start=1):
             documents[place].metadata.update(rank=rank, score=float(scores[place]))
         return [documents[place] for place in best]
@@ -148,6 +172,10 @@ class LivePubMed:
                 + ": check the number."
             )
         return [records[id] for id in ids]
+
+    def source(self, source_id: str) -> list[Document]:
+        """The record with this PMID, as a list of one. Raises what `get` raises."""
+        return self.get([source_id])
 
     def _find(self, question: str, most: int) -> list[str]:
         """At most `most` PMIDs, those of the stricter queries first."""

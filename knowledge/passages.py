@@ -24,33 +24,36 @@ INDEXED = "indexed"
 """The mark that keeps the highest number in the vector index: every passage up to it is in the index, none above."""
 
 _SCHEMA = """
-CREATE TABLE marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE sources (
+CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sources (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL, fingerprint TEXT NOT NULL,
     position INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,
     read INTEGER NOT NULL DEFAULT 0, indexed INTEGER NOT NULL DEFAULT 0,
     updated INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
     deleted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE rejects (
+CREATE TABLE IF NOT EXISTS rejects (
     source INTEGER NOT NULL REFERENCES sources, position TEXT NOT NULL, reason TEXT NOT NULL
 );
-CREATE TABLE records (
+CREATE TABLE IF NOT EXISTS records (
     source_id TEXT PRIMARY KEY, source INTEGER NOT NULL REFERENCES sources,
     digest BLOB NOT NULL, revision TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE passages (
+CREATE TABLE IF NOT EXISTS deletions (
+    source_id TEXT PRIMARY KEY, source INTEGER NOT NULL REFERENCES sources, revision TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS passages (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
     source_id TEXT NOT NULL REFERENCES records DEFERRABLE INITIALLY DEFERRED,
     title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
     retracted INTEGER NOT NULL
 );
-CREATE INDEX passages_of_record ON passages (source_id);
-CREATE INDEX retracted_passages ON passages (number) WHERE retracted = 1;
-CREATE TABLE vectors (
+CREATE INDEX IF NOT EXISTS passages_of_record ON passages (source_id);
+CREATE INDEX IF NOT EXISTS retracted_passages ON passages (number) WHERE retracted = 1;
+CREATE TABLE IF NOT EXISTS vectors (
     number INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, vector BLOB NOT NULL
 );
-CREATE TABLE stale_vectors (number INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS stale_vectors (number INTEGER PRIMARY KEY);
 """
 
 
@@ -98,9 +101,8 @@ class PassageStore:
         self.rows("PRAGMA journal_mode = WAL")
         self.rows("PRAGMA foreign_keys = ON")
         with self.transaction():
-            if not self.rows("SELECT 1 FROM sqlite_master WHERE name = 'passages'"):
-                for statement in _SCHEMA.split(";"):
-                    self.rows(statement)
+            for statement in _SCHEMA.split(";"):
+                self.rows(statement)
 
     def close(self) -> None:
         with self._lock:
@@ -159,6 +161,11 @@ class PassageStore:
     def fetch_numbers(self, numbers: Sequence[int]) -> dict[int, Document]:
         """The passages held under these numbers."""
         return self._fetch("number", numbers)
+
+    def of_source(self, source_id: str) -> list[Document]:
+        """The passages of a record, in the order added."""
+        rows = self.rows(f"{_SELECT} WHERE source_id = ? ORDER BY number", (source_id,))
+        return [_document(*row[1:]) for row in rows]
 
     def _fetch(self, column: str, keys: Sequence[Any]) -> dict[int, Document]:
         found: dict[int, Document] = {}

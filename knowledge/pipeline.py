@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.ingest import Cut, Ingest, Item, gather_records, text_length
 from briefcontext.knowledge.manifest import Counts
 from briefcontext.knowledge.passages import INDEXED, EncodablePassage, PassageStore
@@ -151,7 +152,9 @@ class Pipeline:
             else:
                 vectors[row] = passage.vector
         if texts:
-            encoded = self._encoder.encode_passages([(passages[row].title, passages[row].text) for row in texts])
+            encoded = self._encoder.encode_passages(
+                [title_and_text(passages[row].title, passages[row].text) for row in texts]
+            )
             if encoded.shape != (len(texts), self._encoder.dimension) or not np.isfinite(encoded).all():
                 raise KnowledgeBaseError(
                     f"The encoder {self._encoder.name!r} gave vectors of shape {encoded.shape}, or values that are not "

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import BriefContextError
+from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.manifest import Counts, Manifest
 from briefcontext.knowledge.passages import INDEXED, EncodablePassage, PassageStore
@@ -80,7 +81,7 @@ def _vector_problems(vectors: VectorStore, passages: PassageStore, encoder: "Enc
     sample = passages.sample(SAMPLE)
     numbers = [passage.number for passage in sample]
     documents, indexed = passages.fetch_numbers(numbers), vectors.get(numbers)
-    encoded = encoder.encode_passages([(passage.title, passage.text) for passage in sample])
+    encoded = encoder.encode_passages([title_and_text(passage.title, passage.text) for passage in sample])
     for passage, now in zip(sample, encoded, strict=True):
         problem = _vector_problem(passage, indexed.get(passage.number), now)
         if problem is not None:

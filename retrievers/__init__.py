@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from briefcontext.retrievers.order import order_preserving
     from briefcontext.retrievers.ranking_retriever import RankingRetriever
     from briefcontext.retrievers.rerank import RerankingRetriever
+    from briefcontext.retrievers.search_method import retriever_over
     from briefcontext.retrievers.wrapped import WrappedRetriever
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "order_preserving",
     "rank_by_bm25",
     "reciprocal_rank_fusion",
+    "retriever_over",
 ]
 
 _MODULES = {
@@ -44,6 +46,7 @@ _MODULES = {
     "order_preserving": "order",
     "rank_by_bm25": "bm25",
     "reciprocal_rank_fusion": "fusion",
+    "retriever_over": "search_method",
 }
 
 

@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from langchain_core.documents import Document
+from numpy.typing import NDArray
 from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
 
 from briefcontext.knowledge.bm25_index import BM25_B, BM25_K1, TermStatistics
@@ -39,7 +41,8 @@ class BM25Pool:
     def __init__(self, documents: Sequence[Document], statistics: TermStatistics | None = None) -> None:
         """Take the terms of the documents; `statistics` as in `rank_by_bm25`."""
         self._size = len(documents)
-        terms = [
+        self._statistics = statistics
+        self._terms = terms = [
             tokenize(lexical_text(str(document.metadata.get("title") or ""), document.page_content))
             for document in documents
         ]
@@ -52,6 +55,21 @@ class BM25Pool:
         if self._okapi is None or not terms:
             return [0.0] * self._size
         return [float(score) for score in self._okapi.get_scores(terms)]
+
+    def coverage(self, query: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Return which document holds which distinct term of a query (n, t), and the terms' rarity (t,).
+
+        Rarity is the inverse document frequency that BM25 weighs by, in the corpus where its statistics are known.
+        """
+        terms = list(dict.fromkeys(tokenize(query)))
+        held = [set(document) for document in self._terms]
+        holds = np.array([[term in document for term in terms] for document in held], dtype=np.bool_)
+        if self._statistics is None:
+            n, counts = self._size, [sum(term in document for document in held) for term in terms]
+        else:
+            n, counts = self._statistics.n_documents, [self._statistics.document_frequency(term) for term in terms]
+        rarity = np.array([_inverse_document_frequency(n, count) for count in counts], dtype=np.float64)
+        return holds.reshape(self._size, len(terms)), rarity
 
 
 class _LuceneOkapi(BM25Okapi):  # type: ignore[misc]
@@ -74,13 +92,15 @@ class _LuceneOkapi(BM25Okapi):  # type: ignore[misc]
         # Only now, as corpus statistics are looked up on disk and a query has few of the pool's terms.
         for term in query:
             if term in self._frequencies and term not in self.idf:
-                self.idf[term] = self._inverse_document_frequency(term)
+                self.idf[term] = self._rarity(term)
         scores: Sequence[float] = super().get_scores(query)
         return scores
 
-    def _inverse_document_frequency(self, term: str) -> float:
+    def _rarity(self, term: str) -> float:
         if self._statistics is None:
-            n, frequency = self.corpus_size, self._frequencies[term]
-        else:
-            n, frequency = self._statistics.n_documents, self._statistics.document_frequency(term)
-        return math.log(1 + (n - frequency + 0.5) / (frequency + 0.5))
+            return _inverse_document_frequency(self.corpus_size, self._frequencies[term])
+        return _inverse_document_frequency(self._statistics.n_documents, self._statistics.document_frequency(term))
+
+
+def _inverse_document_frequency(n: int, frequency: int) -> float:
+    return math.log(1 + (n - frequency + 0.5) / (frequency + 0.5))

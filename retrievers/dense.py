@@ -43,6 +43,11 @@ class DenseRetriever(RankingRetriever):
         """How often terms occur over all passages of the knowledge base."""
         return self.knowledge_base.term_statistics
 
+    @property
+    def dense_over(self) -> Manifest | None:
+        """The manifest of the knowledge base."""
+        return self.knowledge_base.manifest
+
     def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         found = self.knowledge_base.search(query, k)
         return ranked((document, document.metadata["score"]) for document in found)

@@ -1,5 +1,6 @@
 """Retrieval from one long document, without a knowledge base."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +14,7 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.sources import Reject, VectorDocument, open_sources
+from briefcontext.retrievers.bm25_retriever import BM25Retriever
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked
 
 __all__ = ["LongDocumentRetriever"]
@@ -69,6 +71,11 @@ class LongDocumentRetriever(RankingRetriever):
         if not documents:
             raise KnowledgeBaseError(f"There is no document in {path}. Give a file that holds one.")
         return cls.from_document(documents[0], encoder, tokens=tokens, k=k)
+
+    @cached_property
+    def bm25(self) -> BM25Retriever:
+        """Retrieves from the same chunks by BM25."""
+        return BM25Retriever.from_documents(self.chunks)
 
     def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         scores = self.vectors @ self.encoder.encode_queries([query])[0]

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, field_validator
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge.bm25_index import TermStatistics
+from briefcontext.knowledge.manifest import Manifest
 
 __all__ = ["DEFAULT_K", "RankingRetriever", "ranked"]
 
@@ -42,6 +43,11 @@ class RankingRetriever(BaseRetriever):
     @property
     def term_statistics(self) -> TermStatistics | None:
         """How often terms occur in the whole corpus, for BM25 over what was retrieved; None where it is unknown."""
+        return None
+
+    @property
+    def dense_over(self) -> Manifest | None:
+        """The manifest of the knowledge base whose dense ranking this is; None for any other ranking."""
         return None
 
     @abstractmethod

@@ -11,6 +11,7 @@ from langchain_core.runnables.config import run_in_executor
 from numpy.typing import NDArray
 
 from briefcontext.knowledge.bm25_index import TermStatistics
+from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.retrievers.ranking_retriever import RankingRetriever, ranked
 from briefcontext.retrievers.wrapped import as_ranking_retriever
 
@@ -58,7 +59,9 @@ class RerankingRetriever(RankingRetriever):
         return await run_in_executor(None, self._reranked, query, candidates, k)
 
     def _reranked(self, query: str, candidates: list[Document], k: int) -> list[Document]:
-        passages = [(str(document.metadata.get("title") or ""), document.page_content) for document in candidates]
+        passages = [
+            title_and_text(str(document.metadata.get("title") or ""), document.page_content) for document in candidates
+        ]
         scores = [float(score) for score in self.scorer.score(query, passages)] if passages else []
         scored = zip(candidates, scores, strict=True)
         return ranked(sorted(scored, key=lambda pair: -pair[1])[:k])

@@ -1,8 +1,9 @@
 """What becomes of each record of a source: new, replaced, unchanged, deleted or left out."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -70,6 +71,36 @@ def test_a_deletion_removes_a_record_everywhere(tmp_path: Path) -> None:
     assert passages(tmp_path) == {"2#0": NEW}
 
 
+@pytest.mark.parametrize(
+    ("deleted", "deletion", "given", "back"),
+    [
+        ({"revised": "2020-01-02"}, "", {"revised": "2020-01-02"}, False),
+        ({"revised": "2020-01-02"}, "", {"revised": "2019-12-31"}, False),
+        ({"revised": "2020-01-02"}, "", {"revised": "2020-01-03"}, True),
+        ({"revised": "2020-01-02"}, "2020-06-01", {"revised": "2020-01-03"}, False),
+        ({"revised": "2020-01-02"}, "2020-06-01", {"revised": "2020-06-02"}, True),
+        ({"version": 1}, "", {"version": 1}, False),
+        ({"version": 1}, "", {"version": 2}, True),
+        ({}, "2020-06-01", {}, True),
+        (None, "2020-06-01", {"revised": "2020-06-01"}, False),
+        (None, "2020-06-01", {"revised": "2020-06-02"}, True),
+        (None, "", {"revised": "2020-06-02"}, True),
+    ],
+)
+def test_a_deleted_record_comes_back_only_when_nothing_says_that_it_is_the_old_one(
+    tmp_path: Path, deleted: dict[str, Any] | None, deletion: str, given: dict[str, Any], back: bool
+) -> None:
+    if deleted is not None:
+        build(tmp_path, source("baseline", record("1", **deleted)))
+    build(tmp_path, source("update", Deletion("1", deletion)))
+    report = build(tmp_path, source("copy", record("1", NEW, **given), record("2")))
+    assert report.counts == (counts(indexed=2) if back else counts(indexed=1, rejected=1))
+    assert passages(tmp_path) == ({"1": NEW} if back else {}) | {"2": "Aspirin helps."}
+    if not back:
+        assert report.rejects_file is not None
+        assert "'1' was deleted by update" in report.rejects_file.read_text(encoding="utf-8")
+
+
 def test_within_a_source_the_last_word_on_a_record_counts(tmp_path: Path) -> None:
     entries = (
         record("1", version=1),
@@ -116,6 +147,22 @@ def test_a_record_that_cannot_be_used_is_left_out_and_accounted_for(
     assert reject["source"] == "a"
     assert reject["position"] == "line 7" if isinstance(entry, Reject) else reject["position"].startswith("entry 2")
     assert reason in reject["reason"]
+
+
+def test_of_a_record_that_is_only_a_title_the_title_is_encoded_once(tmp_path: Path) -> None:
+    class Listening(HashingEncoder):
+        heard: ClassVar[list[tuple[str, str]]] = []
+
+        def encode_passages(self, passages: Sequence[tuple[str, str]]) -> Any:
+            self.heard.extend(passages)
+            return super().encode_passages(passages)
+
+    encoder = Listening()
+    build(tmp_path, source("a", record("1", "On 1", kind="title"), record("2", "Gout hurts.")), encoder=encoder)
+    assert sorted(encoder.heard) == [("On 1", ""), ("On 2", "Gout hurts.")]
+    with KnowledgeBase.open(tmp_path, encoder=encoder) as base:
+        assert base.verify() == []
+        assert base.search("On 1", 1)[0].page_content == "On 1"
 
 
 def test_documents_of_one_source_id_that_follow_each_other_are_one_record(tmp_path: Path) -> None:
@@ -184,6 +231,7 @@ def test_any_sequence_of_records_ends_as_a_dictionary_would(
 ) -> None:
     folder = tmp_path_factory.mktemp("kb")
     model: dict[str, Document] = {}
+    deleted: dict[str, int] = {}
     total = Counts()
     for number, entries in enumerate(runs):
         report = build(folder, source(str(number), *entries))
@@ -191,14 +239,18 @@ def test_any_sequence_of_records_ends_as_a_dictionary_would(
         in_source: set[str] = set()
         for entry in entries:
             if isinstance(entry, Deletion):
-                model.pop(entry.source_id, None)
+                gone = model.pop(entry.source_id, None)
+                if gone is not None:
+                    deleted[entry.source_id] = gone.metadata["version"]
             elif isinstance(entry, Document) and entry.page_content.strip():
                 id = str(entry.id)
                 held = model.get(id)
-                newer = held is None or entry.metadata["version"] > held.metadata["version"]
+                least = held.metadata["version"] if held is not None else deleted.get(id, 0)
+                newer = entry.metadata["version"] > least
                 same_version = held is not None and entry.metadata["version"] == held.metadata["version"]
                 if newer or (same_version and id not in in_source):
                     model[id] = entry
+                    deleted.pop(id, None)
                 in_source.add(id)
     assert total.read == sum(map(len, runs))
     assert total.read == total.indexed + total.updated + total.unchanged + total.deleted + total.rejected

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
 from briefcontext.knowledge.eutilities import EUtilities
@@ -248,6 +250,21 @@ def test_candidates_of_stricter_queries_come_first(ncbi: EUtilsServer, open_live
 def test_more_candidates_are_ranked_when_more_are_asked_for(ncbi: EUtilsServer, open_live: Open) -> None:
     assert len(open_live(candidates=1).search("aspirin", 3)) == 3
     assert ncbi.calls[0].fields["retmax"] == "3"
+
+
+def test_more_in_place_of_retracted_records_costs_no_further_request(ncbi: EUtilsServer, live: LivePubMed) -> None:
+    graph = build_graph(reader=ExtractiveReader(WordCountEncoder()), retriever=DenseRetriever(knowledge_base=live))
+    answer = graph.invoke({"question": QUESTION}, context={"top_k": 2})["answer"]
+    assert any("14" in warning for warning in answer["warnings"])
+    assert set(answer["preflight"]["dense_top"]) == {"11", "12"}
+    assert len(ncbi.fetched()) == 1
+
+
+def test_what_is_remembered_of_a_question_is_not_shared(ncbi: EUtilsServer, live: LivePubMed) -> None:
+    live.search(QUESTION, 1)[0].metadata["title"] = "changed"
+    assert live.search(QUESTION, 1)[0].metadata["title"] == "Aspirin after stroke."
+    live.search("gout", 1)
+    assert len(ncbi.fetched()) == 2
 
 
 @pytest.mark.parametrize("question", ["xylophone", "What is it?", ""])
@@ -500,7 +517,7 @@ def test_key_and_email_show_up_in_no_error_and_no_log(
     live.search("gout", 1)
     ncbi.faults += [Fault(429, b'{"error":"%s by %s"}' % (KEY.encode(), EMAIL.encode()))] * 4
     with pytest.raises(KnowledgeBaseError) as raised:
-        live.search("gout", 1)
+        live.search("aspirin", 1)
     shown = caplog.text + repr(live) + "".join(traceback.format_exception(raised.value))
     assert "again in 4 seconds" in caplog.text
     assert KEY not in shown

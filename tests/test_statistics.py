@@ -136,22 +136,22 @@ def test_a_spread_is_the_best_position_less_the_worst() -> None:
 def test_the_interval_of_a_spread_holds_the_true_one() -> None:
     rng = np.random.default_rng(5)
     held = 0
-    for repeat in range(60):
+    for repeat in range(100):
         scores = _positions(rng, [0.8, 0.7, 0.6, 0.7, 0.8], 200)
-        interval = bootstrap_spread(scores, resamples=400, seed=repeat)
-        held += interval.low <= 0.2 <= interval.high
+        interval = bootstrap_spread(scores, resamples=300, seed=repeat)
+        held += interval.low - 1e-9 <= 0.2 <= interval.high + 1e-9
         assert interval.n == 200
-    assert held / 60 >= 0.93
+    assert held / 100 >= 0.9
 
 
 def test_where_positions_are_alike_the_interval_reaches_down_to_nothing() -> None:
     rng = np.random.default_rng(6)
     reached = 0
-    for repeat in range(60):
+    for repeat in range(100):
         scores = rng.binomial(1, 0.6, (5, 200)).astype(float)
-        interval = bootstrap_spread(scores, resamples=400, seed=repeat)
+        interval = bootstrap_spread(scores, resamples=300, seed=repeat)
         reached += interval.low == 0.0
-    assert reached / 60 >= 0.9
+    assert reached / 100 >= 0.9
 
 
 def test_items_are_resampled_together() -> None:
@@ -243,6 +243,7 @@ def test_holm_gives_the_known_values(p_values: list[float], adjusted: list[float
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
+@settings(max_examples=20)
 def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: list[float]) -> None:
     adjusted = holm(p_values)
     assert all(before <= after + 1e-12 and after <= 1 for before, after in zip(p_values, adjusted, strict=True))

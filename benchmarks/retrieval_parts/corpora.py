@@ -17,6 +17,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.knowledge.encoders import Encoder
+from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.sources import VectorDocument, open_sources
 
 UNSAFE_DISTRACTORS = frozenset(
@@ -109,7 +110,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def titled_texts(passages: Iterable[Document]) -> list[tuple[str, str]]:
     """Title and text of passages, as encoders take them."""
-    return [(passage.metadata["title"], passage.page_content) for passage in passages]
+    return [title_and_text(passage.metadata["title"], passage.page_content) for passage in passages]
 
 
 class WrappedEncoder:

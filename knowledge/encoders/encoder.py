@@ -51,6 +51,14 @@ class Encoder(Protocol):
         """Character offsets `(start, end)` of each token of `text`: no special tokens, nothing cut off."""
 
 
+def title_and_text(title: str, text: str) -> tuple[str, str]:
+    """The pair that stands for a passage: the title of a record that has only a title stands once, without a text.
+
+    NCBI's published MedCPT vectors hold such records as [title, ""].
+    """
+    return title, "" if text == title else text
+
+
 def titled_text(title: str, text: str) -> str:
     """A title and a text as one running text, `Title. Text`; either may be empty.
 

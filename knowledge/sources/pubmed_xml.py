@@ -47,22 +47,25 @@ def read_pubmed_xml(stream: BinaryIO) -> Iterator[Entry]:
     Memory stays bounded by the largest record. Where the XML breaks, all records complete before the break
     have been yielded, and one Reject tells the line.
     """
-    number = 0
+    number, revised = 0, ""
     for item in stream_elements(stream, RECORDS, within=SETS):
         if isinstance(item, Reject):
             yield item
             continue
         number += 1
         if item.tag in DELETIONS:
-            yield from _deletions(item, number)
+            yield from _deletions(item, number, revised)
         else:
-            yield _citation(item, number)
+            entry = _citation(item, number)
+            if isinstance(entry, Document):
+                revised = max(revised, entry.metadata["revised"])
+            yield entry
 
 
-def _deletions(element: etree._Element, number: int) -> Iterator[Entry]:
+def _deletions(element: etree._Element, number: int, revised: str) -> Iterator[Entry]:
     for pmid in map(flatten, element.iterchildren("PMID")):
         if is_pmid(pmid):
-            yield Deletion(pmid)
+            yield Deletion(pmid, revised)
         else:
             yield Reject(f"record {number}", f"The PMID {pmid!r} of a deletion is not a number.")
 

@@ -10,6 +10,9 @@ class Deletion:
     """A record that the source withdraws."""
 
     source_id: str
+    revised: str = ""
+    """The latest revision date among the records that the source gave before, YYYY-MM-DD, or "": a copy of the
+    record that was not revised since stays deleted."""
 
 
 @dataclass(frozen=True, slots=True)

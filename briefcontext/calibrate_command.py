@@ -1,0 +1,93 @@
+"""`briefcontext calibrate`: fitting a preflight check on labelled questions of one's own corpus."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["calibrate"]
+
+
+def calibrate(
+    kb: Annotated[str, typer.Option("--kb", help="Folder of the knowledge base.")],
+    questions: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="JSON lines with id, question and gold_ids: ids of passages or sources."),
+    ],
+    out: Annotated[
+        str, typer.Option(metavar="FILE", help="Where to write it; DIR/preflight.json lies with the knowledge base.")
+    ] = "preflight.json",
+    target_recall: Annotated[
+        float, typer.Option(help="The share of misplaced key documents that the check is to catch, such as 0.95.")
+    ] = 0.95,
+    top_k: Annotated[int, typer.Option(min=1, max=1024, help="Documents retrieved for a question.")] = 16,
+    seed: Annotated[int, typer.Option(help="Of the folds of cross-validation.")] = 0,
+    figures: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder for the figures. Default: beside the calibration.")
+    ] = None,
+) -> None:
+    """Fit a preflight check on labelled questions of a knowledge base, and measure it on held-out ones."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from briefcontext.evaluation.calibrate import calibrate as fit
+    from briefcontext.evaluation.calibration_figures import draw_figures
+    from briefcontext.evaluation.data_sets import load_data_set
+    from briefcontext.evaluation.labelled import label_questions
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+    from briefcontext.printable import printable
+    from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate
+
+    console = Console(highlight=False, emoji=False, soft_wrap=True)
+
+    def say(text: str) -> None:
+        console.print(escape(printable(text)))
+
+    def row(name: str, counted: Estimate) -> None:
+        parts = []
+        for what, value, interval in (
+            ("recall", counted.recall, counted.recall_interval),
+            ("specificity", counted.specificity, counted.specificity_interval),
+            ("precision", counted.precision, counted.precision_interval),
+        ):
+            if value is not None and interval is not None:
+                parts.append(f"{what} {value:.3f} ({interval[0]:.3f}-{interval[1]:.3f})")
+        say(f"{name:<11} {', '.join(parts)}; {counted.skip_share:.1%} of the questions skip the map")
+
+    items = load_data_set(questions).items
+    with KnowledgeBase.open(kb) as base:
+        labelled = label_questions(base, items, [top_k])[top_k]
+        if labelled.left_out:
+            say(f"Left out, without gold_ids or documents: {_listed(labelled.left_out)}.")
+        if labelled.missing_gold_ids:
+            say(f"Gold ids that the knowledge base does not hold: {_listed(labelled.missing_gold_ids)}.")
+            without = sum(not question.has_gold for question in labelled.questions)
+            say(f"Questions with no gold id that it holds: {without}; they count as misplaced.")
+        calibration, runs = fit(labelled, base.manifest, target_recall, seed=seed)
+    calibration.write(out)
+    measured, target = calibration.measured, Path(out)
+    folder = Path(figures) if figures is not None else target.with_name(f"{target.stem}-figures")
+    held_out = "nested cross-validation"
+    draw_figures(folder, labelled.misplaced, runs[0].probability, measured.calibrated, measured.iou, held_out=held_out)
+    fitted = calibration.fitted_on
+    say(
+        f"{fitted.n} questions, {fitted.misplaced} with their key document misplaced ({fitted.base_rate:.1%}). "
+        f"On held-out questions, by nested cross-validation, with 95% intervals:"
+    )
+    row("IoU check", measured.iou)
+    row("calibrated", measured.calibrated)
+    say(
+        f"Over {measured.repeats} repeats: recall {measured.recall_mean:.3f} for a target of {target_recall:g}, "
+        f"specificity {measured.specificity_mean:.3f}, AUC {measured.auc:.3f} (IoU {measured.iou_auc:.3f})."
+    )
+    say(f"A question goes to the map when its probability reaches {calibration.threshold:.4f}. What the model weighs:")
+    for feature in sorted(calibration.features, key=lambda feature: -abs(feature.coefficient)):
+        say(f"  {feature.coefficient:+.2f}  {feature.name}")
+    travels = target.resolve() == (Path(kb) / CALIBRATION_FILE).resolve()
+    say(f"Written to {out}; figures in {folder}.")
+    say(f'Use it: briefcontext ask --kb {kb} --preflight {"calibrated" if travels else out} "…"')
+
+
+def _listed(ids: list[str], most: int = 10) -> str:
+    more = f" and {len(ids) - most:,} more" if len(ids) > most else ""
+    return f"{len(ids):,} ({', '.join(ids[:most])}{more})"

