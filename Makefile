@@ -2,10 +2,13 @@ PYTHON ?= python3
 PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export Q
 
-.PHONY: ask test lint type format
+.PHONY: ask dev test lint type format
 
 ask: .venv/.installed  ## Answer a question: make ask Q="…"
 	@.venv/bin/briefcontext ask "$$Q"
+
+dev: .venv/.installed-dev  ## Serve the graphs for LangGraph Studio, on this machine only
+	LANGGRAPH_CLI_NO_ANALYTICS=1 .venv/bin/langgraph dev --no-browser
 
 test: .venv/.installed-dev
 	.venv/bin/python -m pytest

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from briefcontext.errors import BriefContextError
     from briefcontext.graphs.graph import build_graph, graph
     from briefcontext.graphs.settings import Settings
+    from briefcontext.graphs.tool import briefcontext_tool
     from briefcontext.knowledge.build import build_knowledge_base
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
@@ -20,6 +21,7 @@ __all__ = [
     "KnowledgeBase",
     "LLMReader",
     "Settings",
+    "briefcontext_tool",
     "build_graph",
     "build_knowledge_base",
     "graph",
@@ -32,6 +34,7 @@ _HOME = {
     "KnowledgeBase": "briefcontext.knowledge.knowledge_base",
     "LLMReader": "briefcontext.chains.llm_reader",
     "Settings": "briefcontext.graphs.settings",
+    "briefcontext_tool": "briefcontext.graphs.tool",
     "build_graph": "briefcontext.graphs.graph",
     "build_knowledge_base": "briefcontext.knowledge.build",
     "graph": "briefcontext.graphs.graph",

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from briefcontext.calibrate_command import calibrate
+from briefcontext.compare_command import compare
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
+from briefcontext.experiment_command import experiment
+from briefcontext.mcp_command import mcp
+from briefcontext.serve_command import serve
 
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
@@ -206,6 +210,10 @@ def index(
     )
 
 
+app.command()(mcp)
+app.command()(serve)
+app.command()(experiment)
+app.command()(compare)
 app.command()(calibrate)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")

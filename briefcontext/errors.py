@@ -23,8 +23,11 @@ __all__ = [
 ]
 
 
-class BriefContextError(Exception):
-    """The root of the family."""
+class BriefContextError(RuntimeError):
+    """The root of the family.
+
+    A RuntimeError, since a LangGraph server passes on the messages of only some built-in errors, and hides all others.
+    """
 
 
 class InputError(BriefContextError):

@@ -6,21 +6,27 @@ from typing import Any, Self, cast
 from rich.console import Console
 from rich.markup import escape
 
-from briefcontext.graphs.events import Event
+from briefcontext.graphs.events import AnswerToken, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.printable import printable_line
+from briefcontext.printable import printable, printable_line
 
-__all__ = ["ProgressLines", "run"]
+__all__ = ["ProgressLines", "event_words", "run"]
 
 
 class ProgressLines:
-    """Says on standard error what is going on; nothing where that is not a terminal."""
+    """Says on standard error what is going on, and shows the answer as it grows; nothing where that is no terminal.
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
-        self._live = self._console.is_terminal
-        self._status = self._console.status("Opening the knowledge base…")
+    Args:
+        console: another place to say it.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self._live = self.console.is_terminal
+        self._status = self.console.status("Opening the knowledge base…")
+        self._answer = ""
+        self._attempt = 0
 
     def __enter__(self) -> Self:
         if self._live:
@@ -34,14 +40,26 @@ class ProgressLines:
         """Tell of a step of the graph."""
         if not self._live:
             return
-        done, doing = _words(event)
+        if event["event"] == "answer_token":
+            self._show_token(event)
+            return
+        done, doing = event_words(event)
         if done:
-            self._console.print(f"[dim]{escape(printable_line(done))}[/dim]")
+            self.console.print(f"[dim]{escape(printable_line(done))}[/dim]")
         if doing:
             self._status.update(escape(printable_line(doing)))
 
+    def _show_token(self, event: AnswerToken) -> None:
+        """Show the answer as it grows, in place of what is being done; it goes when the checked answer is printed."""
+        if event["attempt"] != self._attempt:
+            self._answer, self._attempt = "", event["attempt"]
+        self._answer += event["text"]
+        # No more than fits: the status line is drawn anew each time, and what has left the screen cannot be.
+        room = max(1, self.console.height - 4) * self.console.width // 2
+        self._status.update(escape(printable(self._answer.strip()[-room:])))
 
-def _words(event: Event) -> tuple[str, str]:
+
+def event_words(event: Event) -> tuple[str, str]:
     """Say what is done, and what is being done now."""
     match event["event"]:
         case "retrieved":
@@ -59,7 +77,9 @@ def _words(event: Event) -> tuple[str, str]:
             return f"partition {event['index'] + 1} of {event['partitions']}: not read, {event['error']}", ""
         case "reducing":
             return "", f"Writing the answer from {event['evidence']} partitions…"
-        case "answered":
+        case "answering":
+            return "", f"Writing the answer from {event['documents']} documents…"
+        case "answer_token" | "answered":
             return "", ""
 
 

@@ -72,7 +72,9 @@ def _print_citation(console: Console, citation: Citation) -> None:
     _print_item(console, f"[{citation['key']}]", " · ".join(part for part in parts if part))
     for quote in citation["quotes"]:
         chunk = f" of {quote['document_id']}" if quote["document_id"] != citation["source_id"] else ""
-        text = f"“{quote['text']}” (characters {quote['start']}–{quote['end']}{chunk}, {quote['match']})"
+        place = "title" if quote["start"] is None else f"characters {quote['start']}–{quote['end']}"
+        way = "" if quote["match"] == "title" else f", {quote['match']}"
+        text = f"“{quote['text']}” ({place}{chunk}{way})"
         console.print(Padding(_words(text), (0, 0, 0, 4)))
     if not citation["quotes"]:
         console.print("    (cited without a quote)")
@@ -137,12 +139,18 @@ def _usage(answer: Answer) -> str:
     if not usage["calls"]:
         return f"no model calls, {usage['seconds']:.1f} s"
     text = (
-        f"{usage['calls']} calls, {usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out, "
-        f"{usage['seconds']:.1f} s"
+        f"{usage['calls']} calls{_retries(usage['retries'])}, {usage['input_tokens']:,} tokens in, "
+        f"{usage['output_tokens']:,} out, {usage['seconds']:.1f} s"
     )
     if usage["vanilla_input_tokens"] and answer["route"] == "map_reduce":
         text += f"; one call over all documents would have read about {usage['vanilla_input_tokens']:,}"
+        if usage["vanilla_output_tokens"]:
+            text += f" and written {usage['vanilla_output_tokens']:,}"
     return text
+
+
+def _retries(count: int) -> str:
+    return "" if not count else f" ({count} {'retry' if count == 1 else 'retries'})"
 
 
 def _words(text: str) -> str:

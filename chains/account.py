@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from briefcontext.chains.ledger import ModelCall
 from briefcontext.chains.rates import CallLimits
+from briefcontext.chains.telling import Tell
 from briefcontext.errors import ModelCallError
 
 __all__ = ["Account"]
@@ -32,6 +33,8 @@ class Account:
     """Least similarity, 0 to 100, at which differing words count as a quote."""
     force_choice: bool = False
     """Whether a multiple-choice question must be answered with a letter, evidence or not."""
+    tell: Tell | None = None
+    """Who is told the tokens of the answer."""
     calls: list[ModelCall] = field(default_factory=list)
     """The calls made so far."""
 

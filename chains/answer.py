@@ -50,7 +50,9 @@ class Conflict(TypedDict):
     """Evidence that contradicts itself."""
 
     choices: dict[str, list[int]]
-    """Option letter to the indices of the partitions that chose it; empty for a free answer."""
+    """Option letter to the indices of the partitions that chose it; empty for a free answer.
+
+    A partition that was read in parts stands under each letter that a part of it chose."""
     statement: str | None
     """Which sources say what, in the reader's words, with citation numbers."""
     settled: str | None
@@ -120,11 +122,12 @@ def compose(
 def find_conflict(
     extractions: Sequence[Extraction], settled: str | None, statement: str | None = None
 ) -> Conflict | None:
-    """Return the conflict when partitions chose different options, or the reader reports one."""
+    """Return the conflict when partitions, or parts of one, chose different options, or the reader reports one."""
     choices: dict[str, list[int]] = {}
     for extraction in extractions:
-        if extraction["choice"]:
-            choices.setdefault(extraction["choice"], []).append(extraction["index"])
+        for choice in [extraction["choice"], *extraction.get("other_choices", [])]:
+            if choice:
+                choices.setdefault(choice, []).append(extraction["index"])
     if len(choices) < 2 and statement is None:
         return None
     return Conflict(choices=choices, statement=statement, settled=settled)

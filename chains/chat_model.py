@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from briefcontext.chains.failure import one_line
 from briefcontext.errors import MissingExtraError, ModelSetupError
 
-__all__ = ["model_key", "model_name", "open_chat_model"]
+__all__ = ["counting_streamed_tokens", "model_key", "model_name", "open_chat_model"]
 
 
 def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any) -> BaseChatModel:
@@ -42,14 +42,20 @@ def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any
     except Exception as error:
         advice = f"Set {provider.upper()}_API_KEY." if "key" in str(error) else "Check the name of the provider."
         raise ModelSetupError(f"Model {name!r} cannot be opened: {one_line(error)} {advice}") from error
-    # With a base URL of the user's own, streamed replies report their tokens only when asked to.
-    if hasattr(chat, "stream_usage"):
-        chat.stream_usage = True
     if cache is not None:
         from briefcontext.chains.reply_cache import ReplyCache
 
         chat.cache = ReplyCache(cache)
     return chat
+
+
+def counting_streamed_tokens(chat: BaseChatModel) -> BaseChatModel:
+    """Return a model that reports the tokens also of streamed replies, unless it was told to do otherwise.
+
+    With a base URL of the user's own, an OpenAI client does so only when asked to.
+    """
+    undecided = "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is None
+    return chat.model_copy(update={"stream_usage": True}) if undecided else chat
 
 
 def model_name(chat: BaseChatModel) -> str:

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.extraction import Match, Quote
 
-__all__ = ["Citation", "assign_keys", "cite", "document_key", "number_citations", "publication_year"]
+__all__ = ["Citation", "assign_keys", "cite", "document_key", "number_citations", "publication_year", "web_link"]
 
 _DIGITS = "23456789"
 _LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
@@ -42,7 +42,7 @@ class Citation(TypedDict):
     """The document's own words; None when the reader cited the document without quoting it."""
     start: int | None
     end: int | None
-    """Character offsets of the quote in the document's text."""
+    """Character offsets of the quote in the document's text; None for words of its title, or without a quote."""
     source_start: int | None
     source_end: int | None
     """Character offsets of the quote in the whole source, of which the document may be a chunk."""
@@ -168,14 +168,17 @@ def publication_year(document: Document) -> int | None:
     return int(found[0]) if found else None
 
 
-def _link(document: Document) -> str | None:
+def web_link(document: Document) -> str | None:
     """Return the address of a document's page; what is no web address could be anything, a script for one."""
     url = str(document.metadata.get("url") or "").strip()
     return url if _LINK.fullmatch(url) else None
 
 
 def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
+    # Words of the text say more than those of a title.
+    quotes = sorted(quotes, key=lambda quote: quote["match"] == "title")
     first = quotes[0] if quotes else None
+    start, end = (first["start"], first["end"]) if first else (None, None)
     metadata: Mapping[str, object] = document.metadata
     chunk_start = int(str(metadata.get("start") or 0))
     return Citation(
@@ -184,14 +187,14 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         source_id=str(metadata.get("source_id", document.id)),
         title=str(metadata.get("title") or ""),
         quote=first["text"] if first else None,
-        start=first["start"] if first else None,
-        end=first["end"] if first else None,
-        source_start=chunk_start + first["start"] if first else None,
-        source_end=chunk_start + first["end"] if first else None,
+        start=start,
+        end=end,
+        source_start=None if start is None else chunk_start + start,
+        source_end=None if end is None else chunk_start + end,
         match=first["match"] if first else None,
         quotes=quotes,
         year=publication_year(document),
         publication_types=str(metadata.get("publication_types") or ""),
         retracted=bool(metadata.get("retracted", False)),
-        url=_link(document),
+        url=web_link(document),
     )

@@ -61,7 +61,8 @@ def render_evidence(extraction: Extraction, documents: Mapping[str, Document]) -
         source = "" if extraction["quotes"] else " (no quote supports it)"
         lines.append(f"Finding{source}: {_line(extraction['finding'])}")
     if extraction["choice"]:
-        lines.append(f"Choice: {extraction['choice']}")
+        others = ", ".join(extraction.get("other_choices", []))
+        lines.append(f"Choice: {extraction['choice']}" + (f" (in other parts: {others})" if others else ""))
     if extraction["confidence"] is not None:
         lines.append(f"Confidence: {extraction['confidence']:.2f}")
     return f"<evidence reader={extraction['index'] + 1}>\n" + "\n".join(lines) + "\n</evidence>"

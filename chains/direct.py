@@ -39,7 +39,7 @@ def answer(
         said = ["The documents exceed the model's input window, so they were read in parts.", extraction["error"]]
         draft["warnings"] += filter(None, said)
         return draft
-    reply = yield from model.ask(Request(stage, answer_prompt(question, documents, forced=forced)), account)
+    reply = yield from model.ask(Request(stage, answer_prompt(question, documents, forced=forced), told=True), account)
     body, given = split_quotes(reply.text)
     quotes, lost = ground_all(given, documents, account.quote_similarity)
     lost_warning = lost_quotes(lost, len(given))

@@ -1,6 +1,6 @@
 """The map step: copying out of a partition what bears on the question."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from langchain_core.documents import Document
@@ -148,9 +148,12 @@ def _extraction(
     quotes, lost = ground_all(given, documents, account.quote_similarity)
     error = lost_quotes(lost, len(given))
     finding = record.finding.strip()
+    if not given:
+        error = "The finding comes without a quote, so that it cannot be checked."
     if lost and not quotes:
         error = f"{error} Nothing of this reading is used."
     if not record.relevant or (lost and not quotes):
+        error = error if lost else None
         return extraction_without_evidence(index, documents, "none", confidence=record.confidence, error=error)
     choice = parse_choice(f"Choice: {record.choice}", question["options"]) if record.choice else None
     return Extraction(
@@ -175,8 +178,11 @@ def ground_all(
     """
     ids = {document_key(document): str(document.id) for document in documents}
     found = [ground(quote, documents, preferred=ids.get(key.strip(" []")), threshold=threshold) for key, quote in given]
-    kept = {(quote["document_id"], quote["start"], quote["end"]): quote for quote in found if quote}
-    return list(kept.values()), found.count(None)
+    return _without_repeats(quote for quote in found if quote), found.count(None)
+
+
+def _without_repeats(quotes: Iterable[Quote]) -> list[Quote]:
+    return list({(q["document_id"], q["start"], q["end"], q["text"]): q for q in quotes}.values())
 
 
 def lost_quotes(lost: int, given: int) -> str | None:
@@ -199,21 +205,30 @@ def _unstructured(text: str, documents: Sequence[Document], index: int, reason: 
 
 
 def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: int) -> Extraction:
-    """Put the extractions of a partition's parts together; the most confident part's choice counts."""
+    """Put the extractions of a partition's parts together.
+
+    Of several choices, the most confident part's counts, and the others are kept beside it.
+    """
     errors = [f"Read in {len(parts)} parts, as it exceeds the model's input window."]
     errors += [part["error"] for part in parts if part["error"]]
     evidence = [part for part in parts if part["status"] == "evidence"]
     if not evidence:
         return extraction_without_evidence(index, documents, "none", error=" ".join(errors))
     surest = max(evidence, key=lambda part: (part["choice"] is not None, part["confidence"] or 0.0))
-    quotes = {(q["document_id"], q["start"], q["end"]): q for part in evidence for q in part["quotes"]}
-    return Extraction(
+    choices = sorted({part["choice"] for part in evidence if part["choice"]})
+    others = [choice for choice in choices if choice != surest["choice"]]
+    if others:
+        errors.insert(1, f"Its parts chose different options: {', '.join(choices)}.")
+    merged = Extraction(
         index=index,
         document_ids=[str(document.id) for document in documents],
         status="evidence",
         finding=" ".join(part["finding"] for part in evidence if part["finding"]),
-        quotes=list(quotes.values()),
+        quotes=_without_repeats(quote for part in evidence for quote in part["quotes"]),
         choice=surest["choice"],
         confidence=surest["confidence"],
         error=" ".join(errors),
     )
+    if others:
+        merged["other_choices"] = others
+    return merged

@@ -1,14 +1,14 @@
 """What the map step finds in one partition."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NotRequired
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 __all__ = ["Extraction", "Match", "Quote", "extraction_without_evidence"]
 
-Match = Literal["exact", "normalised", "fuzzy"]
+Match = Literal["exact", "normalised", "fuzzy", "title"]
 
 
 class Quote(TypedDict):
@@ -17,11 +17,11 @@ class Quote(TypedDict):
     text: str
     """The words as the document has them."""
     document_id: str
-    start: int
-    end: int
-    """Character offsets of the words in the document's text."""
+    start: int | None
+    end: int | None
+    """Character offsets of the words in the document's text; None for words of its title."""
     match: Match
-    """How the reader's words were found in the document."""
+    """How the reader's words were found in the document; `title`: in its title, by any of the three ways."""
 
 
 class Extraction(TypedDict):
@@ -35,6 +35,8 @@ class Extraction(TypedDict):
     finding: str
     quotes: list[Quote]
     choice: str | None
+    other_choices: NotRequired[list[str]]
+    """What other parts chose, where the documents were read in several and these do not agree."""
     confidence: float | None
     """The reader's own estimate, 0 to 1."""
     error: str | None

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from langchain_core.documents import Document
 from rapidfuzz import fuzz
@@ -34,6 +34,8 @@ def ground(
 ) -> Quote | None:
     """Find a quote in documents: exactly, else by its letters and digits alone, else by similarity.
 
+    A document's title counts as well, where no text has the words in the same way.
+
     Args:
         quote: the words that a reader gave.
         documents: where they may stand.
@@ -42,18 +44,29 @@ def ground(
         threshold: similarity for the last tier, 0 to 100; above 100 switches it off.
 
     Returns:
-        The document's own words with their offsets, or None when they stand nowhere.
+        The document's own words, with their offsets where they stand in its text; None when they stand nowhere.
     """
     wanted = quote.strip().strip("\"'“”‘’«»").strip().removesuffix("...").removesuffix("…").strip()
     letters, _ = _letters(wanted)
     if len(letters) < MIN_QUOTE_LETTERS:
         return None
     candidates = sorted(documents, key=lambda document: document.id != preferred)
-    return (
-        _first(_exact(wanted, document) for document in candidates)
-        or _first(_normalised(wanted, letters, document) for document in candidates)
-        or _first(_fuzzy(wanted, document, threshold) for document in candidates)
+    ways: tuple[Callable[[Document], Quote | None], ...] = (
+        lambda document: _exact(wanted, document),
+        lambda document: _normalised(wanted, letters, document),
+        lambda document: _fuzzy(wanted, document, threshold),
     )
+    return _first(
+        found
+        for way in ways
+        for found in (*map(way, candidates), *(_in_title(way, document) for document in candidates))
+    )
+
+
+def _in_title(way: Callable[[Document], Quote | None], document: Document) -> Quote | None:
+    title = str(document.metadata.get("title") or "")
+    found = way(Document(id=document.id, page_content=title)) if title else None
+    return Quote(**{**found, "start": None, "end": None, "match": "title"}) if found else None
 
 
 def _first(found: Iterable[Quote | None]) -> Quote | None:

@@ -1,11 +1,11 @@
 """The ledger: what the model calls for one answer used."""
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-__all__ = ["ModelCall", "Usage", "UsageSum", "estimate_tokens", "summarise"]
+__all__ = ["Cost", "ModelCall", "Price", "Usage", "UsageSum", "cost", "estimate_tokens", "summarise"]
 
 
 class ModelCall(TypedDict):
@@ -16,6 +16,8 @@ class ModelCall(TypedDict):
     model: str
     status: Literal["ok", "failed", "cached"]
     """`cached`: the reply came from the cache, and no call went out."""
+    attempt: int
+    """From 1; each further one repeats a call that failed. Another form of output, or a repair, is another call."""
     input_characters: int
     input_tokens: int
     cached_input_tokens: int
@@ -33,6 +35,8 @@ class UsageSum(TypedDict):
     calls: int
     """Calls that went out, those that failed included."""
     failed_calls: int
+    retries: int
+    """Calls that repeated one that had failed."""
     cache_hits: int
     """Replies from the cache; they count as no call and cost nothing."""
     input_tokens: int
@@ -43,17 +47,71 @@ class UsageSum(TypedDict):
 
 
 class Usage(UsageSum):
-    """All calls of one answer, added up; `seconds` is from question to answer."""
+    """All calls of one answer, added up, beside what vanilla would have used; `seconds` is from question to answer.
+
+    The paper weighs the map against vanilla by the tokens that each reads and writes (Zhang et al., npj Digital
+    Medicine 2025, equations 4 and 5). Here those of the calls made are what the provider counted, retries and
+    repairs included; those of the vanilla call, which was not made, are estimates. On a route of one call, the two
+    are nearly the same. `cost` puts prices to them.
+    """
 
     stages: dict[str, UsageSum]
     models: dict[str, UsageSum]
     vanilla_input_tokens: int | None
-    """Estimate of what one call over the same documents would have read; None without a model."""
+    """Estimate of what one call over the same documents would have read: its prompt's characters, at the tokens per
+    character of the calls made. None without a model, or where it reports no tokens."""
     input_ratio: float | None
     """Input tokens over `vanilla_input_tokens`: what the map cost against one call."""
+    vanilla_output_tokens: int | None
+    """Estimate of what that call would have written: as much as the call that wrote the answer, and on the map a
+    quote of each document with evidence, which vanilla's prompt asks for besides. None where no answer was written."""
+    output_ratio: float | None
+    """Output tokens over `vanilla_output_tokens`."""
 
 
-def summarise(calls: Sequence[ModelCall], *, seconds: float, vanilla_input_tokens: int | None) -> Usage:
+class Price(NamedTuple):
+    """What a model's tokens cost, in any currency, by the million."""
+
+    input: float
+    output: float
+
+
+class Cost(TypedDict):
+    """What an answer cost, in the currency of the prices."""
+
+    cost: float
+    vanilla_cost: float | None
+    """What one call over the same documents would have cost; None where its tokens are not known."""
+    ratio: float | None
+
+
+def cost(usage: Usage, prices: Mapping[str, Price], *, vanilla_model: str) -> Cost:
+    """Put prices to the tokens of an answer, and to those of the vanilla call that `vanilla_model` would have made.
+
+    `prices` is by model, as in `usage["models"]`. Tokens from the provider's prompt cache count in full.
+
+    Raises:
+        KeyError: a model has no price.
+    """
+    total = sum(
+        _price(part["input_tokens"], part["output_tokens"], prices[name]) for name, part in usage["models"].items()
+    )
+    given, made = usage["vanilla_input_tokens"], usage["vanilla_output_tokens"]
+    vanilla = None if given is None or made is None else _price(given, made, prices[vanilla_model])
+    return Cost(cost=total, vanilla_cost=vanilla, ratio=total / vanilla if vanilla else None)
+
+
+def _price(input_tokens: int, output_tokens: int, price: Price) -> float:
+    return (input_tokens * price.input + output_tokens * price.output) / 1_000_000
+
+
+def summarise(
+    calls: Sequence[ModelCall],
+    *,
+    seconds: float,
+    vanilla_input_tokens: int | None = None,
+    vanilla_output_tokens: int | None = None,
+) -> Usage:
     """Add up the calls of one answer: in all, by stage and by model."""
     total = _sum(calls)
     total["seconds"] = seconds
@@ -63,6 +121,8 @@ def summarise(calls: Sequence[ModelCall], *, seconds: float, vanilla_input_token
         models=_by((call["model"], call) for call in calls),
         vanilla_input_tokens=vanilla_input_tokens,
         input_ratio=total["input_tokens"] / vanilla_input_tokens if vanilla_input_tokens else None,
+        vanilla_output_tokens=vanilla_output_tokens,
+        output_ratio=total["output_tokens"] / vanilla_output_tokens if vanilla_output_tokens else None,
     )
 
 
@@ -78,6 +138,7 @@ def _sum(calls: Sequence[ModelCall]) -> UsageSum:
     return UsageSum(
         calls=len(calls) - statuses.count("cached"),
         failed_calls=statuses.count("failed"),
+        retries=sum(call["attempt"] > 1 and call["status"] != "cached" for call in calls),
         cache_hits=statuses.count("cached"),
         input_tokens=sum(call["input_tokens"] for call in calls),
         cached_input_tokens=sum(call["cached_input_tokens"] for call in calls),

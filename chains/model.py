@@ -12,11 +12,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 
 from briefcontext.chains.account import Account
-from briefcontext.chains.chat_model import model_key, model_name, open_chat_model
+from briefcontext.chains.chat_model import counting_streamed_tokens, model_key, model_name, open_chat_model
 from briefcontext.chains.failure import one_line, retry_after, what_failed
 from briefcontext.chains.ledger import ModelCall
 from briefcontext.chains.limits import limiter_for
 from briefcontext.chains.steps import Invoke, Steps, Wait
+from briefcontext.chains.telling import Teller
 from briefcontext.errors import ModelCallError, ModelSetupError
 
 __all__ = ["CHARACTERS_PER_TOKEN", "Model", "Reply", "Request"]
@@ -29,9 +30,12 @@ MAX_ASKED_WAIT = 300.0
 """Seconds; a provider that asks for a longer pause is not waited for."""
 
 _STRUCTURED = ("json_schema", "function_calling", "json_mode")
+_STREAMED = "streamed"
 _TEXT = "text"
 _learned: dict[str, str] = {}
 """By model: the way to structured output that it accepted first, so that the others are not tried on every call."""
+_not_streamed: set[str] = set()
+"""Models that took a call only when its reply was not to be streamed."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Request:
     schema: Mapping[str, Any] | None = None
     """JSON schema of the reply, with a title; None for text."""
     tags: tuple[str, ...] = ()
+    told: bool = False
+    """Whether the reply is the answer, whose tokens are told to the account as they come."""
 
     @property
     def characters(self) -> int:
@@ -67,10 +73,13 @@ class Model:
     """A chat model, and how it likes to be called."""
 
     def __init__(self, model: str | BaseChatModel, *, cache: str | None = None) -> None:
-        self.chat = open_chat_model(model, cache=cache) if isinstance(model, str) else model
+        self.chat = counting_streamed_tokens(open_chat_model(model, cache=cache) if isinstance(model, str) else model)
         self.name = model if isinstance(model, str) else model_name(model)
         self._key = model_key(self.chat)
         self._limiter = limiter_for(self._key)
+        # Where a run's messages are streamed, every call would be, and OpenAI's client then counts no tokens of a
+        # structured reply. So nothing is streamed but the answer.
+        self._whole = self.chat.model_copy(update={"disable_streaming": True})
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -88,10 +97,12 @@ class Model:
         refusal: Exception | None = None
         for way, runnable in self._ways(request):
             try:
-                reply = yield from self._call(request, runnable, account)
+                reply = yield from self._call(request, way, runnable, account)
             except _RefusedError as error:
                 refusal = error
                 continue
+            if request.told and way == _TEXT and refusal is not None:
+                _not_streamed.add(self._key)
             if request.schema is not None:
                 # A later refusal of the way that is known to work is about that one request, so it teaches nothing.
                 _learned.setdefault(self._key, way)
@@ -104,16 +115,22 @@ class Model:
             known = _learned.get(self._key)
             for way in _STRUCTURED if known is None else [known] if known != _TEXT else []:
                 try:
-                    yield way, self.chat.with_structured_output(dict(request.schema), method=way, include_raw=True)
+                    yield way, self._whole.with_structured_output(dict(request.schema), method=way, include_raw=True)
                 except (NotImplementedError, TypeError, ValueError):
                     continue
-        yield _TEXT, self.chat
+        # A model told not to count the tokens of what it streams would keep them from the ledger.
+        elif request.told and self._key not in _not_streamed and getattr(self.chat, "stream_usage", None) is not False:
+            yield _STREAMED, self.chat
+        yield _TEXT, self._whole
 
-    def _call(self, request: Request, runnable: Runnable[Any, Any], account: Account) -> Steps[Reply]:
+    def _call(self, request: Request, way: str, runnable: Runnable[Any, Any], account: Account) -> Steps[Reply]:
         # A run of the node's own name would pass for the node, and its messages for the node's output.
         config = {"tags": list(request.tags), "run_name": f"{request.stage} call"}
         tokens = int(request.characters / CHARACTERS_PER_TOKEN)
         for attempt in range(account.max_retries + 1):
+            teller = Teller(account.tell, attempt + 1) if request.told and account.tell else None
+            if teller and way == _STREAMED:
+                runnable = teller.listening_to(self.chat)
             call = Invoke(runnable, list(request.messages), config, account, self._limiter, tokens)
             message: AIMessage | None = None
             wait: float | None = None
@@ -126,8 +143,10 @@ class Model:
             except Exception as error:  # noqa: BLE001 - what a provider's client raises is not known
                 failure, wait = self._judge(error, account), retry_after(error)
             finally:
+                if teller:
+                    teller.end(_words(message) if message else None)
                 if call.started is not None:
-                    account.calls.append(self._record(request, message, call.started))
+                    account.calls.append(self._record(request, message, attempt, call.started))
             if attempt < account.max_retries:
                 longest = min(MAX_WAIT, account.retry_wait * 2**attempt)
                 pause = random.uniform(longest / 2, longest) if wait is None else wait
@@ -161,7 +180,7 @@ class Model:
             return f"no reply in time; a call may take {account.timeout:g} s."
         return f"{type(error).__name__}: {one_line(error)}"
 
-    def _record(self, request: Request, message: AIMessage | None, started: float) -> ModelCall:
+    def _record(self, request: Request, message: AIMessage | None, attempt: int, started: float) -> ModelCall:
         usage: dict[str, Any] = dict((message.usage_metadata if message else None) or {})
         # LangChain marks a reply from its cache with a total cost of zero.
         cached = usage.get("total_cost") == 0
@@ -172,6 +191,7 @@ class Model:
             stage=request.stage,
             model=self.name,
             status="cached" if cached else "failed" if empty else "ok",
+            attempt=attempt + 1,
             input_characters=request.characters,
             input_tokens=int(usage.get("input_tokens", 0)),
             cached_input_tokens=int((usage.get("input_token_details") or {}).get("cache_read") or 0),

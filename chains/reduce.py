@@ -53,7 +53,7 @@ def reduce(
     messages = render(
         "reduce", question["text"], question["options"], may_abstain=not forced, evidence="\n".join(texts)
     )
-    reply = yield from model.ask(Request("reduce", messages), account)
+    reply = yield from model.ask(Request("reduce", messages, told=True), account)
     quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
     warnings = [f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."] if rounds else []
     return parse_draft(reply.text, question, quotes, warnings, forced=forced)

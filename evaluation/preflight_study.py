@@ -26,6 +26,10 @@ TARGET_RECALL = 0.95
 HELD_OUT = "nested cross-validation"
 
 
+KS = (8, 16, 32, 64)
+"""Numbers of documents that the table over k goes through, unless told otherwise."""
+
+
 def run_preflight(
     kb: str,
     items: Sequence[Item],
@@ -35,7 +39,7 @@ def run_preflight(
     k: int = DEFAULT_K,
     n_values: Sequence[int] = (1, 2, 3, 5, 8),
     thresholds: Sequence[float] = (0.0, 0.2, 0.5),
-    ks: Sequence[int] = (8, 16, 32, 64),
+    ks: Sequence[int] = KS,
     seed: int = 0,
     target_recall: float = TARGET_RECALL,
     progress: Callable[[int, int], None] = lambda done, total: None,

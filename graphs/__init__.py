@@ -2,5 +2,6 @@
 
 from briefcontext.graphs.graph import build_graph, graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.tool import briefcontext_tool
 
-__all__ = ["Settings", "build_graph", "graph"]
+__all__ = ["Settings", "briefcontext_tool", "build_graph", "graph"]

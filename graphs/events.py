@@ -8,7 +8,9 @@ from typing_extensions import TypedDict
 from briefcontext.chains.answer import Route
 
 __all__ = [
+    "AnswerToken",
     "Answered",
+    "Answering",
     "Event",
     "PartitionDone",
     "PartitionFailed",
@@ -66,11 +68,33 @@ class PartitionFailed(TypedDict):
 
 
 class Reducing(TypedDict):
-    """The answer is being written; its tokens come in the `messages` stream."""
+    """The answer is being written from the partitions' evidence."""
 
     event: Literal["reducing"]
     evidence: int
     """How many partitions have evidence."""
+
+
+class Answering(TypedDict):
+    """The answer is being written in one call over all documents."""
+
+    event: Literal["answering"]
+    documents: int
+
+
+class AnswerToken(TypedDict):
+    """A piece of the answer, as the model writes it.
+
+    The pieces of the last attempt, one after another, are the model's whole reply, which is not yet checked: it has
+    citation keys in the place of numbers, and in one call over all documents the list of quotes under it. A reply
+    that is not streamed, such as one from a cache, comes in one piece. Extractions are not told piece by piece:
+    their structured output is of use only as a whole.
+    """
+
+    event: Literal["answer_token"]
+    text: str
+    attempt: int
+    """From 1; a further one, after a failure in the midst, begins the answer anew."""
 
 
 class Answered(TypedDict):
@@ -82,7 +106,17 @@ class Answered(TypedDict):
     calls: int
 
 
-Event = Retrieved | RouteDecided | PartitionStarted | PartitionDone | PartitionFailed | Reducing | Answered
+Event = (
+    Retrieved
+    | RouteDecided
+    | PartitionStarted
+    | PartitionDone
+    | PartitionFailed
+    | Reducing
+    | Answering
+    | AnswerToken
+    | Answered
+)
 
 
 def emit(event: Event) -> None:

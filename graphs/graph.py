@@ -47,6 +47,7 @@ def build_graph(
     reader: Reader | BaseChatModel | str | None = None,
     retriever: RetrieverLike | None = None,
     checkpointer: Checkpointer = None,
+    settings: type[Settings] = Settings,
     name: str = "BriefContext",
 ) -> CompiledStateGraph[State, Settings, Input, Output]:
     """Build the graph; it opens nothing until it is run.
@@ -60,17 +61,20 @@ def build_graph(
         retriever: any LangChain retriever, best document first. By default the settings name its knowledge base.
         checkpointer: where a thread's state is kept. A run that failed or was killed goes on with
             `invoke(None, config, context=…)`, given the same settings again; extractions that are kept are not
-            made again. They are kept as they finish, with LangGraph's `durability="async"` (its default, which
+            made again. What is kept is whole nodes: the parts of a partition that exceeds the model's window, and
+            the rounds in which evidence is condensed, are made again unless the setting `model_cache` keeps their
+            calls. Extractions are kept as they finish, with LangGraph's `durability="async"` (its default, which
             saves in the background) and `"sync"`; `"exit"` keeps nothing of a killed run. A `max_concurrency` in
             the config would hold extractions back from being kept, and one of 1 hangs a synchronous stream of
             events or messages: bound model calls by the setting `max_in_flight` instead.
+        settings: the schema of `context=`: Settings, or a subclass with defaults of its own.
         name: what traces call the graph.
 
     Raises:
         ModelSetupError, MissingExtraError: the model named cannot be opened.
     """
     nodes = Nodes(as_reader(reader), as_ranked(retriever))
-    builder = StateGraph(State, context_schema=Settings, input_schema=Input, output_schema=Output)
+    builder = StateGraph(State, context_schema=settings, input_schema=Input, output_schema=Output)
     builder.add_node("retrieve", nodes.retrieve, input_schema=State)
     builder.add_node("preflight", nodes.preflight)
     builder.add_node("map_fanout", nodes.map_fanout)

@@ -13,7 +13,7 @@ from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs import resources
-from briefcontext.graphs.events import PartitionStarted, Retrieved, RouteDecided, emit
+from briefcontext.graphs.events import Answering, PartitionStarted, Retrieved, RouteDecided, emit
 from briefcontext.graphs.results import Update, abstained, answered, extracted, failed_extraction, worth_reducing
 from briefcontext.graphs.retrieval import encodable_document, more_to_ask, without_retracted
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
@@ -137,11 +137,13 @@ class Nodes:
     def _answer(self, state: State) -> Update:
         """Answer in one call over the documents, in the order that the route wants."""
         reader, account = self._reader(), open_account(state["started"])
+        _answering(state)
         draft = reader.answer(state["asked"], _in_order(state), state["route"], account)
         return answered(state, draft, account, reader)
 
     async def _aanswer(self, state: State) -> Update:
         reader, account = await self._areader(), open_account(state["started"])
+        _answering(state)
         draft = await reader.aanswer(state["asked"], _in_order(state), state["route"], account)
         return answered(state, draft, account, reader)
 
@@ -173,6 +175,10 @@ def _started(branch: Partition) -> None:
             documents=len(branch["documents"]),
         )
     )
+
+
+def _answering(state: State) -> None:
+    emit(Answering(event="answering", documents=len(state["documents"])))
 
 
 def _in_order(state: State) -> list[Document]:

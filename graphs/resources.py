@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from briefcontext.retrievers.calibration import Calibration
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-__all__ = ["as_ranked", "as_reader", "calibration", "reader", "retriever"]
+__all__ = ["as_ranked", "as_reader", "calibration", "knowledge_base", "reader", "retriever"]
 
 _KEPT_OPEN = 8
 
@@ -74,7 +74,7 @@ def _calibration(path: str, modified: int) -> "Calibration":
 def _searched(settings: Settings) -> "KnowledgeBase | LivePubMed | LongDocumentRetriever":
     if settings.document is not None:
         return _document(settings.document, _modified(settings.document), settings.document_encoder)
-    return _knowledge_base(settings.knowledge_base)
+    return knowledge_base(settings.knowledge_base)
 
 
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
@@ -94,17 +94,22 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     from briefcontext.knowledge.encoders import load_encoder
 
     encoder: Encoder
-    if own_retriever is not None:
-        encoder = load_encoder("minilm")
-    elif settings.document is not None:
+    if settings.document is not None:
         encoder = load_encoder(settings.document_encoder)
+    elif own_retriever is not None:
+        encoder = load_encoder("minilm")
     else:
-        encoder = _knowledge_base(settings.knowledge_base).encoder
+        encoder = knowledge_base(settings.knowledge_base).encoder
     return ExtractiveReader(encoder)
 
 
 @lru_cache(_KEPT_OPEN)
-def _knowledge_base(name: str) -> "KnowledgeBase | LivePubMed":
+def knowledge_base(name: str) -> "KnowledgeBase | LivePubMed":
+    """Open a knowledge base as the settings name it, once.
+
+    Raises:
+        KnowledgeBaseError: it is missing, broken or unfinished.
+    """
     from briefcontext.knowledge.live_pubmed import LIVE_PUBMED, LivePubMed
 
     if name.startswith(LIVE_PUBMED):

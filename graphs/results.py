@@ -70,7 +70,7 @@ def answered(state: State, draft: Draft, account: Account, reader: Reader) -> Up
         preflight=state["preflight"],
         extractions=state["extractions"],
         retracted=state["retracted"],
-        usage=_usage(state, account.calls, reader),
+        usage=_usage(state, draft, account.calls, reader),
     )
     emit(
         Answered(
@@ -89,11 +89,24 @@ def abstained(state: State, reason: str, account: Account, reader: Reader) -> Up
     return answered(state, draft, account, reader)
 
 
-def _usage(state: State, last: Sequence[ModelCall], reader: Reader) -> Usage:
+def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader) -> Usage:
     calls = [*state["calls"], *last]
     characters = reader.vanilla_characters(state["asked"], state["documents"])
     return summarise(
         calls,
         seconds=time.time() - state["started"],
         vanilla_input_tokens=None if characters is None else estimate_tokens(characters, calls),
+        vanilla_output_tokens=_vanilla_output_tokens(state, draft, calls, last),
     )
+
+
+def _vanilla_output_tokens(
+    state: State, draft: Draft, calls: Sequence[ModelCall], last: Sequence[ModelCall]
+) -> int | None:
+    written = last[-1]["output_tokens"] if last else 0
+    if not written:
+        return None
+    if state["route"] != "map_reduce":
+        return written
+    by_document = {quote["document_id"]: f'[key] "{quote["text"]}"' for quote in draft["quotes"]}
+    return written + (estimate_tokens(len("\n".join(by_document.values())), calls) or 0)

@@ -4,14 +4,20 @@ from langgraph.runtime import get_runtime
 
 from briefcontext.chains.account import Account
 from briefcontext.chains.rates import CallLimits
+from briefcontext.graphs.events import AnswerToken, emit
+from briefcontext.graphs.retrieval import encodable
 from briefcontext.graphs.settings import Settings
 
 __all__ = ["current_settings", "open_account"]
 
 
 def current_settings() -> Settings:
-    """Return the settings of the run that this is called in; without `context=`, all defaults."""
-    return get_runtime(Settings).context or Settings()
+    """Return the settings of the run that this is called in; without `context=`, all defaults.
+
+    As a part of another graph, this one is handed that graph's context: if it is no `Settings`, all defaults hold.
+    """
+    context: object = get_runtime(Settings).context
+    return context if isinstance(context, Settings) else Settings()
 
 
 def open_account(started: float) -> Account:
@@ -30,4 +36,9 @@ def open_account(started: float) -> Account:
         max_input_tokens=settings.max_input_tokens,
         quote_similarity=settings.quote_similarity,
         force_choice=settings.force_choice,
+        tell=_tell,
     )
+
+
+def _tell(text: str, attempt: int) -> None:
+    emit(AnswerToken(event="answer_token", text=encodable(text), attempt=attempt))

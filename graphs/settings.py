@@ -19,6 +19,11 @@ DEMO = "demo"
 MAX_TOP_K = 1024
 
 
+def _title(name: str, _: object) -> str:
+    """Return what a form calls a setting."""
+    return name.replace("_", " ").capitalize().replace("Iou", "IoU")
+
+
 class Settings(BaseModel):
     """How a question is answered. Every field has a default; without `context=` all defaults apply.
 
@@ -26,7 +31,12 @@ class Settings(BaseModel):
         InputError: an unknown setting, or a value out of its range.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        field_title_generator=_title,
+        json_schema_extra={"description": "How a question is answered. Every setting has a default."},
+    )
 
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="auto", description="The way to read: decided by the preflight check (auto), or forced."

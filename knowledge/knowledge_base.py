@@ -145,6 +145,15 @@ class KnowledgeBase:
             )
         return [found[id] for id in ids]
 
+    def source(self, source_id: str) -> list[Document]:
+        """All passages of one source, in its order: those whose metadata has this `source_id`.
+
+        Raises KnowledgeBaseError when none is held.
+        """
+        if not (found := self.passages.of_source(source_id)):
+            raise KnowledgeBaseError(f"{self.path} holds no source {source_id!r}: check the id.")
+        return found
+
     @property
     def vectors(self) -> VectorStore | None:
         """The vectors of its passages, by passage number; None when the base is empty."""

@@ -173,6 +173,10 @@ class LivePubMed:
             )
         return [records[id] for id in ids]
 
+    def source(self, source_id: str) -> list[Document]:
+        """The record with this PMID, as a list of one. Raises what `get` raises."""
+        return self.get([source_id])
+
     def _find(self, question: str, most: int) -> list[str]:
         """At most `most` PMIDs, those of the stricter queries first."""
         found: dict[str, None] = {}

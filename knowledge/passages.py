@@ -162,6 +162,11 @@ class PassageStore:
         """The passages held under these numbers."""
         return self._fetch("number", numbers)
 
+    def of_source(self, source_id: str) -> list[Document]:
+        """The passages of a record, in the order added."""
+        rows = self.rows(f"{_SELECT} WHERE source_id = ? ORDER BY number", (source_id,))
+        return [_document(*row[1:]) for row in rows]
+
     def _fetch(self, column: str, keys: Sequence[Any]) -> dict[int, Document]:
         found: dict[int, Document] = {}
         for start in range(0, len(keys), _PARAMETERS):

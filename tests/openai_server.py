@@ -69,8 +69,9 @@ class Reply:
     """The connection breaks before a reply."""
     hold: bool = False
     """There is no reply before the client hangs up, or the server ends."""
-    arguments: str | None = None
-    """In place of the content, a call of the function that the request offers, with these arguments."""
+    arguments: str | list[str] | None = None
+    """In place of the content, a call of the function that the request offers, with these arguments; several: as
+    many calls at once."""
     finish: str = "stop"
     """Why the model stopped."""
     cached_tokens: int = 0
@@ -163,13 +164,21 @@ def _head(call: Call, kind: str) -> dict[str, Any]:
 def _message(call: Call, reply: Reply) -> dict[str, Any]:
     if reply.arguments is None:
         return {"role": "assistant", "content": reply.content}
-    function = {"name": call.body["tools"][0]["function"]["name"], "arguments": reply.arguments}
-    calls = [{"index": 0, "id": f"function-{call.number}", "type": "function", "function": function}]
+    name = call.body["tools"][0]["function"]["name"]
+    calls = [
+        {
+            "index": index,
+            "id": f"function-{call.number}-{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": arguments},
+        }
+        for index, arguments in enumerate([reply.arguments] if isinstance(reply.arguments, str) else reply.arguments)
+    ]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
 def _usage(call: Call, reply: Reply) -> dict[str, Any]:
-    given, made = len(call.prompt) // 4, max(1, len(reply.arguments or reply.content) // 4)
+    given, made = len(call.prompt) // 4, max(1, len("".join(reply.arguments or reply.content)) // 4)
     counts = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
     return {**counts, "prompt_tokens_details": {"cached_tokens": reply.cached_tokens}}
 
@@ -190,11 +199,11 @@ async def _stream(call: Call, reply: Reply, usage: dict[str, Any]) -> AsyncItera
 
 
 @contextmanager
-def serve() -> Iterator[OpenAIServer]:
-    """Run a server on a free loopback port."""
+def serve(port: int = 0) -> Iterator[OpenAIServer]:
+    """Run a server on loopback, on a free port unless one is named."""
     fake = OpenAIServer()
     app = Starlette(routes=[Route("/v1/chat/completions", fake.complete, methods=["POST"])])
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     fake.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     # LangChain keeps a client, and its idle connections, for as long as the process lives, and an event loop that
     # ends before them leaves them open. So there are none.

@@ -1,7 +1,7 @@
 """A run that can be killed and resumed: `python -m tests.resumed_run start|resume sync|async URL DATABASE`.
 
-It writes a line "extraction N" when the checkpointer's file has N extractions that a resumed run will find, and in the
-end the answer as JSON.
+The database is an SQLite file, or the address of a PostgreSQL server. It writes a line "extraction N" when the
+database has N extractions that a resumed run will find, and in the end the answer as JSON.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
@@ -27,7 +29,7 @@ LONGEST = 60.0
 
 
 class Teller:
-    """Knows what the file has: extractions count once the checkpoint that they belong to is there."""
+    """Knows what the database has: extractions count once the checkpoint that they belong to is there."""
 
     def __init__(self) -> None:
         self._checkpoints: set[str] = set()
@@ -56,30 +58,29 @@ class Teller:
 teller = Teller()
 
 
-class TellingSaver(SqliteSaver):
-    """Tells what is in its file."""
+def telling(saver: Any) -> Any:
+    """Return a checkpointer's class that tells what is in its database."""
 
-    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        saved = super().put(config, checkpoint, metadata, new_versions)
-        teller.checkpoint(checkpoint["id"])
-        return saved
+    class Telling(saver):  # type: ignore[misc]
+        def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+            saved = super().put(config, checkpoint, metadata, new_versions)
+            teller.checkpoint(checkpoint["id"])
+            return saved
 
-    def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        super().put_writes(config, writes, task_id, task_path)
-        teller.writes(config, writes)
+        def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+            super().put_writes(config, writes, task_id, task_path)
+            teller.writes(config, writes)
 
+        async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+            saved = await super().aput(config, checkpoint, metadata, new_versions)
+            teller.checkpoint(checkpoint["id"])
+            return saved
 
-class AsyncTellingSaver(AsyncSqliteSaver):
-    """Tells what is in its file."""
+        async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
+            await super().aput_writes(config, writes, task_id, task_path)
+            teller.writes(config, writes)
 
-    async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
-        saved = await super().aput(config, checkpoint, metadata, new_versions)
-        teller.checkpoint(checkpoint["id"])
-        return saved
-
-    async def aput_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
-        await super().aput_writes(config, writes, task_id, task_path)
-        teller.writes(config, writes)
+    return Telling
 
 
 def _graph(url: str, checkpointer: Any) -> Any:
@@ -89,12 +90,20 @@ def _graph(url: str, checkpointer: Any) -> Any:
 
 
 def _run(given: Any, url: str, database: str) -> Any:
-    with TellingSaver.from_conn_string(database) as saver:
+    if not database.startswith("postgresql:"):
+        with telling(SqliteSaver).from_conn_string(database) as saver:
+            return _graph(url, saver).invoke(given, THREAD, context=SETTINGS)
+    with telling(PostgresSaver).from_conn_string(database) as saver:
+        saver.setup()
         return _graph(url, saver).invoke(given, THREAD, context=SETTINGS)
 
 
 async def _arun(given: Any, url: str, database: str) -> Any:
-    async with AsyncTellingSaver.from_conn_string(database) as saver:
+    if not database.startswith("postgresql:"):
+        async with telling(AsyncSqliteSaver).from_conn_string(database) as saver:
+            return await _graph(url, saver).ainvoke(given, THREAD, context=SETTINGS)
+    async with telling(AsyncPostgresSaver).from_conn_string(database) as saver:
+        await saver.setup()
         return await _graph(url, saver).ainvoke(given, THREAD, context=SETTINGS)
 
 

@@ -86,3 +86,15 @@ def test_a_citation_carries_its_source_and_quotes() -> None:
     assert (citation["source_start"], citation["source_end"]) == (100, 117)
     assert (citation["title"], citation["year"], citation["url"]) == ("T", 2020, "https://e.org/7")
     assert citation["retracted"]
+
+
+def test_words_of_a_title_are_cited_without_a_place_and_after_those_of_the_text() -> None:
+    (keyed,) = assign_keys("Q?", [Document(id="7#0", page_content="Words that matter.", metadata={"start": 100})])
+    title = Quote(text="A title", document_id="7#0", start=None, end=None, match="title")
+    text = Quote(text="Words", document_id="7#0", start=0, end=5, match="exact")
+    _, (citation,), _ = number_citations(cite(keyed), [keyed], [title])
+    assert (citation["quote"], citation["match"]) == ("A title", "title")
+    assert {citation["start"], citation["end"], citation["source_start"], citation["source_end"]} == {None}
+    _, (citation,), _ = number_citations(cite(keyed), [keyed], [title, text])
+    assert (citation["quote"], citation["source_start"]) == ("Words", 100)
+    assert citation["quotes"] == [text, title]

@@ -98,6 +98,44 @@ def test_a_threshold_above_100_switches_similarity_off() -> None:
     assert ground("Treatments did not reduce the mortality", DOCUMENTS, threshold=101) is None
 
 
+TITLED = [
+    Document(id="a", page_content="Nothing of the kind stands here.", metadata={"title": "Zinc for the common cold."}),
+    Document(id="b", page_content="We gave zinc for the common cold to adults.", metadata={"title": "Zinc"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("quote", "preferred", "id", "match"),
+    [
+        ("Zinc for the common cold", "a", "a", "title"),
+        ("ZINC for the Common-Cold", "a", "b", "normalised"),
+        ("Zinc against the common cold", "a", None, None),
+        ("zinc for the common cold", "a", "b", "exact"),
+    ],
+)
+def test_a_title_counts_where_no_text_has_the_words_in_the_same_way(
+    quote: str, preferred: str, id: str | None, match: str | None
+) -> None:
+    found = ground(quote, TITLED, preferred=preferred)
+    assert (found and found["document_id"], found and found["match"]) == (id, match)
+
+
+def test_words_of_a_title_have_no_place_in_the_text() -> None:
+    found = ground("zinc for the common-cold", TITLED[:1])
+    assert found == {
+        "text": "Zinc for the common cold",
+        "document_id": "a",
+        "start": None,
+        "end": None,
+        "match": "title",
+    }
+
+
+def test_a_changed_figure_is_not_found_in_a_title_either() -> None:
+    titled = [Document(id="a", page_content="Text.", metadata={"title": "Zinc at 15 mg for the common cold"})]
+    assert ground("Zinc at 1.5 mg for the common cold", titled) is None
+
+
 @given(text=st.text(min_size=1, max_size=200), data=st.data())
 def test_any_piece_of_a_document_is_found_with_true_offsets(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text) - 1))

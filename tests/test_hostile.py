@@ -173,7 +173,8 @@ def _check_evidence(call: Call, benign: Call) -> None:
         kinds = [line.split(":")[0] for line in lines if not line.startswith("[")]
         assert kinds == ["Finding", "Choice", "Confidence"]
     quotes = [line for lines in blocks for line in lines if line.startswith("[")]
-    assert len(quotes) in (4, 5)  # a sentence of each document, and the attack where it can be quoted
+    # A sentence of each document, and the attack where it can be quoted: from the text of one, the title of another.
+    assert len(quotes) in (4, 5, 6)
     keys = {quote[1 : quote.index("]")] for quote in quotes}
     assert len(keys) == 4
     assert all(key not in _signs(quote[quote.index("]") :]) for key in keys for quote in quotes)
@@ -184,6 +185,7 @@ def _check_evidence(call: Call, benign: Call) -> None:
 def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) -> None:
     documents, answer, _ = ask(route, attack)
     texts = {document.id: re.sub("[\ud800-\udfff]", "\ufffd", document.page_content) for document in documents}
+    title = re.sub("[\ud800-\udfff]", "\ufffd", documents[2].metadata["title"])
     assert not any(key in answer["text"] for key in FORGED)
     (reported,) = [warning for warning in answer["warnings"] if "taken out" in warning]
     assert all(key in reported for key in FORGED)
@@ -197,16 +199,20 @@ def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) 
         assert citation["quotes"]
         for quote in citation["quotes"]:
             assert quote["document_id"] == citation["document_id"]
-            assert quote["text"] == texts[citation["document_id"]][quote["start"] : quote["end"]]
+            if quote["match"] == "title":
+                assert (citation["document_id"], quote["start"], quote["end"]) == ("doc-2", None, None)
+                assert quote["text"] in title
+            else:
+                assert quote["text"] == texts[citation["document_id"]][quote["start"] : quote["end"]]
         assert INVENTED not in json.dumps(citation)
-    # The attack may be quoted, but only as the words of the document that it stands in.
+    # The attack may be quoted, but only as the words of the documents that it stands in.
     owners = {
-        citation["document_id"]
+        (citation["document_id"], quote["match"] == "title")
         for citation in answer["citations"]
         for quote in citation["quotes"]
         if _letters(attack[:200]) in _letters(quote["text"])
     }
-    assert owners == {"doc-1"}
+    assert {("doc-1", False)} <= owners <= {("doc-1", False), ("doc-2", True)}
 
 
 @pytest.mark.parametrize("reply", ["{}", '{{"relevant": "{}"}}', '{{"relevant": true, "quotes": "{}"}}', "[{}]"])
@@ -322,7 +328,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(capsys: pytest.Capt
             ),
             extractions=[{**extraction, "finding": spoof, "quotes": [quote]}],
             retracted=[spoof],
-            usage=summarise([], seconds=0.0, vanilla_input_tokens=None),
+            usage=summarise([], seconds=0.0),
         )
         print_answer({"answer": answer, "documents": keyed}, verbose=True)
         lines = [line.rstrip() for line in capsys.readouterr().out.split("\n")]

@@ -81,6 +81,25 @@ def test_a_reading_whose_quotes_are_all_invented_is_not_used(
     assert "Nothing of this reading is used" in (extraction["error"] or "")
 
 
+def test_a_quote_of_a_title_is_kept_as_such(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
+    titled = [DOCUMENTS[0].model_copy(update={"metadata": {**DOCUMENTS[0].metadata, "title": "Stroke after aspirin"}})]
+    _says(server, _record(quotes=[{"key": KEYS[0], "quote": "Stroke after aspirin"}]))
+    extraction = LLMReader(chat_model).extract(ASKED, titled, 0, account)
+    assert [(quote["text"], quote["start"], quote["match"]) for quote in extraction["quotes"]] == [
+        ("Stroke after aspirin", None, "title")
+    ]
+    assert extraction["error"] is None
+
+
+def test_a_finding_without_a_quote_is_kept_and_reported(
+    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, _record(quotes=[]))
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    assert (extraction["status"], extraction["finding"]) == ("evidence", "It does.")
+    assert "without a quote" in (extraction["error"] or "")
+
+
 @pytest.mark.parametrize(("given", "read"), [(0.5, 0.5), (85, 0.85), ("90%", 0.9), ("high", None), (-1, None)])
 def test_a_confidence_in_another_form_costs_no_repair(
     given: object, read: float | None, chat_model: ChatOpenAI, server: OpenAIServer, account: Account

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -20,6 +21,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
+from tests.postgres_server import serve_postgres
 
 ASKED: Any = {"question": QUESTION}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
@@ -40,9 +42,20 @@ def _extracted(calls: Iterable[Call]) -> Counter[int]:
     return Counter(_partition(call) for call in calls if call.stage == "extract")
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty database for the checkpointer: a file, or a PostgreSQL server's."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "threads.sqlite")
+    else:
+        pytest.importorskip("psycopg", reason="the checkpointer for PostgreSQL needs psycopg")
+        with serve_postgres() as address:
+            yield address
+
+
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
-    way: str, server: OpenAIServer, tmp_path: Path
+    way: str, server: OpenAIServer, database: str
 ) -> None:
     all_asked = threading.Event()
 
@@ -53,7 +66,7 @@ def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
 
     server.script = half
     command = [sys.executable, "-m", "tests.resumed_run"]
-    arguments = [way, server.url, str(tmp_path / "threads.sqlite")]
+    arguments = [way, server.url, database]
     with subprocess.Popen([*command, "start", *arguments], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         told = [process.stdout.readline() for _ in FINISHED]
@@ -121,3 +134,41 @@ def test_a_run_whose_answer_failed_resumes_without_reading_again(chat_model: Cha
     assert server.stages().count("extract") == 4
     assert server.stages().count("reduce") == 2
     assert len(answer["citations"]) == 16
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_with_a_cache_of_calls_not_even_a_part_of_a_partition_is_read_twice(
+    asynchronous: bool, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    text = " ".join(f"Vitamin number {place} was studied among healthy volunteers." for place in range(160))
+    built = build_graph(
+        retriever=FixedRetriever(documents=[Document(id="long", page_content=text)]), checkpointer=InMemorySaver()
+    )
+    # One call after another, so that all parts but the last are finished when that fails.
+    settings = {"max_input_tokens": 1024, "max_in_flight": 1, "max_retries": 0, "on_partition_failure": "raise"}
+    context = Settings(
+        model=f"openai:parts-{asynchronous}", model_cache=str(tmp_path / "calls.sqlite"), route="map_reduce", **settings
+    )
+
+    def last_fails(call: Call) -> Reply:
+        return Reply(status=500) if "Vitamin number 159 " in call.prompt else faithful(call)
+
+    server.script = last_fails
+
+    def run(given: Any) -> Any:
+        if asynchronous:
+            return asyncio.run(built.ainvoke(given, THREAD, context=context))
+        return built.invoke(given, THREAD, context=context)
+
+    with pytest.raises(ModelCallError):
+        run(ASKED)
+    server.script = faithful
+    answer = run(None)["answer"]
+    seen = Counter(call.user for call in server.calls if call.stage == "extract")
+    assert len(seen) > 2
+    assert {prompt: count for prompt, count in seen.items() if count > 1} == {
+        prompt: 2 for prompt in seen if "Vitamin number 159 " in prompt
+    }
+    assert f"Read in {len(seen)} parts" in answer["extractions"][0]["error"]

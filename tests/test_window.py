@@ -13,8 +13,9 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.account import Account
+from briefcontext.chains.answer import find_conflict
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.context import render_documents
+from briefcontext.chains.context import render_documents, render_evidence
 from briefcontext.chains.extraction import Extraction, Quote
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model import CHARACTERS_PER_TOKEN, Model
@@ -220,7 +221,7 @@ async def test_a_partition_larger_than_the_window_is_read_in_several_calls(
     assert all(f"Trial {place}.{number} gave" in read for place in range(2) for number in range(200))
 
 
-def test_parts_without_evidence_do_not_count_and_the_surest_parts_choice_does(
+def test_parts_without_evidence_do_not_count_and_parts_that_disagree_are_a_conflict(
     chat_model: ChatOpenAI, server: OpenAIServer, account: Account
 ) -> None:
     def script(call: Call) -> Reply:
@@ -233,8 +234,15 @@ def test_parts_without_evidence_do_not_count_and_the_surest_parts_choice_does(
 
     server.script = script
     asked = check_question(QUESTION, {"A": "yes", "B": "no"})
-    extraction = LLMReader(chat_model).extract(asked, make_long_documents(1, sentences=200), 0, account)
+    keyed_documents = make_long_documents(1, sentences=200)
+    extraction = LLMReader(chat_model).extract(asked, keyed_documents, 0, account)
     assert (extraction["choice"], extraction["confidence"]) == ("B", 0.7)
+    assert extraction["other_choices"] == ["A"]
+    assert "Its parts chose different options: A, B." in (extraction["error"] or "")
+    assert find_conflict([extraction], "B") == {"choices": {"B": [0], "A": [0]}, "statement": None, "settled": "B"}
+    assert "Choice: B (in other parts: A)" in render_evidence(
+        extraction, {str(keyed_documents[0].id): keyed_documents[0]}
+    )
     assert len(extraction["quotes"]) == 2
     assert len(server.calls) > 2
 

@@ -23,8 +23,12 @@ __all__ = ["OPTIONS", "evidence_files", "read_evidence_inference"]
 
 OPTIONS = {"A": "significantly increased", "B": "significantly decreased", "C": "no significant difference"}
 
+_CODES = {"1": "A", "-1": "B", "0": "C"}
+"""The file's Label Code; its labels in words are spelt in more than one way."""
+
 _TITLE = re.compile(r"\A\s*TITLE:\s*(\S.*)")
 _ROW_BYTES = 1 << 24
+_PROMPT_COLUMNS = ("PromptID", "PMCID", "Outcome", "Intervention", "Comparator")
 
 
 def evidence_files(folder: Path) -> Iterator[Path]:
@@ -40,8 +44,9 @@ def evidence_files(folder: Path) -> Iterator[Path]:
 def read_evidence_inference(path: Path, subset: str = "") -> Reading:
     """Read a folder of the published layout, or of documents.jsonl(.gz) and questions.jsonl(.gz).
 
-    The answer is what most annotators say whose label was found valid, each with one vote a label; prompts
-    without a valid label, or with a tie, are left out and counted.
+    The answer is what most annotators say whose label was found valid, each with one vote a label. Left out,
+    and counted, are prompts without a valid label, with a tie, without an outcome or an intervention, and
+    those that repeat another word for word.
     """
     if not path.is_dir():
         raise InputError(f"{path} is a file: give the folder that holds prompts_merged.csv, or questions.jsonl.")
@@ -63,25 +68,28 @@ def _either(folder: Path, name: str) -> Path | None:
 def _published(folder: Path) -> Reading:
     votes = _votes(folder / "annotations_merged.csv")
     reading = Reading("evidence-inference")
-    for place, row in _csv_rows(folder / "prompts_merged.csv", "PromptID", "PMCID", "Outcome", "Intervention"):
-        prompt, document = row["PromptID"], f"PMC{row['PMCID'].upper().removeprefix('PMC')}"
+    read: dict[str, dict[str, str]] = {}
+    for place, row in _csv_rows(folder / "prompts_merged.csv", *_PROMPT_COLUMNS):
+        prompt, document = row["PromptID"].strip(), f"PMC{row['PMCID'].strip().upper().removeprefix('PMC')}"
         ballot = votes.get(prompt, Counter()).most_common()
-        if not ballot:
+        if read.get(prompt) == row:
+            reading.leave_out("repeats another prompt")
+            continue
+        read[prompt] = row
+        if not row["Outcome"] or not row["Intervention"]:
+            reading.leave_out("no outcome or no intervention")
+        elif not ballot:
             reading.leave_out("no valid label")
         elif len(ballot) > 1 and ballot[0][1] == ballot[1][1]:
             reading.leave_out("the annotators' labels are tied")
         else:
-            try:
-                answer = right_letter(ballot[0][0], OPTIONS)
-            except BadRow as error:
-                raise InputError(f"{folder / 'annotations_merged.csv'}, prompt {prompt}: {error}.") from error
             question = (
                 f"With respect to {row['Outcome'].strip()}, characterize the reported difference between patients "
-                f"receiving {row['Intervention'].strip()} and those receiving {(row.get('Comparator') or '').strip()}."
+                f"receiving {row['Intervention'].strip()} and those receiving {row['Comparator'].strip()}."
             )
             if document not in reading.documents:
                 reading.documents[document] = _text(folder / "txt_files" / f"{document}.txt", document, place)
-            reading.items.append(Item(prompt, question, OPTIONS, (answer,), (document,), document))
+            reading.items.append(Item(prompt, question, OPTIONS, (ballot[0][0],), (document,), document))
     return reading
 
 
@@ -89,11 +97,14 @@ def _votes(path: Path) -> dict[str, Counter[str]]:
     if not path.is_file():
         raise InputError(f"There is no {path}. It is published at https://github.com/jayded/evidence-inference.")
     cast: dict[str, set[tuple[str, str]]] = {}
-    for _, row in _csv_rows(path, "UserID", "PromptID", "Valid Label", "Label"):
-        label = row["Label"].strip().casefold()
-        if row["Valid Label"].strip().casefold() in ("1", "1.0", "true") and label not in ("", "invalid prompt"):
-            # An annotator has a row for each piece of evidence, and still one vote.
-            cast.setdefault(row["PromptID"], set()).add((row["UserID"], label))
+    for place, row in _csv_rows(path, "PromptID", "UserID", "Valid Label", "Label", "Label Code"):
+        label, code = row["Label"].strip().casefold(), row["Label Code"].strip().removesuffix(".0")
+        if row["Valid Label"].strip().casefold() not in ("1", "1.0", "true") or label in ("", "invalid prompt"):
+            continue
+        if code not in _CODES:
+            raise InputError(f"{path}, line {place}: the Label Code {code!r} is none of {', '.join(_CODES)}.")
+        # An annotator has a row for each piece of evidence, and still one vote.
+        cast.setdefault(row["PromptID"].strip(), set()).add((row["UserID"], _CODES[code]))
     return {prompt: Counter(label for _, label in ballots) for prompt, ballots in cast.items()}
 
 
@@ -107,9 +118,9 @@ def _csv_rows(path: Path, *columns: str) -> Iterator[tuple[int, dict[str, str]]]
             )
         try:
             for row in rows:
-                if blank := [column for column in columns if not (row[column] or "").strip() and column != "Label"]:
-                    raise InputError(f"{path}, line {rows.line_num}: {blank[0]!r} is blank.")
-                yield rows.line_num, row
+                if not (row["PromptID"] or "").strip():
+                    raise InputError(f"{path}, line {rows.line_num}: there is no PromptID.")
+                yield rows.line_num, {column: row[column] or "" for column in columns}
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{path}, line {rows.line_num}: {error}.") from error
 

@@ -1,0 +1,23 @@
+"""`briefcontext compare`: runs of experiments side by side, beside the papers' figures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["compare"]
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs.")],
+    out: Annotated[Path | None, typer.Option(help="Write the comparison to this file, too.")] = None,
+) -> None:
+    """Put runs of experiments side by side, beside the papers' published figures."""
+    from briefcontext.evaluation.compare import compare_runs
+    from briefcontext.evaluation.run_folder import write_whole
+    from briefcontext.printable import printable
+
+    compared = compare_runs(runs)
+    if out is not None:
+        write_whole(out, compared)
+    typer.echo(printable(compared))

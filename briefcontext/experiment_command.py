@@ -1,0 +1,188 @@
+"""`briefcontext experiment`: the papers' experiments on a model and a corpus of one's own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from briefcontext.errors import InputError
+
+if TYPE_CHECKING:
+    from briefcontext.evaluation.run import Run
+
+__all__ = ["experiment"]
+
+_NAMES = "position, integration, conflict, context_length, attention_bias, order, open_ended, cost or preflight"
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{_NAMES}.")],
+    questions: Annotated[
+        str,
+        typer.Option(
+            help="Data set as KIND:PATH (mirage, pubmedqa, bioasq, infinitebench-qa, infinitebench-mc, "
+            "evidence-inference, medq, jsonl), or a .jsonl file."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the run. A run that was stopped goes on there.")],
+    model: Annotated[str | None, typer.Option(help="Chat model as provider:model.")] = None,
+    extract_model: Annotated[
+        str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")
+    ] = None,
+    kb: Annotated[str | None, typer.Option("--kb", help="Folder of the knowledge base.")] = None,
+    encoder: Annotated[str, typer.Option(help="Encoder for the chunks of long documents.")] = "minilm",
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method to compare; give it once for each. Default: the experiment's.")
+    ] = None,
+    k: Annotated[
+        list[int] | None, typer.Option("--k", help="Number of documents; give it once for each. Default: the paper's.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many questions, drawn by the seed.")] = None,
+    per_class: Annotated[
+        int | None, typer.Option(min=1, help="So many questions of each answer class (the paper: 35).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For sampling, random documents, shuffling and bootstraps.")] = 0,
+    partition_size: Annotated[int, typer.Option(min=1, help="Documents for one extraction.")] = 4,
+    iou_threshold: Annotated[float | None, typer.Option(help="The preflight's overlap. Default: 0.2.")] = None,
+    temperature: Annotated[float, typer.Option(help="The model's temperature; below 0 for the provider's own.")] = 0.0,
+    max_input_tokens: Annotated[
+        int | None, typer.Option(help="The model's input window. Default: what the model states.")
+    ] = None,
+    in_flight: Annotated[int, typer.Option(min=1, help="Model calls in flight at once.")] = 8,
+    requests_per_minute: Annotated[float | None, typer.Option(help="Model calls started in a minute.")] = None,
+    tokens_per_minute: Annotated[float | None, typer.Option(help="Input tokens sent in a minute, about.")] = None,
+    input_price: Annotated[
+        float | None, typer.Option(min=0, help="US dollars for a million input tokens, to show the cost.")
+    ] = None,
+    output_price: Annotated[float | None, typer.Option(min=0, help="US dollars for a million output tokens.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the calls and tokens that it will take, and call nothing.")
+    ] = False,
+    batch: Annotated[
+        str | None,
+        typer.Option(metavar="export|import", help="Write the requests of a stage as OpenAI-batch JSONL, or go on."),
+    ] = None,
+    replies: Annotated[Path | None, typer.Option(help="With --batch import: the file of results.")] = None,
+    verdicts: Annotated[Path | None, typer.Option(help="open_ended: a CSV of verdicts to take in.")] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="open_ended: a chat model that judges each pair, in both orders.")
+    ] = None,
+    figures: Annotated[bool, typer.Option(help="Draw figures.")] = True,
+    calibration: Annotated[Path | None, typer.Option(help="preflight: a calibration to test.")] = None,
+) -> None:
+    """Run one of the papers' experiments, and write rows, tables and figures."""
+    prices = (input_price, output_price)
+    if name == "preflight":
+        _preflight(questions, kb, out, calibration, limit, seed, k)
+        return
+    if batch not in (None, "export", "import"):
+        raise InputError(f"--batch is {batch!r}: write --batch export, or --batch import with --replies FILE.")
+    if (batch == "import") != (replies is not None):
+        raise InputError("--batch import and --replies FILE belong together.")
+    from briefcontext.evaluation.run import Run, RunSettings
+    from briefcontext.evaluation.run_progress import Prices
+    from briefcontext.graphs.settings import Settings
+
+    reading = Settings(
+        partition_size=partition_size,
+        **({} if iou_threshold is None else {"iou_threshold": iou_threshold}),
+        max_input_tokens=max_input_tokens,
+        max_in_flight=in_flight,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+    )
+    run = Run(
+        RunSettings(
+            experiment=name,
+            data_set=questions,
+            model=model,
+            extract_model=extract_model,
+            knowledge_base=kb,
+            document_encoder=encoder,
+            methods=tuple(method or ()),
+            ks=tuple(k or ()),
+            seed=seed,
+            limit=limit,
+            per_class=per_class,
+            temperature=None if temperature < 0 else temperature,
+            prices=Prices(*prices),
+            figures=figures,
+            reading=reading,
+        )
+    )
+    if dry_run:
+        _print_estimate(run, out)
+    elif batch is not None:
+        _print_batch(run, out, replies)
+    else:
+        run.execute(out)
+        if name == "open_ended":
+            _take_verdicts(run, out, verdicts, judge)
+        _print_report(out)
+
+
+def _print_estimate(run: "Run", out: Path) -> None:
+    _print_markdown_table(run.estimate(out))
+
+
+def _print_batch(run: "Run", out: Path, replies: Path | None) -> None:
+    done = run.batch(out, replies)
+    if replies is not None:
+        typer.echo(", ".join(f"{count} {what}" for what, count in done.imported.items()))
+    for file in done.files:
+        typer.echo(str(file))
+    if done.files:
+        typer.echo(
+            f"{done.waiting} answers wait for these requests. Send them as a batch, and give the results: "
+            f"--batch import --replies FILE."
+        )
+    else:
+        _print_report(out)
+
+
+def _take_verdicts(run: "Run", out: Path, verdicts: Path | None, judge: str | None) -> None:
+    if verdicts is not None:
+        typer.echo(f"{run.take_verdicts(out, verdicts)} verdicts taken in.")
+    if judge is not None:
+        unsure = run.judge(out, judge)
+        typer.echo(f"{judge} judged every pair in both orders, and was not sure of {unsure}.")
+
+
+def _preflight(
+    questions: str,
+    kb: str | None,
+    out: Path,
+    calibration: Path | None,
+    limit: int | None,
+    seed: int,
+    ks: list[int] | None,
+) -> None:
+    if kb is None:
+        raise InputError("The experiment preflight takes its documents from a knowledge base: name it with --kb DIR.")
+    from briefcontext.evaluation.data_sets import load_data_set
+    from briefcontext.evaluation.preflight_study import KS, run_preflight
+    from briefcontext.evaluation.run_folder import REPORT
+    from briefcontext.evaluation.sampling import sample
+    from briefcontext.retrievers.ranking_retriever import DEFAULT_K
+
+    items = load_data_set(questions).items
+    if limit is not None:
+        items = sample(items, limit, seed)
+    run_preflight(kb, items, out, calibration=calibration, k=ks[0] if ks else DEFAULT_K, seed=seed, ks=ks or KS)
+    if (out / REPORT).exists():
+        _print_report(out)
+
+
+def _print_report(out: Path) -> None:
+    from briefcontext.evaluation.run_folder import REPORT
+    from briefcontext.printable import printable
+
+    typer.echo(printable((out / REPORT).read_text(encoding="utf-8")))
+    typer.echo(f"Written to {out}")
+
+
+def _print_markdown_table(table: Any) -> None:
+    from briefcontext.evaluation.run_report import markdown_table
+    from briefcontext.printable import printable
+
+    typer.echo(printable(markdown_table(table)))

@@ -1,0 +1,180 @@
+// The answer: its text with citations, what to take note of, and its references.
+
+import { byId, counted, el, isWebAddress, refill, shown } from "./dom.js";
+import { matchWords, meta, open } from "./passage.js";
+
+const NOTICE = "Not medical advice: check every statement against its source.";
+
+export function showWaiting() {
+  refill(byId("answer-body"), el("div", { class: "skeleton", "aria-hidden": "true" },
+    el("span"), el("span"), el("span"), el("span")));
+}
+
+export function showNone() {
+  refill(byId("answer-body"), el("p", { class: "hint" }, "No answer was given."));
+}
+
+/** Show the words of an answer that is still being written. */
+export function showDraft(text) {
+  const words = el("div", { class: "text draft" }, text);
+  refill(byId("answer-body"), words, el("p", { class: "hint" }, "Being written; citations are checked at the end."));
+}
+
+/** Show an answer. `run` has the question, the documents by id, and what the server is. */
+export function showAnswer(answer, run) {
+  const documents = run.documents;
+  refill(byId("answer-body"),
+    answer.abstained && el("p", { class: "notice abstained" },
+      el("strong", {}, "The documents do not answer this question.")),
+    answer.choice && el("p", { class: "choice" }, el("span", { class: "letter" }, answer.choice),
+      el("span", {}, run.asked.options[answer.choice] ?? "")),
+    el("div", { class: "text" }, text(answer, documents)),
+    conflict(answer),
+    warnings(answer),
+    references(answer, documents),
+    el("p", { class: "notice-line" }, NOTICE),
+    actions(answer, run),
+    usage(answer));
+}
+
+function text(answer, documents) {
+  const blocks = [];
+  for (const line of answer.text.split("\n")) {
+    if (!line.trim()) continue;
+    const item = /^\s*[-*•]\s+(.*)$/.exec(line);
+    if (!item) blocks.push(el("p", {}, inline(line, answer, documents)));
+    else {
+      if (blocks.at(-1)?.tagName !== "UL") blocks.push(el("ul"));
+      blocks.at(-1).append(el("li", {}, inline(item[1], answer, documents)));
+    }
+  }
+  return blocks;
+}
+
+function inline(line, answer, documents) {
+  const citations = new Map(answer.citations.map((citation) => [citation.key, citation]));
+  return line.split(/(\*\*[^*]+\*\*|\[\d+\])/).map((part) => {
+    const number = /^\[(\d+)\]$/.exec(part)?.[1];
+    if (citations.has(number)) return mark(citations.get(number), documents);
+    return /^\*\*[^*]+\*\*$/.test(part) ? el("strong", {}, part.slice(2, -2)) : part;
+  });
+}
+
+function mark(citation, documents) {
+  const click = () => openCitation(citation, documents);
+  const bare = citation.quotes.length === 0 ? ", without a quote" : "";
+  const retracted = citation.retracted ? ", retracted" : "";
+  const label = `Citation ${citation.key}: ${shown(citation.title || citation.source_id)}${bare}${retracted}`;
+  const kind = `cite${bare && " bare"}${retracted && " retracted"}`;
+  return el("button", { type: "button", class: kind, "aria-label": label, "aria-haspopup": "dialog", title: citation.title, click },
+    `[${citation.key}]`);
+}
+
+function openCitation(citation, documents, quote = citation.quotes[0]) {
+  open({ ...documents.get(citation.document_id), ...citation }, citation.quotes, quote);
+}
+
+function conflict(answer) {
+  if (!answer.conflict) return null;
+  const { choices, statement, settled } = answer.conflict;
+  return el("section", { class: "notice warn conflict", "aria-label": "Conflict" },
+    el("h4", {}, "The evidence contradicts itself"),
+    statement && el("p", {}, statement),
+    Object.keys(choices).length > 0 && el("ul", {}, Object.entries(choices).map(([letter, places]) =>
+      el("li", {}, `${letter}: chosen in partition${places.length > 1 ? "s" : ""} `,
+        places.map((place) => place + 1).join(", ")))),
+    settled && el("p", {}, `The answer settles on ${settled}.`));
+}
+
+function warnings(answer) {
+  if (answer.warnings.length === 0) return null;
+  return el("section", { class: "notice warn warnings", "aria-label": "Take note" },
+    el("h4", {}, "Take note"),
+    el("ul", {}, answer.warnings.map((warning) => el("li", {}, warning))));
+}
+
+function references(answer, documents) {
+  if (answer.citations.length === 0) return null;
+  return el("section", { class: "references", "aria-labelledby": "references-heading" },
+    el("h4", { id: "references-heading" }, "References"),
+    el("ol", {}, answer.citations.map((citation) => reference(citation, documents))));
+}
+
+function reference(citation, documents) {
+  const title = citation.title || citation.source_id;
+  const click = () => openCitation(citation, documents);
+  return el("li", { class: "reference" },
+    el("span", { class: "number", "aria-hidden": "true" }, `[${citation.key}]`),
+    el("div", {},
+      el("button", { type: "button", class: "title", click }, title),
+      meta(citation),
+      citation.quotes.map((quote) => el("blockquote", {},
+        el("button", { type: "button", class: "quote", click: () => openCitation(citation, documents, quote) },
+          `“${quote.text}”`),
+        quote.match !== "exact" && el("span", { class: "tag warn" }, matchWords(quote)))),
+      citation.quotes.length === 0 && el("p", {}, el("span", { class: "tag warn" }, "cited without a quote"))));
+}
+
+function actions(answer, run) {
+  const told = el("span", { class: "hint", role: "status" });
+  const copy = async () => {
+    const done = await toClipboard(plainText(answer, run));
+    told.textContent = done ? "Copied, with references." : "The browser did not let the page copy.";
+  };
+  return el("div", { class: "actions" },
+    el("button", { type: "button", class: "copy", click: copy }, "Copy with references"),
+    el("button", { type: "button", class: "print", click: () => window.print() }, "Print"), told);
+}
+
+async function toClipboard(words) {
+  try {
+    await navigator.clipboard.writeText(words);
+    return true;
+  } catch {
+    // Without TLS, and not on this machine, browsers only have the old way.
+    const area = el("textarea", { class: "unseen", "aria-hidden": "true", tabindex: -1 });
+    area.value = words;
+    const focused = document.activeElement;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    focused?.focus();
+    return done;
+  }
+}
+
+/** Write the answer as text, with numbered references. */
+export function plainText(answer, run) {
+  const lines = [run.asked.question, ""];
+  for (const [letter, option] of Object.entries(run.asked.options)) lines.push(`${letter}. ${option}`);
+  if (answer.abstained) lines.push("The documents do not answer this question.", "");
+  if (answer.choice) lines.push(`Answer: ${answer.choice}. ${run.asked.options[answer.choice] ?? ""}`, "");
+  lines.push(answer.text, "");
+  if (answer.conflict?.statement) lines.push(`Conflict: ${answer.conflict.statement}`, "");
+  if (answer.citations.length) lines.push("References");
+  for (const citation of answer.citations) {
+    const parts = [citation.title, citation.publication_types, citation.year, citation.source_id,
+      citation.retracted && "RETRACTED", isWebAddress(citation.url) && citation.url];
+    lines.push(`[${citation.key}] ${parts.filter(Boolean).join(". ")}`);
+    for (const quote of citation.quotes) lines.push(`    “${quote.text}”`);
+    if (citation.quotes.length === 0) lines.push("    (cited without a quote)");
+  }
+  if (answer.warnings.length) lines.push("", "Take note", ...answer.warnings.map((warning) => `- ${warning}`));
+  lines.push("", `BriefContext, ${run.about}, ${run.day}. ${NOTICE}`);
+  return shown(lines.join("\n"));
+}
+
+function usage(answer) {
+  const { calls, failed_calls: failed, cache_hits: cached, input_tokens: read, output_tokens: written, seconds,
+    vanilla_input_tokens: vanilla } = answer.usage;
+  const parts = [calls ? counted(calls, "model call") : "no model calls"];
+  if (failed) parts.push(`${failed} of them failed`);
+  if (cached) parts.push(`${counted(cached, "reply", "replies")} from the cache`);
+  if (read || written) parts.push(`${counted(read, "token")} in, ${written.toLocaleString("en")} out`);
+  parts.push(`${seconds.toFixed(1)} s`);
+  if (vanilla && answer.route === "map_reduce") {
+    parts.push(`one call over all documents would have read about ${counted(vanilla, "token")}`);
+  }
+  return el("p", { class: "usage hint" }, `Used: ${parts.join(" · ")}`);
+}

@@ -1,0 +1,65 @@
+// Talking to the server that this page came from.
+
+const KEY = "briefcontext-token";
+
+/** An error that the server told of, or that there is no server. */
+export class Refused extends Error {
+  constructor(kind, message) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/** Take the token from the link's fragment, which no server or log ever sees, and out of the address. */
+export function takeToken() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (token) {
+    keepToken(token);
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+}
+
+export function keepToken(token) {
+  sessionStorage.setItem(KEY, token);
+}
+
+async function call(path, options = {}) {
+  const token = sessionStorage.getItem(KEY);
+  const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers, credentials: "omit", cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused("Unreachable", "The server of this page cannot be reached. Is it still running?");
+  }
+  if (response.ok) return response;
+  const told = await response.json().catch(() => ({}));
+  throw new Refused(told.error?.kind ?? "Refused", told.error?.message ?? `The server answered ${response.status}.`);
+}
+
+export async function about() {
+  return (await call("api/about")).json();
+}
+
+/** Ask, and yield the server's lines as they come. */
+export async function* ask(question, signal) {
+  const response = await call("api/ask", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(question),
+    signal,
+  });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read().catch((error) => {
+      if (error.name === "AbortError") throw error;
+      throw new Refused("Unreachable", "The connection broke before the answer was there.");
+    });
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines) if (line) yield JSON.parse(line);
+  }
+}

@@ -1,0 +1,165 @@
+"""The page's web application: static files, what the page needs to know, and questions answered as they go."""
+
+import json
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any
+
+from langgraph.graph.state import CompiledStateGraph
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+
+from briefcontext.chains.question import check_question
+from briefcontext.errors import BriefContextError
+from briefcontext.graphs.graph import graph as ready_made
+from briefcontext.graphs.settings import DEMO, Settings
+from briefcontext.page.choices import choose, describe
+from briefcontext.page.guard import Guard, TokenRequired, refusal
+from briefcontext.page.lines import JSONLines, run
+
+__all__ = ["KB_VARIABLE", "MAX_BODY_BYTES", "MODEL_VARIABLE", "TOKEN_VARIABLE", "app", "create_app"]
+
+TOKEN_VARIABLE = "BRIEFCONTEXT_PAGE_TOKEN"
+KB_VARIABLE = "BRIEFCONTEXT_PAGE_KB"
+MODEL_VARIABLE = "BRIEFCONTEXT_PAGE_MODEL"
+MAX_BODY_BYTES = 256 * 1024
+"""Enough for the longest question that is taken, with options, however its characters are written."""
+
+_MEDIA_TYPES = {
+    "html": "text/html",
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+
+
+def create_app(
+    settings: Settings | None = None,
+    *,
+    token: str | None = None,
+    graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
+    source: str | None = None,
+) -> Starlette:
+    """Make the page, an ASGI application that can be served alone or mounted below any path.
+
+    Args:
+        settings: what every question is answered with: knowledge base, model, limits. People on the page may choose
+            how to read (`choices.py`), and nothing that names a file or a model.
+        token: what a client must send as a Bearer token. Without one, only this machine may ask.
+        graph: a graph of your own, from `build_graph`.
+        source: what the page says that it reads from.
+    """
+    fixed = settings or Settings()
+    known = _about(fixed, graph, source)
+    assets = {name: Response(body, media_type=kind) for name, kind, body in _assets()}
+
+    async def asset(request: Request) -> Response:
+        name = request.path_params.get("name", "index.html")
+        if name not in assets:
+            raise HTTPException(404, "There is nothing here.")
+        return assets[name]
+
+    async def about(request: Request) -> Response:
+        return JSONResponse(known)
+
+    async def ask(request: Request) -> Response:
+        given = await _read_json(request)
+        asked = check_question(given.get("question"), given.get("options"))
+        return JSONLines(run(graph, asked, choose(fixed, given.get("settings"))))
+
+    api = [Route("/about", about), Route("/ask", ask, methods=["POST"])]
+    keys = [Middleware(TokenRequired, token=token)] if token is not None else []
+    return Starlette(
+        routes=[Mount("/api", routes=api, middleware=keys), Route("/", asset), Route("/{name}", asset)],
+        middleware=[Middleware(Guard, local_only=token is None)],
+        exception_handlers={HTTPException: _explain, BriefContextError: _explain},
+    )
+
+
+def _explain(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return refusal(error.status_code, error.detail, headers=error.headers)
+    return refusal(400, str(error), kind=type(error).__name__)
+
+
+def _assets() -> list[tuple[str, str, bytes]]:
+    """Return the page's files, read once: (name, media type, content)."""
+    found = []
+    for file in files("briefcontext.page").iterdir():
+        kind = _MEDIA_TYPES.get(PurePath(file.name).suffix.removeprefix("."))
+        if kind is not None:
+            found.append((file.name, kind, file.read_bytes()))
+    return found
+
+
+def _about(settings: Settings, graph: CompiledStateGraph[Any, Any, Any, Any], source: str | None) -> dict[str, Any]:
+    """Say what the page shows before a question is asked."""
+    own = graph is not ready_made
+    demo = not own and settings.document is None and settings.knowledge_base == DEMO
+    return {
+        "version": version("briefcontext"),
+        "own_graph": own,
+        "source": source or ("the sources of its graph" if own else _source(settings)),
+        "model": settings.model,
+        "extract_model": settings.extract_model,
+        "settings": describe(settings),
+        "examples": _examples() if demo else [],
+    }
+
+
+def _source(settings: Settings) -> str:
+    """Name what is read; of a path, only the last part, since folders are nobody's business."""
+    if settings.document is not None:
+        return f"the document {PurePath(settings.document).name}"
+    if settings.knowledge_base == DEMO:
+        return "the bundled demo knowledge base"
+    if settings.knowledge_base.startswith("pubmed:"):
+        return "live PubMed"
+    return f"the knowledge base {PurePath(settings.knowledge_base).name}"
+
+
+def _examples() -> list[dict[str, Any]]:
+    from briefcontext.knowledge.demo import demo_questions
+
+    return [{"question": row["question"], "options": row.get("options", {})} for row in demo_questions()]
+
+
+async def _read_json(request: Request) -> Mapping[str, Any]:
+    """Read a JSON object of limited size.
+
+    Raises:
+        HTTPException: it is of another kind (415), too long (413), or no JSON object (400).
+    """
+    # A form of another site can send text, but not JSON, without asking the browser's leave first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(415, "Send the question as application/json.")
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            raise HTTPException(413, f"The request is longer than {MAX_BODY_BYTES:,} bytes. Shorten the question.")
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise HTTPException(400, 'The request is not a JSON object. Send {"question": "…"}.')
+    return given
+
+
+def _beside_langgraph() -> Starlette:
+    """Make the page for a LangGraph server, below `/page/`, so that its guard guards the page alone."""
+    chosen = {"knowledge_base": os.environ.get(KB_VARIABLE), "model": os.environ.get(MODEL_VARIABLE)}
+    settings = Settings(**{name: value for name, value in chosen.items() if value})
+    return Starlette(routes=[Mount("/page", app=create_app(settings, token=os.environ.get(TOKEN_VARIABLE) or None))])
+
+
+app = _beside_langgraph()
+"""For `langgraph.json`: `"http": {"app": "briefcontext.page.app:app"}`."""

@@ -1,0 +1,56 @@
+"""The settings that somebody on the page may choose. What names files or models of the server is not among them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from briefcontext.errors import InputError
+from briefcontext.graphs.settings import Settings
+
+__all__ = ["LARGEST", "choose", "describe"]
+
+CHOICES = (
+    *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
+    *("keep_retracted", "quote_similarity", "force_choice"),
+)
+LARGEST = 128
+"""The most documents that a question from the page may ask for: each partition of them is a call."""
+_COUNTS = ("top_k", "partition_size", "preflight_top_n")
+
+
+def describe(settings: Settings) -> list[dict[str, Any]]:
+    """Describe the choices for a form: `name`, `label`, `description`, `type`, `default`, bounds and values."""
+    properties = Settings.model_json_schema()["properties"]
+    return [_describe(name, properties[name], getattr(settings, name)) for name in CHOICES]
+
+
+def _describe(name: str, schema: Mapping[str, Any], default: object) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": name.replace("_", " ").capitalize().replace("Iou", "Overlap"),
+        "description": schema["description"],
+        "type": schema["type"],
+        "default": default,
+        "minimum": schema.get("minimum"),
+        "maximum": LARGEST if name in _COUNTS else schema.get("maximum"),
+        "values": schema.get("enum"),
+    }
+
+
+def choose(settings: Settings, chosen: object) -> Settings:
+    """Return the server's settings with those that were chosen on the page.
+
+    Raises:
+        InputError: a setting that the page may not choose, or a value out of its range.
+    """
+    if chosen is None:
+        return settings
+    if not isinstance(chosen, Mapping):
+        raise InputError(f"Settings must be a mapping of name to value, not {type(chosen).__name__}.")
+    for name in chosen:
+        if name not in CHOICES:
+            raise InputError(f"{name!r} cannot be set from the page. These can: {', '.join(CHOICES)}.")
+    made = Settings(**{**settings.model_dump(), **chosen})
+    for name in _COUNTS:
+        if getattr(made, name) > max(LARGEST, getattr(settings, name)):
+            raise InputError(f"{name} = {getattr(made, name)}: from the page, it can be at most {LARGEST}.")
+    return made

@@ -1,0 +1,107 @@
+// The form: question, options, settings, examples.
+
+import { byId, el, refill } from "./dom.js";
+
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+const FIRST_OPTIONS = 4;
+const FIRST_EXAMPLES = [0, 23, 3, 17, 9, 41];
+let settings = [];
+
+/** Fill the form with what the server knows. */
+export function prepare(known, submit) {
+  settings = known.settings;
+  setOptions({});
+  byId("more-options").addEventListener("click", () => addOption("").focus());
+  byId("reset-settings").addEventListener("click", () => showSettings());
+  showSettings();
+  const examples = known.examples;
+  const first = FIRST_EXAMPLES.filter((place) => place < examples.length).map((place) => examples[place]);
+  const more = examples.filter((example) => !first.includes(example));
+  byId("examples").hidden = examples.length === 0;
+  refill(byId("first-examples"), first.map((example) => exampleItem(example, submit)));
+  refill(byId("more-examples"), more.map((example) => exampleItem(example, submit)));
+}
+
+function exampleItem(example, submit) {
+  const click = () => {
+    byId("question").value = example.question;
+    setOptions(example.options);
+    submit();
+  };
+  const marked = Object.keys(example.options).length > 0 && el("span", { class: "tag" }, "multiple choice");
+  return el("li", {}, el("button", { type: "button", class: "example", click }, example.question, " ", marked));
+}
+
+function setOptions(options) {
+  byId("options").replaceChildren();
+  const texts = Object.values(options);
+  for (let place = 0; place < Math.max(FIRST_OPTIONS, texts.length); place++) addOption(texts[place] ?? "");
+  byId("multiple-choice").open = texts.length > 0;
+}
+
+function addOption(text) {
+  const rows = byId("options");
+  const letter = LETTERS[rows.childElementCount];
+  const input = el("input", { id: `option-${letter}`, type: "text", maxlength: 2000, autocomplete: "off" });
+  input.value = text;
+  rows.append(el("div", { class: "option" }, el("label", { for: input.id }, letter), input));
+  byId("more-options").hidden = rows.childElementCount === LETTERS.length;
+  return input;
+}
+
+function showSettings() {
+  refill(byId("setting-fields"), settings.map(settingField));
+}
+
+function settingField(setting) {
+  const id = `setting-${setting.name}`;
+  const hint = el("p", { id: `${id}-hint`, class: "hint" }, setting.description);
+  const label = el("label", { for: id }, setting.label);
+  const common = { id, "aria-describedby": hint.id };
+  if (setting.type === "boolean") {
+    const box = el("input", { ...common, type: "checkbox" });
+    box.checked = setting.default;
+    return el("div", { class: "setting tick" }, box, label, hint);
+  }
+  if (setting.values) {
+    const words = (value) => value.replaceAll("_", "-");
+    const list = el("select", common, setting.values.map((value) => el("option", { value }, words(value))));
+    list.value = setting.default;
+    return el("div", { class: "setting" }, label, list, hint);
+  }
+  const { minimum: min, maximum: max } = setting;
+  const step = setting.type === "integer" ? 1 : "any";
+  const input = el("input", { ...common, type: "number", required: true, min, max, step });
+  input.value = setting.default;
+  return el("div", { class: "setting" }, label, input, hint);
+}
+
+function chosen(setting) {
+  const field = byId(`setting-${setting.name}`);
+  if (setting.type === "boolean") return field.checked;
+  return setting.values ? field.value : Number(field.value);
+}
+
+/** Return the question as the server takes it; only settings that differ from the defaults are sent. */
+export function asked() {
+  const options = {};
+  for (const input of byId("options").querySelectorAll("input")) {
+    if (input.value.trim()) options[input.id.replace("option-", "")] = input.value.trim();
+  }
+  const differing = settings.map((setting) => [setting.name, chosen(setting), setting.default])
+    .filter(([, value, fallback]) => value !== fallback)
+    .map(([name, value]) => [name, value]);
+  return { question: byId("question").value.trim(), options, settings: Object.fromEntries(differing) };
+}
+
+/** Say whether the form can be sent; the first field that is at fault is shown, also in a closed fold. */
+export function check() {
+  const form = byId("ask-form");
+  const wrong = form.querySelector(":invalid:not(fieldset)");
+  if (wrong) {
+    const fold = wrong.closest("details");
+    if (fold) fold.open = true;
+    form.reportValidity();
+  }
+  return !wrong;
+}

@@ -1,0 +1,133 @@
+"""A run of the graph as lines of JSON, one for each step, that a browser reads as they come."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import urlsplit
+
+from langchain_core.documents import Document
+from langgraph.graph.state import CompiledStateGraph
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from briefcontext.chains.citation import publication_year
+from briefcontext.chains.question import Question
+from briefcontext.errors import BriefContextError
+from briefcontext.graphs.settings import Settings
+
+__all__ = ["JSONLines", "run"]
+
+Line = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+UNEXPECTED = "Something went wrong that was not foreseen. The log of the server says what."
+
+
+async def run(
+    graph: CompiledStateGraph[Any, Any, Any, Any], asked: Question, settings: Settings
+) -> AsyncGenerator[Line]:
+    """Answer a question, and tell of each step.
+
+    Besides the graph's own events (`graphs/events.py`) there are: `documents` (all that were retrieved), `preflight`
+    (both rankings), `partitions` (the ids of each one's documents), `extraction` (what one gave), and at the end
+    `answer`, or else one `error` with its kind and message.
+    """
+    given = {"question": asked["text"], "options": asked["options"]}
+    parts: Any = graph.astream(given, context=settings, stream_mode=["custom", "updates"])
+    try:
+        async for mode, part in parts:
+            if mode == "custom":
+                if isinstance(part, Mapping) and isinstance(part.get("event"), str):
+                    yield dict(part)
+                continue
+            for update in part.values():
+                for line in _told(update) if isinstance(update, Mapping) else ():
+                    yield line
+    except BriefContextError as error:
+        yield {"event": "error", "kind": type(error).__name__, "message": str(error)}
+    except Exception:  # noqa: BLE001 - whatever it is, the page must learn that no answer comes
+        _log.exception("A question of the page failed.")
+        yield {"event": "error", "kind": "UnexpectedError", "message": UNEXPECTED}
+
+
+def _told(update: Mapping[str, Any]) -> Iterator[Line]:
+    if "documents" in update:
+        documents = [_document(place, document) for place, document in enumerate(update["documents"], 1)]
+        yield {"event": "documents", "documents": documents, "retracted": update.get("retracted", [])}
+    if "preflight" in update:
+        yield {"event": "preflight", "preflight": update["preflight"], "route": update.get("route")}
+    if "partitions" in update:
+        partitions = [[str(document.id) for document in partition] for partition in update["partitions"]]
+        yield {"event": "partitions", "partitions": partitions}
+    for extraction in update.get("extractions", []) if "documents" not in update else ():
+        yield {"event": "extraction", "extraction": extraction}
+    if "answer" in update:
+        yield {"event": "answer", "answer": update["answer"]}
+
+
+def _document(rank: int, document: Document) -> Line:
+    metadata: Mapping[str, Any] = document.metadata
+    return {
+        "id": str(document.id),
+        "rank": rank,
+        "source_id": str(metadata.get("source_id", document.id)),
+        "title": str(metadata.get("title") or ""),
+        "text": document.page_content,
+        "year": publication_year(document),
+        "publication_types": str(metadata.get("publication_types") or ""),
+        "retracted": bool(metadata.get("retracted", False)),
+        "url": _web_address(metadata.get("url")),
+    }
+
+
+def _web_address(url: object) -> str | None:
+    """Return an address that is one of the web; anything else could be a script."""
+    try:
+        return str(url) if url and urlsplit(str(url)).scheme in ("http", "https") else None
+    except ValueError:
+        return None
+
+
+class JSONLines(Response):
+    """Sends lines as they are made, and stops making them when the client has gone."""
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, lines: AsyncGenerator[Line]) -> None:
+        self._lines = lines
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"X-Accel-Buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.create_task(self._send(send))
+        leaving = asyncio.create_task(_left(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Cancelled once, and then waited for: a graph that is cancelled again while it ends leaves its branches,
+            # and the calls that they pay for, running.
+            leaving.cancel()
+            sending.cancel()
+            await asyncio.wait({sending, leaving})
+        if not sending.cancelled():
+            sending.result()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._lines) as lines:
+            async for line in lines:
+                # ASCII throughout: half a surrogate pair in a model's words could not be encoded otherwise.
+                body = json.dumps(line, default=str).encode("ascii") + b"\n"
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,189 @@
+// The page: asks, and shows what the server tells as it comes.
+
+import { showAnswer, showDraft, showNone, showWaiting } from "./answer.js";
+import { Refused, about, ask, keepToken, takeToken } from "./api.js";
+import { byId, counted, el, refill, sentence, shown } from "./dom.js";
+import * as form from "./form.js";
+import * as passage from "./passage.js";
+import { Path } from "./path.js";
+
+const FAILURES = {
+  InputError: "This cannot be asked as it is",
+  KnowledgeBaseError: "The knowledge base cannot be used",
+  MissingExtraError: "A package is missing on the server",
+  ModelCallError: "The model did not answer",
+  ModelSetupError: "The model cannot be used",
+  Unreachable: "There is no connection",
+};
+let current = null;
+let known = null;
+
+function say(words) {
+  byId("status").textContent = words;
+}
+
+function fail(kind, message) {
+  refill(byId("failure"), el("div", { class: "notice bad" },
+    el("h4", {}, FAILURES[kind] ?? "The question could not be answered"), el("p", {}, message),
+    known && el("button", { type: "button", click: submit }, "Ask again")));
+  byId("answer-body").replaceChildren();
+  say("No answer was given.");
+}
+
+const ON = {
+  retrieved: (run, { documents }) => say(`${counted(documents, "document")} retrieved. Comparing the rankings…`),
+  documents: (run, { documents, retracted }) => {
+    run.documents = new Map(documents.map((doc) => [doc.id, doc]));
+    run.path.retrieved(documents, retracted);
+  },
+  route_decided: (run, { reason }) => say(`${sentence(reason)}. Reading…`),
+  preflight: (run, { preflight, route }) => run.path.compared(preflight, route),
+  partitions: (run, { partitions }) => run.path.fanOut(partitions),
+  partition_started: (run, event) => run.path.started(event),
+  partition_done: (run, event) => {
+    run.path.done(event);
+    sayRead(run, event);
+  },
+  partition_failed: (run, event) => {
+    run.path.failed(event);
+    sayRead(run, event);
+  },
+  extraction: (run, { extraction }) => run.path.extracted(extraction),
+  reducing: (run, { evidence }) => {
+    say(`Writing the answer from ${counted(evidence, "partition")}…`);
+    run.path.answering(`Being written from ${counted(evidence, "partition")}`);
+  },
+  answering: (run) => {
+    say("Writing the answer…");
+    run.path.answering("Being written");
+  },
+  answer_token: (run, { text }) => {
+    if (typeof text !== "string") return;
+    run.draft += text;
+    showDraft(run.draft);
+  },
+  answer: (run, { answer }) => {
+    run.ended = true;
+    run.answer = answer;
+    run.path.answered(answer);
+    showAnswer(answer, run);
+    const notes = answer.warnings.length ? ` ${counted(answer.warnings.length, "warning")}.` : "";
+    say(answer.abstained ? `The documents do not answer this question.${notes}`
+      : `The answer is there, with ${counted(answer.citations.length, "citation")}.${notes}`);
+  },
+  error: (run, { kind, message }) => {
+    run.ended = true;
+    run.path.end("failed");
+    fail(kind, message);
+  },
+};
+
+function sayRead({ path }, { partitions }) {
+  const { done, failed } = path.counts;
+  say(`${done} of ${counted(partitions, "partition")} read${failed ? `, ${failed} not read` : ""}…`);
+}
+
+async function submit() {
+  if (!form.check()) return;
+  current?.stop.abort();
+  passage.close();
+  const run = {
+    asked: form.asked(), stop: new AbortController(), path: new Path(), documents: new Map(), draft: "", ended: false,
+    about: known.words, day: new Date().toLocaleDateString("en-CA"),
+  };
+  current = run;
+  show(run);
+  try {
+    for await (const line of ask(run.asked, run.stop.signal)) {
+      if (current !== run) return;
+      ON[line.event]?.(run, line);
+    }
+    if (!run.ended) throw new Refused("Unreachable", "The connection broke before the answer was there.");
+  } catch (error) {
+    if (current !== run) return;
+    run.path.end(error.name === "AbortError" ? "stopped" : "failed");
+    if (error.name === "AbortError") {
+      showNone();
+      say("Stopped. No answer was given.");
+    } else if (error.kind === "TokenRequired") openGate();
+    else if (error instanceof Refused) fail(error.kind, error.message);
+    else {
+      fail("", "The page could not show what the server sent.");
+      throw error;
+    }
+  } finally {
+    if (current === run) busy(false);
+  }
+}
+
+function show(run) {
+  const options = Object.entries(run.asked.options);
+  byId("result").hidden = false;
+  byId("result-heading").textContent = shown(run.asked.question);
+  byId("result-options").hidden = options.length === 0;
+  refill(byId("result-options"), options.map(([letter, words]) => el("li", {}, `${letter}. ${words}`)));
+  byId("failure").replaceChildren();
+  byId("examples").open = false;
+  showWaiting();
+  say("Retrieving documents…");
+  busy(true);
+  byId("result-heading").focus({ preventScroll: true });
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  byId("result").scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
+}
+
+function busy(is) {
+  if (!is && document.activeElement === byId("stop")) byId("ask").focus();
+  byId("stop").hidden = !is;
+  byId("answer").setAttribute("aria-busy", String(is));
+}
+
+function openGate() {
+  byId("gate").hidden = false;
+  byId("asking").hidden = true;
+  byId("result").hidden = true;
+  byId("token").focus();
+}
+
+async function start() {
+  try {
+    known = await about();
+  } catch (error) {
+    if (error.kind === "TokenRequired") openGate();
+    else {
+      byId("result").hidden = false;
+      fail(error.kind, error.message);
+    }
+    return;
+  }
+  byId("gate").hidden = true;
+  byId("asking").hidden = false;
+  const reader = known.own_graph ? null : known.model ?? "none: sentences are copied word for word";
+  known.words = `over ${known.source}${known.model ? ` with ${known.model}` : ""}`;
+  refill(byId("about"),
+    el("div", {}, el("dt", {}, "Reads"), el("dd", {}, known.source)),
+    reader && el("div", {}, el("dt", {}, "Model"), el("dd", {}, reader)),
+    known.extract_model && el("div", {}, el("dt", {}, "Extractions"), el("dd", {}, known.extract_model)));
+  form.prepare(known, submit);
+  byId("question").focus();
+}
+
+takeToken();
+passage.prepare();
+byId("ask-form").noValidate = true;
+byId("ask-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  submit();
+});
+byId("question").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  submit();
+});
+byId("stop").addEventListener("click", () => current?.stop.abort());
+byId("gate-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  keepToken(byId("token").value.trim());
+  start();
+});
+start();

@@ -1,0 +1,130 @@
+"""`briefcontext serve`: the page, on this machine only unless told otherwise."""
+
+import secrets
+import socket
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from briefcontext.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from briefcontext.graphs.settings import Settings
+
+__all__ = ["MIN_TOKEN_CHARACTERS", "access_token", "open_resources", "serve"]
+
+MIN_TOKEN_CHARACTERS = 16
+_SECONDS_TO_STOP = 3
+_TOKEN_BYTES = 32
+
+
+def serve(
+    kb: Annotated[
+        str | None,
+        typer.Option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
+    ] = None,
+    document: Annotated[str | None, typer.Option(help="One long file to answer from.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="Encoder for that file. Default: minilm.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Chat model as provider:model. Default: sentences are copied.")
+    ] = None,
+    extract_model: Annotated[str | None, typer.Option(help="Another chat model for the extractions.")] = None,
+    model_cache: Annotated[str | None, typer.Option(help="SQLite file that keeps the replies of models.")] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="BRIEFCONTEXT_PAGE_TOKEN", help="What clients must send; better given by the variable."),
+    ] = None,
+) -> None:
+    """Open a page to ask on: what is read, how, and every citation in its passage."""
+    if document is not None and kb is not None:
+        raise InputError("--document and --kb are both given: name one of them.")
+    if encoder is not None and document is None:
+        raise InputError("--encoder is for --document; a knowledge base is always asked with its own encoder.")
+    try:
+        import starlette as _starlette  # noqa: F401
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtraError(
+            "The page needs the packages starlette and uvicorn: pip install 'briefcontext[page]'."
+        ) from error
+    from briefcontext.graphs.settings import Settings
+    from briefcontext.page.guard import is_loopback
+
+    given = {
+        "knowledge_base": kb,
+        "document": document,
+        "document_encoder": encoder,
+        "model": model,
+        "extract_model": extract_model,
+        "model_cache": model_cache,
+        "route": "order_preserving" if document is not None else None,
+    }
+    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    needed = access_token(token, local=is_loopback(host))
+    with _listen(host, port) as listener:
+        typer.echo("Opening the knowledge base…" if document is None else "Reading the document…", err=True)
+        open_resources(settings)
+        from briefcontext.page.app import create_app
+
+        app = create_app(settings, token=needed)
+        # The client's address counts where there is no token, so no header may set it.
+        config = uvicorn.Config(
+            app,
+            proxy_headers=False,
+            server_header=False,
+            log_level="warning",
+            lifespan="off",
+            timeout_graceful_shutdown=_SECONDS_TO_STOP,
+        )
+        typer.echo(f"Open {_address(listener, host)}{f'#token={needed}' if needed and not token else ''}")
+        if not is_loopback(host):
+            typer.echo(
+                "Anyone with the token may ask. Nothing is encrypted: for that, put a TLS proxy before it.",
+                err=True,
+            )
+        typer.echo("Stop with Ctrl-C. Not medical advice: check every statement against its source.", err=True)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def access_token(given: str | None, *, local: bool) -> str | None:
+    """Return the token that clients must send: the one given, none for a local page, or else a new one.
+
+    Raises:
+        InputError: the one given is too short, or cannot stand in a header.
+    """
+    if given is None:
+        return None if local else secrets.token_urlsafe(_TOKEN_BYTES)
+    if len(given) < MIN_TOKEN_CHARACTERS or not all("!" <= character <= "~" for character in given):
+        raise InputError(
+            f"The token must have at least {MIN_TOKEN_CHARACTERS} letters, digits or signs, without spaces."
+        )
+    return given
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise InputError(
+            f"The page cannot listen on {host}, port {port} ({error.strerror or error}): choose another --port."
+        ) from error
+
+
+def _address(listener: socket.socket, host: str) -> str:
+    port = listener.getsockname()[1]
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def open_resources(settings: "Settings") -> None:
+    """Open what the settings name before anybody asks: what is wrong is told now, and the first answer is quick."""
+    from briefcontext.graphs import resources
+
+    resources.reader(settings)
+    resources.retriever(settings)

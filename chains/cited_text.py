@@ -1,0 +1,53 @@
+"""An answer in short: what a model, or a person in a terminal, is told of it."""
+
+from briefcontext.chains.answer import Answer
+from briefcontext.chains.citation import Citation
+
+__all__ = ["cited_text"]
+
+_WARNINGS = 5
+"""How many warnings are told in full."""
+
+
+def cited_text(answer: Answer) -> str:
+    """Return the answer's text, its sources by number, and what a reader must know of it.
+
+    That the documents do not answer stands first, where it is so. Quotes and extractions are left to the answer itself.
+    """
+    parts = [answer["text"]]
+    if answer["abstained"]:
+        parts.insert(0, "NO ANSWER: the documents searched do not answer this question.")
+    if answer["choice"]:
+        parts.insert(0, f"Choice: {answer['choice']}")
+    if answer["citations"]:
+        parts.append("\n".join(["Sources:", *map(_source, answer["citations"])]))
+    if conflict := _conflict(answer):
+        parts.append(f"The evidence contradicts itself: {conflict}")
+    if warnings := answer["warnings"]:
+        told = [f"- {_line(warning)}" for warning in warnings[:_WARNINGS]]
+        if len(warnings) > _WARNINGS:
+            told.append(f"- and {len(warnings) - _WARNINGS} more warnings")
+        parts.append("\n".join(["Take note:", *told]))
+    return "\n\n".join(parts)
+
+
+def _line(text: str) -> str:
+    # A title or an error comes from elsewhere, and must not look like a line of ours.
+    return " ".join(text.split())
+
+
+def _source(citation: Citation) -> str:
+    parts = [citation["title"], citation["source_id"], str(citation["year"] or "")]
+    parts += ["RETRACTED" if citation["retracted"] else "", citation["url"] or ""]
+    return f"[{citation['key']}] {' · '.join(_line(part) for part in parts if part)}"
+
+
+def _conflict(answer: Answer) -> str:
+    conflict = answer["conflict"]
+    if conflict is None:
+        return ""
+    counted = [
+        f"{len(partitions)} partition{'s' if len(partitions) > 1 else ''} chose {letter}"
+        for letter, partitions in conflict["choices"].items()
+    ]
+    return _line(" ".join([conflict["statement"] or "", f"{', '.join(counted)}." if counted else ""]))

@@ -1,0 +1,130 @@
+"""Experiment `open_ended`: answers to open questions, in pairs, for people to judge."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.experiment import Materials, Report, Row, Table
+from briefcontext.evaluation.integration import RealRankings
+from briefcontext.evaluation.item import Item
+from briefcontext.evaluation.methods import VANILLA
+from briefcontext.evaluation.outcomes import cells, cells_table, p_value, title_of, with_interval
+from briefcontext.evaluation.pairs import make_pairs, read_key, write_sheets
+from briefcontext.evaluation.reading import Reading
+from briefcontext.evaluation.statistics import holm, mcnemar_exact, wilson
+from briefcontext.evaluation.verdicts import Verdict, read_verdicts
+
+__all__ = ["OpenEnded"]
+
+
+class OpenEnded(RealRankings):
+    """Pairs of answers, blinded and shuffled by the seed, as a sheet and a page; verdicts are taken in later."""
+
+    name = "open_ended"
+    title = "Open questions in pairs"
+    question = "Which of two answers to an open question do raters prefer, without knowing which method wrote it?"
+    methods = (VANILLA, "briefcontext")
+    ks = (16,)
+    force_choice = False
+
+    def base_reading(self, item: Item, materials: Materials) -> Reading:
+        """Leave the answer as long as it is: nobody compares it word by word."""
+        return replace(super().base_reading(item, materials), short=False)
+
+    def left_out(self, item: Item, materials: Materials, *, oracle: bool) -> str | None:
+        """Leave multiple choice out."""
+        if item.options:
+            return "is multiple choice"
+        return super().left_out(item, materials, oracle=oracle)
+
+    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+        """Write the sheets, and count what verdicts there are."""
+        first, second = self._two(config["methods"])
+        folder = Path(config["folder"])
+        pairs = make_pairs(rows, first, second, config["seed"])
+        write_sheets(folder, pairs, simulated=config["simulation"])
+        verdicts = [verdict for file in sorted(folder.glob("verdicts-*.csv")) for verdict in read_verdicts(file)]
+        counted = count_verdicts(verdicts, read_key(folder), first, second)
+        used = cells(rows, seed=config["seed"])
+        report = Report(
+            summary={"pairs": len(pairs), "verdicts": counted, "cells": _without_scores(used)},
+            remarks=[
+                f"{len(pairs)} pairs are in pairs.csv, and on the page pairs.html, for raters. Which answer is whose "
+                "is in key.json: keep it from them. Take their verdicts in with --verdicts FILE."
+            ],
+        )
+        if counted:
+            report.tables.append(_table(counted, first, second))
+        report.tables.append(cells_table("What was used", _without_scores(used)))
+        return report
+
+    @staticmethod
+    def _two(names: Sequence[str]) -> tuple[str, str]:
+        if len(names) != 2:
+            raise InputError(f"Pairs are made of two methods, and {len(names)} are given. Name two with --method.")
+        return names[0], names[1]
+
+
+def _without_scores(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {name: value for name, value in cell.items() if name not in ("score", "low", "high", "exact_match")}
+        for cell in found
+    ]
+
+
+def count_verdicts(
+    verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], first: str, second: str
+) -> list[dict[str, Any]]:
+    """Count, for each rater, how often the second method's answer was preferred to the first's.
+
+    Verdicts on pairs that the key does not know are counted apart. A sign test (exact McNemar on wins and losses),
+    corrected by Holm over the raters.
+    """
+    found: list[dict[str, Any]] = []
+    for rater in dict.fromkeys(verdict.rater for verdict in verdicts):
+        own = {verdict.pair: verdict for verdict in verdicts if verdict.rater == rater}
+        known = [verdict for verdict in own.values() if verdict.pair in key]
+        names = ["tie" if v.verdict == "tie" else key[v.pair][v.verdict] for v in known]
+        win, lose = names.count(second), names.count(first)
+        interval = wilson(win, len(names)) if names else None
+        found.append(
+            {
+                "rater": rater,
+                "n": len(names),
+                "win": win,
+                "tie": names.count("tie"),
+                "lose": lose,
+                "share": win / len(names) if names else None,
+                "low": interval.low if interval else None,
+                "high": interval.high if interval else None,
+                "unknown_pairs": len(own) - len(known),
+                "p": mcnemar_exact(win, lose),
+            }
+        )
+    for count, corrected in zip(found, holm([c["p"] for c in found]), strict=True):
+        count["p_holm"] = corrected
+    return found
+
+
+def _table(counted: Sequence[Mapping[str, Any]], first: str, second: str) -> Table:
+    rows = [
+        [
+            str(c["rater"]),
+            str(c["n"]),
+            f"{c['win']} / {c['tie']} / {c['lose']}",
+            with_interval(c["share"], c["low"], c["high"]),
+            p_value(c["p"]),
+            p_value(c["p_holm"]),
+            str(c["unknown_pairs"]),
+        ]
+        for c in counted
+    ]
+    return Table(
+        f"{title_of(second)} against {title_of(first)}",
+        ["Rater", "n", "Win / tie / lose", "Preferred [95% CI]", "p", "p (Holm)", "Unknown pairs"],
+        rows,
+        "p by an exact sign test without the ties. A model judge is asked in both orders, and what it says "
+        "differently in the two counts as a tie.",
+    )

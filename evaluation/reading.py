@@ -1,0 +1,70 @@
+"""What a method is given to read, and what it made of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.item import Item
+from briefcontext.knowledge.bm25_index import TermStatistics
+
+__all__ = ["Outcome", "Reading"]
+
+SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
+"""Added to a question whose answer is compared word by word, for every method alike."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A question with the documents that an experiment puts before every method."""
+
+    item: Item
+    documents: Sequence[Document] = ()
+    """The ranking, best first."""
+    fused: Sequence[Document] | None = None
+    """The same corpus ranked by reciprocal rank fusion, for `hybrid`; None where the ranking is synthetic."""
+    key_documents: Sequence[Document] = ()
+    """The documents that hold the answer, for `oracle`."""
+    whole: Document | None = None
+    """The one long document, for `long_context` and `self_route`."""
+    statistics: TermStatistics | None = None
+    """How often terms occur in the corpus, for the preflight's BM25."""
+    short: bool = False
+    """Whether the answer has to be short, because it is compared with others word by word."""
+
+    @property
+    def question(self) -> str:
+        """The question as the model gets it."""
+        return f"{self.item.question}\n{SHORT_ANSWER}" if self.short else self.item.question
+
+    def ranking(self, kind: str) -> Sequence[Document]:
+        """The documents of one kind.
+
+        Raises:
+            InputError: the experiment gives none of that kind.
+        """
+        given = {"documents": self.documents, "fused": self.fused, "key documents": self.key_documents}[kind]
+        if not given:
+            raise InputError(f"Question {self.item.id} has no {kind}, and a method was asked to read them.")
+        return given
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a method answered."""
+
+    output: str
+    """The words of the call that answered; empty when the method abstained without one."""
+    text: str
+    """The answer without what belongs to its form: choice, quotes, citation marks."""
+    route: str = ""
+    abstained: bool = False
+    iou: float | None = None
+    """The preflight's overlap."""
+    partition_choices: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Option letter to the partitions that chose it."""
+    truncated: bool = False
+    """Whether the document did not fit into the model's window and was cut in its middle."""
+    failed_calls: int = 0
+    """Attempts that failed before the calls succeeded."""

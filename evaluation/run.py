@@ -1,0 +1,368 @@
+"""Running an experiment from its settings to its report."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import python_version
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+
+from briefcontext.chains.chat_model import model_name
+from briefcontext.errors import InputError
+from briefcontext.evaluation.batch import Batch
+from briefcontext.evaluation.corpus import Corpus, LongDocuments
+from briefcontext.evaluation.data_sets import DataSet, load_data_set
+from briefcontext.evaluation.dry_run import CountingModel, Estimate, estimate_table
+from briefcontext.evaluation.experiment import Experiment, Materials, Report, Row, Table
+from briefcontext.evaluation.methods import Method, methods
+from briefcontext.evaluation.plan import LeftOut, Task, plan, usable
+from briefcontext.evaluation.registry import experiment
+from briefcontext.evaluation.run_folder import REPLIES, REPORT, SUMMARY, RunFolder, write_whole
+from briefcontext.evaluation.run_models import RunModels
+from briefcontext.evaluation.run_progress import Prices, RunProgress
+from briefcontext.evaluation.run_report import is_simulated, report_markdown
+from briefcontext.evaluation.runner import Runner
+from briefcontext.evaluation.sampling import balanced_sample, sample
+from briefcontext.evaluation.trace import Trace
+from briefcontext.graphs.settings import Settings
+
+__all__ = ["BatchDone", "Run", "RunSettings", "Summary"]
+
+_VERSIONED = ("briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "scipy", "statsmodels")
+
+Summary = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a run is asked to be."""
+
+    experiment: str
+    data_set: str
+    """As `load_data_set` takes it."""
+    model: str | BaseChatModel | None = None
+    extract_model: str | BaseChatModel | None = None
+    knowledge_base: str | None = None
+    document_encoder: str = "minilm"
+    """Encoder of the chunks of long documents."""
+    methods: tuple[str, ...] = ()
+    ks: tuple[int, ...] = ()
+    seed: int = 0
+    limit: int | None = None
+    per_class: int | None = None
+    temperature: float | None = 0.0
+    """None for the provider's own default."""
+    prices: Prices = field(default_factory=Prices)
+    figures: bool = True
+    reading: Settings = field(default_factory=lambda: Settings(max_in_flight=8))
+    """How the graph reads: partition size, preflight, limits, retries."""
+
+
+@dataclass(frozen=True)
+class BatchDone:
+    """What a step of a run by batches left to do."""
+
+    imported: Mapping[str, int]
+    files: Sequence[Path]
+    """The requests to send next; none when all answers are there."""
+    waiting: int
+
+
+class Run:
+    """An experiment on a data set, ready to be run.
+
+    Raises:
+        InputError: a setting, the data set or a method does not fit the experiment.
+        KnowledgeBaseError: the knowledge base cannot be opened.
+    """
+
+    def __init__(self, settings: RunSettings) -> None:
+        self.settings = settings
+        self.experiment: Experiment = experiment(settings.experiment)
+        self.methods: list[Method] = methods(settings.methods or self.experiment.methods)
+        self.ks = tuple(sorted(set(settings.ks or self.experiment.ks)))
+        if self.ks and self.ks[0] < 1:
+            raise InputError(f"--k is {self.ks[0]}. Give at least 1 document.")
+        self._data_set: DataSet = load_data_set(settings.data_set)
+        self.materials = self._materials()
+        oracle = any(method.need == "key documents" for method in self.methods)
+        self._check_needs()
+        candidates, self.left_out = usable(self.experiment, self._data_set.items, self.materials, oracle=oracle)
+        self.items = self._sampled(candidates)
+        self.plan = plan(self.experiment, self.items, self.methods, self.experiment.conditions(self.ks))
+
+    def _sampled(self, items: Sequence[Any]) -> list[Any]:
+        settings = self.settings
+        chosen = list(items)
+        if settings.per_class is not None:
+            chosen = balanced_sample(chosen, settings.per_class, settings.seed)
+        if settings.limit is not None:
+            chosen = sample(chosen, settings.limit, settings.seed)
+        return chosen
+
+    def _check_needs(self) -> None:
+        for method in self.methods:
+            if self.experiment.source == "corpus" and method.need == "whole":
+                raise InputError(
+                    f"{method.name} reads a whole long document, and the experiment {self.experiment.name} reads from "
+                    "a knowledge base. Leave it out, or run the experiment order."
+                )
+            if self.experiment.source == "document" and method.need == "key documents":
+                raise InputError(
+                    f"{method.name} reads key documents, and the long documents of the experiment "
+                    f"{self.experiment.name} have none. Leave it out."
+                )
+            if method.need == "fused" and not self.experiment.real_rankings:
+                raise InputError(
+                    f"{method.name} reads a fused ranking of the corpus, and the rankings of the experiment "
+                    f"{self.experiment.name} are synthetic. Leave it out, or run the experiment integration."
+                )
+
+    def _materials(self) -> Materials:
+        settings = self.settings
+        fused = any(method.need == "fused" for method in self.methods)
+        if self.experiment.source == "corpus":
+            if settings.knowledge_base is None:
+                raise InputError(
+                    f"The experiment {settings.experiment} takes its documents from a knowledge base: "
+                    "name it with --kb DIR."
+                )
+            return Materials(
+                corpus=Corpus.open(settings.knowledge_base), seed=settings.seed, fused=fused, deepest=max(self.ks)
+            )
+        from briefcontext.knowledge.encoders import load_encoder
+
+        encoder = load_encoder(settings.document_encoder)
+        return Materials(long=LongDocuments(self._data_set.documents, encoder), seed=settings.seed)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All answers that the run has to get, in order."""
+        return [task for tasks in self.plan for task in tasks]
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration: what a run must have in common with the one that it goes on with."""
+        settings = self.settings
+        reading = settings.reading.model_dump(
+            include={"partition_size", "preflight_top_n", "iou_threshold", "fallback", "max_input_tokens"}
+        )
+        base = self.materials.corpus
+        return {
+            "experiment": settings.experiment,
+            "model": _name(settings.model),
+            "extract_model": _name(settings.extract_model),
+            "temperature": settings.temperature,
+            "data_set": {"name": self._data_set.name, "spec": settings.data_set, "sha256": self._data_set.sha256},
+            "knowledge_base": None if base is None else base.fingerprint(),
+            "document_encoder": settings.document_encoder if base is None else None,
+            "methods": [method.name for method in self.methods],
+            "ks": list(self.ks),
+            "seed": settings.seed,
+            "limit": settings.limit,
+            "per_class": settings.per_class,
+            "items_sha256": sha256("\0".join(item.id for item in self.items).encode()).hexdigest(),
+            "reading": reading,
+            "prompts_sha256": _prompts_digest(),
+            "versions": _versions(),
+        }
+
+    def estimate(self, folder: Path | None = None) -> Table:
+        """Return what the run takes, without a call; what a folder has already is left out."""
+        there = set() if folder is None or not folder.exists() else self._done(RunFolder(folder).rows())
+        estimate = Estimate()
+
+        def keep(row: Row, trace: Trace) -> None:
+            estimate.add(row["method"], trace.calls)
+
+        self._runner(RunModels(CountingModel())).run(self.plan, there.__contains__, keep)
+        return estimate_table(estimate, self.settings.prices)
+
+    def execute(self, out: Path) -> Summary:
+        """Get all answers that `out` does not have, and write its summary, report and figures.
+
+        Raises:
+            InputError: the folder belongs to another run.
+            ModelSetupError, MissingExtraError: the model cannot be opened, or its provider refuses all calls.
+        """
+        folder = RunFolder(out)
+        with folder.locked():
+            folder.claim(self.config())
+            self._fetch(folder, self._models(folder), self._runner)
+            return self._finish(folder)
+
+    def take_verdicts(self, out: Path, file: Path) -> int:
+        """Take a rater's verdicts into a run of open_ended; return how many.
+
+        Raises:
+            InputError: the file holds none on a pair of this run.
+        """
+        from briefcontext.evaluation.pairs import read_key
+        from briefcontext.evaluation.verdicts import import_verdicts
+
+        folder = RunFolder(out)
+        with folder.locked():
+            taken = import_verdicts(out, file, read_key(out))
+            self._finish(folder)
+        return taken
+
+    def judge(self, out: Path, name: str) -> int:
+        """Have a model judge the pairs of a run of open_ended; return how many it is not sure of.
+
+        Raises:
+            ModelError: it cannot be opened, or a call failed for good.
+        """
+        from briefcontext.evaluation.pairs import make_pairs
+        from briefcontext.evaluation.verdicts import judge_pairs
+
+        folder = RunFolder(out)
+        with folder.locked():
+            first, second = (method.name for method in self.methods)
+            pairs = make_pairs(list(folder.rows().values()), first, second, self.settings.seed)
+            models = RunModels(name, replies=out / REPLIES, temperature=0.0)
+            unsure = judge_pairs(out, pairs, models, name, at_once=self.settings.reading.max_in_flight)
+            self._finish(folder)
+        return unsure
+
+    def batch(self, out: Path, imported: Path | None) -> BatchDone:
+        """Take replies, go on as far as they reach, and write the requests that are wanted next.
+
+        Raises:
+            InputError: the model is not OpenAI's or compatible, or the file of replies is of no use.
+        """
+        model = self.settings.model
+        names = [name for name in (model, self.settings.extract_model) if name is not None]
+        if not names or not all(isinstance(name, str) and name.startswith("openai:") for name in names):
+            raise InputError(
+                "Batches are written in OpenAI's format: give --model openai:NAME, with the name that the batch's "
+                "provider has for the model."
+            )
+        folder = RunFolder(out)
+        with folder.locked():
+            folder.claim(self.config())
+            (out / "batch").mkdir(exist_ok=True)
+            batch = Batch(out / "batch")
+            counts = {} if imported is None else batch.import_file(imported)
+            models = self._models(folder, **batch.client_arguments())
+            waiting = self._fetch(folder, models, self._batch_runner)
+            files = batch.export()
+            if not files:
+                self._finish(folder)
+            return BatchDone(counts, files, waiting)
+
+    def _fetch(self, folder: RunFolder, models: RunModels, runner: Any) -> int:
+        done = self._done(folder.rows())
+        planned = {task.id for task in self.tasks}
+        with RunProgress(len(planned), self.settings.prices, done=len(done & planned)) as progress:
+
+            def keep(row: Row, trace: Trace) -> None:
+                folder.append(row)
+                paid = [call for call in trace.calls if not call.kept]
+                progress.add(
+                    failed=row["status"] != "ok",
+                    calls=len(paid),
+                    input_tokens=sum(call.input_tokens for call in paid),
+                    output_tokens=sum(call.output_tokens for call in paid),
+                )
+
+            waiting: int = runner(models).run(self.plan, done.__contains__, keep)
+        rows = folder.rows()
+        # In the order of the plan, so that a run that was stopped ends in the same file as one that was not.
+        folder.rewrite(rows[id] for id in dict.fromkeys(task.id for task in self.tasks) if id in rows)
+        return waiting
+
+    def _finish(self, folder: RunFolder) -> Summary:
+        return write_results(folder, self.experiment, self.left_out, len(self.tasks), figures=self.settings.figures)
+
+    @staticmethod
+    def _done(rows: Mapping[str, Row]) -> set[str]:
+        return {id for id, row in rows.items() if row["status"] == "ok"}
+
+    def _models(self, folder: RunFolder, **kwargs: Any) -> RunModels:
+        settings = self.settings
+        if settings.model is None:
+            raise InputError(
+                f"The experiment {settings.experiment} asks a model: add --model provider:model, for example "
+                "--model openai:gpt-4o-mini."
+            )
+        if settings.temperature is not None:
+            kwargs["temperature"] = settings.temperature
+        return RunModels(settings.model, extract_model=settings.extract_model, replies=folder.path / REPLIES, **kwargs)
+
+    def _runner(self, models: RunModels) -> Runner:
+        # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
+        reading = self.settings.reading.model_copy(update={"force_choice": self.experiment.force_choice})
+        return Runner(self.experiment, self.materials, models, reading, at_once=max(1, reading.max_in_flight))
+
+    def _batch_runner(self, models: RunModels) -> Runner:
+        runner = self._runner(models)
+        runner.settings = runner.settings.model_copy(update={"max_retries": 0})
+        return runner
+
+
+def write_results(
+    folder: RunFolder, experiment: Experiment, left_out: LeftOut, planned: int, *, figures: bool
+) -> Summary:
+    """Make summary, report and figures of a run's rows."""
+    config = folder.config()
+    rows = list(folder.rows().values())
+    failed = [row for row in rows if row["status"] != "ok"]
+    asked = {call["request_sha256"]: call for row in rows for call in row["calls"]}
+    facts = {
+        "items": len({row["item"] for row in rows}),
+        "left_out": left_out,
+        "planned": planned,
+        "answers": len(rows) - len(failed),
+        "failed": len(failed),
+        "errors": dict(Counter(row["error"] for row in failed).most_common()),
+        "calls": len(asked),
+        "input_tokens": sum(call["input_tokens"] for call in asked.values()),
+        "output_tokens": sum(call["output_tokens"] for call in asked.values()),
+    }
+    simulation = is_simulated(config)
+    report = (
+        experiment.report(
+            rows,
+            {**config, "simulation": simulation, "folder": str(folder.path)},
+            folder.path if figures else None,
+        )
+        if len(failed) < len(rows)
+        else Report(remarks=["No question was answered: every call failed."])
+    )
+    summary: Summary = {
+        "experiment": config["experiment"],
+        "model": config["model"],
+        "data_set": config["data_set"]["name"],
+        "simulation": simulation,
+        **facts,
+        **report.summary,
+    }
+    folder.write_json(SUMMARY, summary)
+    write_whole(folder.path / REPORT, report_markdown(experiment.title, experiment.question, config, facts, report))
+    return summary
+
+
+def _name(model: str | BaseChatModel | None) -> str | None:
+    return model if isinstance(model, str) or model is None else model_name(model)
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": python_version()}
+    for name in _VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _prompts_digest() -> str:
+    from importlib.resources import files
+
+    templates = sorted(
+        (file for file in files("briefcontext.prompts").iterdir() if file.name.endswith(".txt")), key=str
+    )
+    return sha256("\0".join(file.read_text(encoding="utf-8") for file in templates).encode()).hexdigest()

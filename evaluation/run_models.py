@@ -1,0 +1,133 @@
+"""The models of a run: opened with the run's own store of replies, and readers that say what they are doing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.chat_model import open_chat_model
+from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model import Model, Request
+from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Draft
+from briefcontext.chains.reply_cache import ReplyCache
+from briefcontext.chains.steps import adrive
+from briefcontext.errors import ModelCallError
+from briefcontext.evaluation.trace import TracedReplies, reading_stage
+
+__all__ = ["RunModels", "TracedReader"]
+
+
+class RunModels:
+    """The chat models that a run asks.
+
+    Args:
+        model: provider:model, or a chat model.
+        extract_model: another one for the extractions; the same by default.
+        replies: file that keeps every reply; None keeps none.
+        kwargs: what the provider's class takes besides, such as the temperature.
+
+    Raises:
+        ModelSetupError, MissingExtraError: a model cannot be opened.
+        InputError: the file of replies cannot be opened.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel,
+        *,
+        extract_model: str | BaseChatModel | None = None,
+        replies: Path | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kept = None if replies is None else ReplyCache(replies)
+        chat = _open(model, kept, kwargs)
+        self.model = Model(chat)
+        worker = None if extract_model is None else _open(extract_model, kept, kwargs)
+        self.reader = TracedReader(LLMReader(chat, extract_model=worker))
+
+    async def ask(self, request: Request, account: Account) -> str:
+        """Ask the answering model once, with retries, and return its words.
+
+        Raises:
+            ModelError: the call failed for good.
+        """
+        with reading_stage(request.stage):
+            return (await adrive(self.model.ask(request, account))).text
+
+
+def _open(model: str | BaseChatModel, kept: ReplyCache | None, kwargs: dict[str, Any]) -> BaseChatModel:
+    chat = open_chat_model(model, **kwargs) if isinstance(model, str) else model.model_copy()
+    if kept is not None:
+        name = model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
+        chat.cache = TracedReplies(kept, name)
+    return chat
+
+
+class TracedReader:
+    """A reader whose calls are noted with their stage and partition."""
+
+    def __init__(self, reader: LLMReader) -> None:
+        self._reader = reader
+
+    @property
+    def name(self) -> str:
+        """The reader's name."""
+        return self._reader.name
+
+    def extract(self, question: Question, documents: Sequence[Document], index: int, account: Account) -> Extraction:
+        """Find in one partition what bears on the question."""
+        with reading_stage("extract", index):
+            return self._reader.extract(question, documents, index, account)
+
+    async def aextract(
+        self, question: Question, documents: Sequence[Document], index: int, account: Account
+    ) -> Extraction:
+        """Do as `extract` does, without blocking the event loop."""
+        with reading_stage("extract", index):
+            return await self._reader.aextract(question, documents, index, account)
+
+    def reduce(
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
+    ) -> Draft:
+        """Answer from the evidence of the partitions.
+
+        Raises:
+            ModelCallError: a partition's reply is not there, so that the evidence would not be complete.
+        """
+        _refuse_part(extractions)
+        with reading_stage("reduce"):
+            return self._reader.reduce(question, documents, extractions, account)
+
+    async def areduce(
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
+    ) -> Draft:
+        """Do as `reduce` does, without blocking the event loop."""
+        _refuse_part(extractions)
+        with reading_stage("reduce"):
+            return await self._reader.areduce(question, documents, extractions, account)
+
+    def answer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+        """Answer from all documents at once."""
+        with reading_stage(stage):
+            return self._reader.answer(question, documents, stage, account)
+
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+        """Do as `answer` does, without blocking the event loop."""
+        with reading_stage(stage):
+            return await self._reader.aanswer(question, documents, stage, account)
+
+    def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
+        """Return the length of the prompt that would read all documents at once."""
+        return self._reader.vanilla_characters(question, documents)
+
+
+def _refuse_part(extractions: Sequence[Extraction]) -> None:
+    """An experiment measures the method, not what is left of it when a call fails."""
+    failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
+    if failed:
+        raise ModelCallError(f"{len(failed)} of {len(extractions)} partitions failed. The first: {failed[0]['error']}")

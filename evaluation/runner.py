@@ -1,0 +1,153 @@
+"""Getting the answers of a run."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from briefcontext.errors import ModelCallError
+from briefcontext.evaluation.experiment import Experiment, Materials, Row
+from briefcontext.evaluation.plan import Task
+from briefcontext.evaluation.reading import Outcome
+from briefcontext.evaluation.run_models import RunModels
+from briefcontext.evaluation.scoring import parse_choice, score_answer
+from briefcontext.evaluation.trace import Trace, tracing
+from briefcontext.graphs.settings import Settings
+
+__all__ = ["Runner"]
+
+
+@dataclass
+class Runner:
+    """Asks the questions of a plan, several at once."""
+
+    experiment: Experiment
+    materials: Materials
+    models: RunModels
+    settings: Settings
+    at_once: int = 8
+    """Questions worked on at the same time."""
+
+    def run(
+        self, plan: Sequence[Sequence[Task]], done: Callable[[str], bool], keep: Callable[[Row, Trace], None]
+    ) -> int:
+        """Get every answer that is not there; return how many wait for a reply that is to be fetched in a batch.
+
+        Args:
+            plan: the tasks of each question.
+            done: whether the answer of a task's id is there.
+            keep: takes each row as it comes, with the calls that it took. It is called from one thread.
+
+        Raises:
+            ModelSetupError: the provider refuses all calls.
+            InputError: a method cannot read what the experiment gives.
+        """
+        return asyncio.run(self._run(plan, done, keep))
+
+    async def _run(
+        self, plan: Sequence[Sequence[Task]], done: Callable[[str], bool], keep: Callable[[Row, Trace], None]
+    ) -> int:
+        questions = iter([tasks for tasks in plan if not all(done(task.id) for task in tasks)])
+        waiting = 0
+
+        async def work() -> None:
+            nonlocal waiting
+            for tasks in questions:
+                for task in tasks:
+                    if not done(task.id):
+                        row, trace = await self._answer(task)
+                        if row is None:
+                            waiting += 1
+                        else:
+                            keep(row, trace)
+
+        workers = [asyncio.create_task(work()) for _ in range(self.at_once)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            with suppress(Exception, asyncio.CancelledError):
+                await asyncio.gather(*workers, return_exceptions=True)
+        return waiting
+
+    async def _answer(self, task: Task) -> tuple[Row | None, Trace]:
+        """Return the row of a task, or None when a reply is still to be fetched in a batch."""
+        reading = await asyncio.to_thread(self._reading, task)
+        with tracing() as trace:
+            try:
+                outcome = await task.method.run(reading, self.models, self.settings)
+            except ModelCallError as error:
+                if trace.wanted:
+                    return None, trace
+                return _row(task, trace, status="failed", error=str(error)), trace
+        documents = [str(document.id) for document in reading.documents]
+        keys = {str(document.id) for document in reading.key_documents}
+        places = [place for place, id in enumerate(documents) if id in keys]
+        seen = {} if task.condition is None else {"documents": documents, "key_places": places}
+        return _row(task, trace, status="ok", **seen, **_scored(task, outcome)), trace
+
+    def _reading(self, task: Task) -> Any:
+        if task.condition is None:
+            return self.experiment.base_reading(task.item, self.materials)
+        return self.experiment.arrange(task.item, task.condition, self.materials)
+
+
+def _row(task: Task, trace: Trace, **values: Any) -> Row:
+    calls = trace.ordered()
+    return {
+        "id": task.id,
+        "item": task.item.id,
+        "group": task.item.group,
+        "question": task.item.question,
+        "method": task.method.name,
+        "condition": {} if task.condition is None else dict(task.condition.values),
+        "metric": "accuracy" if task.item.options else "f1" if task.item.answers else "none",
+        **values,
+        "usage": {
+            "calls": len(calls),
+            "input_tokens": sum(call.input_tokens for call in calls),
+            "output_tokens": sum(call.output_tokens for call in calls),
+            "kept_replies": sum(call.kept for call in calls),
+        },
+        "calls": [
+            {
+                "stage": call.stage,
+                "index": call.index,
+                "request_sha256": call.request,
+                "prompt_sha256": call.prompt,
+                "output": call.output,
+                "input_tokens": call.input_tokens,
+                "output_tokens": call.output_tokens,
+            }
+            for call in calls
+        ],
+    }
+
+
+def _scored(task: Task, outcome: Outcome) -> Mapping[str, Any]:
+    """Score an answer. What names no option is an outcome of its own, and counts as wrong."""
+    item = task.item
+    values: dict[str, Any] = {
+        "text": outcome.text,
+        "route": outcome.route,
+        "iou": outcome.iou,
+        "partition_choices": {letter: list(parts) for letter, parts in outcome.partition_choices.items()},
+        "truncated": outcome.truncated,
+        "failed_calls": outcome.failed_calls,
+    }
+    if item.options:
+        choice = parse_choice(outcome.output, item.options)
+        correct = choice is not None and choice in item.answers
+        word = "abstained" if choice is None and outcome.abstained else "unparsed" if choice is None else "wrong"
+        return {**values, "choice": choice, "score": float(correct), "outcome": "right" if correct else word}
+    if not item.answers:
+        return {**values, "score": 0.0, "outcome": "abstained" if outcome.abstained else "answered"}
+    scored = score_answer("" if outcome.abstained else outcome.text, item.answers)
+    return {
+        **values,
+        "score": float(scored.f1),
+        "exact_match": float(scored.exact_match),
+        "outcome": "abstained" if outcome.abstained else "right" if scored.exact_match else "scored",
+    }

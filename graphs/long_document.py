@@ -1,0 +1,45 @@
+"""The graph for one long document: the same nodes, and settings that name its file (OP-RAG, Yu et al. 2024)."""
+
+from typing import Literal
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langgraph.runtime import get_runtime
+from pydantic import Field
+
+from briefcontext.errors import InputError
+from briefcontext.graphs import resources
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.retrievers.ranking_retriever import RankingRetriever
+
+__all__ = ["LongDocumentSettings", "graph"]
+
+
+class LongDocumentSettings(Settings):
+    """The settings, with the file that the answer is to come from, read in the order of its text.
+
+    Raises:
+        InputError: an unknown setting, or a value out of its range.
+    """
+
+    document: str | None = Field(
+        default=None, description="The file to answer from: text, Markdown, PDF or PMC NXML. It must be named."
+    )
+    route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
+        default="order_preserving",
+        description="The way to read: in the order of the text, decided by the preflight check (auto), or forced.",
+    )
+
+
+class _NamedDocument(RankingRetriever):
+    """Retrieves from the file that the run's settings name, and from nothing else."""
+
+    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        settings: object = get_runtime(Settings).context
+        if not isinstance(settings, Settings) or settings.document is None:
+            raise InputError("There is no document to answer from. Name its file in the setting document.")
+        return resources.retriever(settings).invoke(query, {"callbacks": run_manager.get_child()}, k=k)
+
+
+graph = build_graph(retriever=_NamedDocument(), settings=LongDocumentSettings, name="LongDocument")

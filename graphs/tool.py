@@ -1,0 +1,106 @@
+"""The graph as a tool for agents."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import StructuredTool, ToolException
+from langgraph.pregel.protocol import PregelProtocol
+from pydantic import BaseModel, Field, ValidationError
+
+from briefcontext.chains.answer import Answer
+from briefcontext.chains.cited_text import cited_text
+from briefcontext.errors import InputError, ModelCallError
+from briefcontext.graphs.settings import Settings
+
+__all__ = ["DESCRIPTION", "NAME", "briefcontext_tool"]
+
+NAME = "ask_medical_literature"
+DESCRIPTION = (
+    "Answers a medical question from a knowledge base of medical literature, with numbered sources. Ask one "
+    "self-contained question a call; independent questions can be asked in parallel. It says so when the documents "
+    "do not answer. When you use an answer, keep its sources' ids and links, and do not add facts to it."
+)
+
+
+class Asked(BaseModel):
+    """The arguments of the tool."""
+
+    question: str = Field(
+        description="One medical question in natural language, complete in itself: name the condition, the drug or "
+        "the test, and do not refer to the conversation."
+    )
+    options: dict[str, str] | None = Field(
+        default=None,
+        description='Only for multiple choice: letter to text, for example {"A": "yes", "B": "no"}.',
+    )
+
+
+def briefcontext_tool(
+    graph: PregelProtocol[Any, Any, Any, Any] | None = None,
+    *,
+    settings: Settings | Mapping[str, Any] | None = None,
+    name: str = NAME,
+    description: str = DESCRIPTION,
+) -> StructuredTool:
+    """Make a LangChain tool of the graph.
+
+    The model gets a short text: the answer, its sources by number, and what it must know of them (`cited_text`). The
+    tool message's `artifact` is the whole `Answer`. The graph's events reach whoever streams the agent's `custom` mode
+    with `subgraphs=True`.
+
+    A question or options that cannot be used, and a model call that failed, become a tool error that the model reads.
+    What only the developer can mend (a knowledge base, a model's set-up) is raised.
+
+    Args:
+        graph: made by `build_graph`, or a `RemoteGraph` of the same; by default the ready-made one.
+        settings: those of every question. Without any, the agent's own `context` holds if it is `Settings`,
+            else all defaults.
+        name: what the model calls the tool.
+        description: what the model is told of it.
+
+    Raises:
+        InputError: the settings cannot be used.
+    """
+    if graph is None:
+        from briefcontext.graphs.graph import graph as ready_made
+
+        graph = ready_made
+    asked_graph: Any = graph
+    context = settings if settings is None or isinstance(settings, Settings) else Settings(**settings)
+
+    def ask(question: str, config: RunnableConfig, options: dict[str, str] | None = None) -> tuple[str, Answer]:
+        given = {"question": question, "options": options}
+        try:
+            return _told(asked_graph.invoke(given, config, context=context))
+        except (InputError, ModelCallError) as error:
+            raise ToolException(str(error)) from error
+
+    async def aask(question: str, config: RunnableConfig, options: dict[str, str] | None = None) -> tuple[str, Answer]:
+        given = {"question": question, "options": options}
+        try:
+            return _told(await asked_graph.ainvoke(given, config, context=context))
+        except (InputError, ModelCallError) as error:
+            raise ToolException(str(error)) from error
+
+    return StructuredTool.from_function(
+        ask,
+        aask,
+        name=name,
+        description=description,
+        args_schema=Asked,
+        response_format="content_and_artifact",
+        handle_tool_error=True,
+        handle_validation_error=_explain,
+    )
+
+
+def _told(result: Mapping[str, Any]) -> tuple[str, Answer]:
+    answer: Answer = result["answer"]
+    return cited_text(answer), answer
+
+
+def _explain(error: ValidationError | Any) -> str:
+    """Return what a model is told of arguments that do not fit the schema."""
+    problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
+    return f"The arguments cannot be used: {'; '.join(problems)}. Call the tool again with a question."

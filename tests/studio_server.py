@@ -1,0 +1,53 @@
+"""A LangGraph development server in a process of its own, for the tests."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).parents[1]
+CONFIG = ROOT / "langgraph.json"
+STARTS_WITHIN = 120.0
+"""Seconds."""
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """This process's environment without keys, tracing or proxies."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().endswith(("_API_KEY", "_PROXY"))}
+    return {**kept, "LANGGRAPH_CLI_NO_ANALYTICS": "1", "PYTHONPATH": str(ROOT), **more}
+
+
+@contextmanager
+def langgraph_dev(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Run `langgraph dev` on a free loopback port, with what it keeps in `folder`, and yield its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    url, log = f"http://127.0.0.1:{port}", folder / "server.log"
+    command = [str(Path(sys.executable).with_name("langgraph")), "dev", "--config", str(CONFIG)]
+    command += ["--no-browser", "--no-reload", "--port", str(port)]
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        _wait_until_it_answers(server, url, log)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def _wait_until_it_answers(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    until = time.monotonic() + STARTS_WITHIN
+    with httpx.Client(trust_env=False) as client:
+        while server.poll() is None and time.monotonic() < until:
+            with suppress(httpx.TransportError):
+                if client.get(f"{url}/ok").is_success:
+                    return
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(timeout=0.2)
+    raise AssertionError(f"The server did not start: {log.read_text()[-4000:]}")

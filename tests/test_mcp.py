@@ -1,0 +1,183 @@
+"""The MCP server, spoken to by the SDK's own client over stdio and over HTTP."""
+
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from briefcontext.graphs.graph import graph
+from tests.openai_server import OpenAIServer, Reply, faithful
+from tests.studio_server import clean_environment
+
+QUESTION = "Which drug is first choice for type 2 diabetes?"
+COMMAND = [sys.executable, "-m", "briefcontext", "mcp"]
+
+Connect = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@asynccontextmanager
+async def _over_stdio(*options: str, **environment: str) -> AsyncIterator[Client]:
+    command, *arguments = [*COMMAND, *options]
+    server = StdioServerParameters(command=command, args=arguments, env=clean_environment(**environment))
+    async with Client(server) as client:
+        yield client
+
+
+@contextmanager
+def _serving(*options: str, **environment: str) -> Iterator[str]:
+    """Run the HTTP server, and yield its URL, which it says on standard error."""
+    server = subprocess.Popen(
+        [*COMMAND, "--http", "--port", "0", *options],
+        env=clean_environment(**environment),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stderr is not None
+    try:
+        said = server.stderr.readline()
+        found = re.fullmatch(r"MCP at (http://127\.0\.0\.1:\d+/mcp)\n", said)
+        assert found, said + server.stderr.read()
+        yield found[1]
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+        server.stderr.close()
+
+
+@asynccontextmanager
+async def _over_http(*options: str, **environment: str) -> AsyncIterator[Client]:
+    with _serving(*options, **environment) as url:
+        async with Client(url) as client:
+            yield client
+
+
+@pytest.fixture(params=[_over_stdio, _over_http], ids=["stdio", "http"])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    found: Connect = request.param
+    return found
+
+
+def _text(result: Any) -> str:
+    [content] = result.content
+    return str(content.text)
+
+
+async def test_a_session(connect: Connect) -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    async with connect("--route", "map_reduce", "--top-k", "8") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        answered = await client.call_tool("ask", {"question": QUESTION}, progress_callback=tell)
+        found = await client.call_tool("search", {"query": QUESTION, "top_k": 3})
+        fetched = await client.call_tool("fetch_source", {"source_id": "demo-type-2-diabetes-01"})
+
+    assert sorted(tools) == ["ask", "fetch_source", "search"]
+    assert all(tool.description and tool.output_schema for tool in tools.values())
+    assert tools["ask"].input_schema["required"] == ["question"]
+    assert "description" in tools["ask"].input_schema["properties"]["question"]
+
+    answer: Any = answered.structured_content
+    assert set(answer) == set(graph.invoke({"question": QUESTION})["answer"])
+    assert answer["route"] == "map_reduce"
+    assert [extraction["index"] for extraction in answer["extractions"]] == [0, 1]
+    assert _text(answered).startswith(answer["text"])
+    assert "Sources:\n[1] " in _text(answered)
+
+    assert [progress for progress, _, _ in told] == list(range(1, 9))
+    assert told[-1][:2] == (8, 8)
+    assert all(message for _, _, message in told)
+
+    passages: Any = found.structured_content
+    assert [passage["rank"] for passage in passages["passages"]] == [1, 2, 3]
+    assert "demo-type-2-diabetes-01" in [passage["source_id"] for passage in passages["passages"]]
+
+    whole: Any = fetched.structured_content
+    [passage] = whole["passages"]
+    assert passage["text"].startswith("Metformin is the usual first-choice drug")
+    assert (passage["start"], passage["end"]) == (0, len(passage["text"]))
+    assert passage["text"] in _text(fetched)
+    quotes = [c for c in answer["citations"] if c["source_id"] == passage["source_id"]]
+    assert all(passage["text"][c["source_start"] : c["source_end"]] == c["quote"] for c in quotes)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("ask", {"question": "  "}, "The question is empty. Ask one"),
+        ("ask", {"question": QUESTION, "options": {"A": "yes"}}, "at least two options"),
+        ("ask", {}, "question"),
+        ("search", {"query": QUESTION, "top_k": 0}, "greater than or equal to 1"),
+        ("fetch_source", {"source_id": "no-such"}, "holds no source 'no-such': check the id."),
+    ],
+)
+async def test_an_error_says_what_is_wrong(tool: str, arguments: dict[str, Any], message: str, served: str) -> None:
+    async with Client(served) as client:
+        result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    assert message in _text(result)
+    assert "Traceback" not in _text(result)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[str]:
+    with _serving() as url:
+        yield url
+
+
+async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer) -> None:
+    keys = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
+    async with _over_stdio("--model", "openai:scripted", "--route", "vanilla", "--top-k", "2", **keys) as client:
+        answered = await client.call_tool("ask", {"question": QUESTION})
+        server.script = lambda call: Reply("no such model", status=404)
+        failed = await client.call_tool("ask", {"question": QUESTION})
+    answer: Any = answered.structured_content
+    assert answer["usage"]["calls"] == 1
+    assert answer["text"].startswith("Point 1 holds [1].")
+    assert failed.is_error
+    assert "no such model" in _text(failed)
+    assert faithful(server.calls[0]).status == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--top-k", "0"], "Error: Settings cannot be used: top_k = 0"),
+        (["--http", "--host", "192.0.2.1"], "Error: 192.0.2.1:8765 cannot be listened on"),
+    ],
+)
+def test_bad_options_end_with_one_line(options: list[str], message: str) -> None:
+    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, env=clean_environment())
+    assert done.returncode == 2
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_standard_output_carries_nothing_but_the_protocol() -> None:
+    done = subprocess.run(
+        [*COMMAND], input="", capture_output=True, text=True, env=clean_environment(), timeout=60, check=True
+    )
+    assert done.stdout == ""
+
+
+def test_a_missing_package_is_named_with_its_command() -> None:
+    hide = "import sys; sys.modules['mcp'] = None; from briefcontext.cli import main; sys.argv[1:] = ['mcp']; main()"
+    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, env=clean_environment())
+    assert done.returncode == 2
+    assert "pip install 'briefcontext[mcp]'" in done.stderr
+
+
+async def test_another_sites_page_cannot_call_it(served: str) -> None:
+    import httpx
+
+    async with httpx.AsyncClient(trust_env=False) as client:
+        answered = await client.post(served, json={}, headers={"Host": "evil.example", "Origin": "http://evil.example"})
+    assert answered.status_code in (403, 421)

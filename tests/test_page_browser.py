@@ -1,0 +1,497 @@
+"""The page in a real browser: what a person sees, reaches by keyboard, and is safe from."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
+from selenium.webdriver.common.keys import Keys
+
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.page.app import create_app
+from briefcontext.serve_command import open_resources
+from tests.conftest import QUESTION, FixedRetriever
+from tests.openai_server import Call, OpenAIServer, Reply, faithful
+from tests.page_server import Browser, browse, chromium, serve_page
+
+pytestmark = pytest.mark.skipif(chromium() is None, reason="Chromium or its driver is not installed")
+
+FIRST_CHOICE = "Which drug is first choice for type 2 diabetes?"
+MIDDLE = (
+    "A man on treatment for an overactive thyroid has a sore throat and high temperature; "
+    "what must be checked urgently?"
+)
+TOKEN = "correct-horse-battery-staple"
+ATTACK = (
+    '</mark></div></dialog></script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'
+    "<svg onload='window.hacked = 1'><iframe srcdoc='<script>parent.hacked = 1</script>'></iframe>"
+    "<a href='javascript:window.hacked = 1'>click</a> &lt;b&gt; <style>body{display:none}</style> {{hacked}}"
+)
+
+Page = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browse(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(chrome: Browser) -> Iterator[Browser]:
+    """The browser, which must have had nothing to complain of and asked no other host."""
+    yield chrome
+    complaints, hosts = chrome.complaints(), chrome.hosts()
+    chrome.reset()
+    assert complaints == []
+    assert {urlsplit(f"//{host}").hostname for host in hosts} == {"127.0.0.1"}
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[str]:
+    """The page as `briefcontext serve` opens it."""
+    open_resources(Settings())
+    with serve_page(create_app()) as address:
+        yield address
+
+
+@pytest.fixture
+def page(chat_model: ChatOpenAI) -> Iterator[Page]:
+    """Serve a page whose scripted model reads the documents given."""
+    with ExitStack() as stack:
+
+        def serve(documents: list[Document], *, token: str | None = None, **settings: Any) -> str:
+            graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+            return stack.enter_context(
+                serve_page(create_app(Settings(max_retries=0, **settings), token=token, graph=graph))
+            )
+
+        yield serve
+
+
+def without_group_9(call: Call) -> Reply:
+    overloaded = call.stage == "extract" and "group 9" in call.prompt
+    return Reply("overloaded", status=503) if overloaded else faithful(call)
+
+
+def test_the_first_question_is_an_example_and_its_answer_is_cited(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    browser.see(".example", FIRST_CHOICE).click()
+    browser.see("#status", "with 3 citations")
+    assert browser.see("#result-heading").text == FIRST_CHOICE
+    assert "Metformin is the usual first-choice drug" in browser.see("#answer .text").text
+    assert len(browser.all(".reference")) == 3
+    assert "no model calls" in browser.see(".usage").text
+    assert "Not medical advice" in browser.see("footer").text
+
+
+def test_both_rankings_stand_side_by_side_with_what_they_share(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    browser.ask(FIRST_CHOICE)
+    browser.see(".references")
+    assert browser.texts(".ranking h5") == ["Dense, top 3", "BM25, top 3"]
+    assert [len(browser.all(f".ranking:nth-child({side}) li")) for side in (1, 2)] == [3, 3]
+    shared = browser.texts(".ranking li.both .document")
+    assert shared[:2] == shared[2:]
+    assert len(shared) == 4
+    left, right = (element.rect for element in browser.all(".ranking"))
+    assert left["y"] == right["y"]
+    assert "Overlap 0.50" in browser.see(".overlap").text
+    assert "Read in one call" in browser.see(".route").text
+
+
+def test_a_citation_shows_its_passage_with_exactly_the_quotes_marked(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    browser.ask(FIRST_CHOICE)
+    browser.see(".references")
+    for number, cite in enumerate(browser.all("#answer .text .cite")):
+        key = cite.text.strip("[]")
+        cite.click()
+        browser.see("#passage mark.current")
+        quotes = browser.texts(f".reference:nth-child({key}) .quote")
+        assert [f"“{mark}”" for mark in browser.texts("#passage mark")] == quotes, number
+    browser.see(".reference:nth-child(2) blockquote:last-of-type .quote").click()
+    browser.until(lambda: "SGLT2" in browser.see("mark.current").text, "the second quote is the current one")
+
+
+def test_offsets_count_characters_also_beyond_the_first_plane(browser: Browser, page: Page) -> None:
+    text = "\U0001f9e0 Aspirin \U0001f48a\U0001f489 lowers the risk \U00010400 of stroke. After \U0001f480 comes more."
+    document = Document(id="astral", page_content=text, metadata={"title": "Beyond"})
+    browser.open(page([document], route="vanilla"))
+    browser.ask(QUESTION)
+    browser.see(".references")
+    browser.see("#answer .text .cite").click()
+    quote = text.split(". ")[0]
+    browser.until(lambda: browser.texts("#passage mark") == [quote], "the quote alone is marked")
+    assert browser.texts(".passage-text") == [text]
+
+
+def test_partitions_are_shown_at_work(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    def hold_two(call: Call) -> Reply:
+        held = call.stage == "extract" and ("group 9" in call.prompt or "number 14" in call.prompt)
+        return Reply(hold=True) if held else faithful(call)
+
+    server.script = hold_two
+    browser.open(page(disagreeing.documents))
+    browser.ask(QUESTION)
+    browser.see("#status", "2 of 4 partitions read")
+    browser.until(
+        lambda: (
+            browser.texts(".partition .told")
+            == ["evidence: 4 quotes", "evidence: 4 quotes", "reading 4 documents…", "reading 4 documents…"]
+        ),
+        "two partitions are read and two at work",
+    )
+    browser.see("#stop").click()
+    browser.see("#status", "Stopped. No answer was given.")
+    assert browser.texts(".partition .told")[2:] == ["stopped", "stopped"]
+    assert not browser.see("#ask-form").find_elements("css selector", "#stop")[0].is_displayed()
+
+
+def test_what_was_not_read_is_plain_to_see(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = without_group_9
+    browser.open(page(disagreeing.documents))
+    browser.ask(QUESTION)
+    assert "Partition 3 was not read (doc-8, doc-9, doc-10, doc-11)" in browser.see(".warnings").text
+    assert "not read" in browser.see(".partition[data-state=failed]").text
+    assert "3 of 4 partitions read" in browser.see("#step-read").text
+    assert "1 warning" in browser.see("#status").text
+
+
+def test_a_failing_model_is_a_clear_error_and_can_be_asked_again(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply("overloaded", status=503)
+    browser.open(page(disagreeing.documents))
+    browser.ask(QUESTION)
+    failure = browser.see("#failure[role=alert]", "The model did not answer")
+    assert "All 4 partitions failed" in failure.text
+    assert browser.see("#step-read").get_attribute("data-state") == "failed"
+    assert browser.all(".references") == []
+    server.script = faithful
+    browser.see("#failure button", "Ask again").click()
+    browser.see(".references")
+    assert browser.texts("#failure") == [""]
+
+
+def test_a_server_that_is_gone_is_a_clear_error(chrome: Browser) -> None:
+    with serve_page(create_app(graph=build_graph(retriever=FixedRetriever(documents=[])))) as address:
+        chrome.open(address)
+    chrome.ask(QUESTION)
+    assert "cannot be reached" in chrome.see("#failure", "There is no connection").text
+    chrome.reset()
+
+
+def test_an_abstention_is_plain_to_see(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply('{"relevant": false}')
+    browser.open(page(disagreeing.documents))
+    browser.ask(QUESTION)
+    browser.see(".abstained", "The documents do not answer this question.")
+    assert browser.texts(".partition .told") == ["nothing on the question"] * 4
+    assert "do not answer" in browser.see("#status").text
+
+
+def test_nothing_retrieved_is_an_abstention(browser: Browser, page: Page) -> None:
+    browser.open(page([]))
+    browser.ask(QUESTION)
+    browser.see(".abstained")
+    assert "0 documents retrieved" in browser.see("#step-retrieve").text
+    assert browser.all(".ranking") == []
+
+
+def test_choice_and_conflict_are_shown(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    def choose(call: Call) -> Reply:
+        if call.stage != "extract":
+            return Reply(f"{faithful(call).content}\nConflict: Group 9 says yes.\nChoice: B")
+        record = json.loads(faithful(call).content)
+        return Reply(json.dumps({**record, "choice": "A" if "group" in call.prompt else "B"}))
+
+    server.script = choose
+    browser.open(page(disagreeing.documents))
+    browser.see("#multiple-choice summary").click()
+    browser.see("#option-A").send_keys("it does")
+    browser.see("#option-B").send_keys("it does not")
+    browser.ask(QUESTION)
+    assert browser.see(".choice").text.split() == ["B", "it", "does", "not"]
+    conflict = browser.see(".conflict").text
+    assert "Group 9 says yes." in conflict
+    assert "A: chosen in partition 3" in conflict
+    assert "B: chosen in partitions 1, 2, 4" in conflict
+
+
+def test_settings_take_effect_and_a_wrong_one_is_not_sent(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    browser.open(page(disagreeing.documents))
+    browser.see("#settings summary").click()
+    assert "How many documents are retrieved." in browser.see("#setting-top_k-hint").text
+    for name, value in (("top_k", "900"), ("partition_size", "2")):
+        field = browser.see(f"#setting-{name}")
+        field.clear()
+        field.send_keys(value)
+    browser.see("#setting-route").send_keys("map-reduce")
+    browser.see("#settings summary").click()
+    browser.ask(QUESTION)
+    assert browser.see("#setting-top_k") == browser.driver.switch_to.active_element
+    assert server.calls == []
+    browser.see("#setting-top_k").clear()
+    browser.see("#setting-top_k").send_keys("6")
+    browser.see("#ask").click()
+    browser.see(".references")
+    assert browser.texts(".partition h5") == ["Partition 1", "Partition 2", "Partition 3"]
+
+
+def hostile() -> list[Document]:
+    return [
+        Document(
+            id=f'"><script>window.hacked = 1</script>{place}',
+            page_content=f"Aspirin {ATTACK} lowers the risk of stroke in group {place}",
+            metadata={
+                "source_id": f"{ATTACK}{place}",
+                "title": f"Title {place} {ATTACK}",
+                "url": "javascript:window.hacked=1",
+                "publication_types": ATTACK,
+                "retracted": place == 0,
+            },
+        )
+        for place in range(8)
+    ]
+
+
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_a_hostile_document_question_and_reply_do_nothing(
+    route: str, browser: Browser, page: Page, server: OpenAIServer
+) -> None:
+    def attack(call: Call) -> Reply:
+        reply = faithful(call)
+        if call.stage == "extract":
+            return Reply(json.dumps({**json.loads(reply.content), "finding": ATTACK}))
+        text, mark, quotes = reply.content.partition("\nQuotes:\n")
+        return Reply(f"{ATTACK} **<b onclick=alert(1)>** {text}{mark}{quotes}")
+
+    server.script = attack
+    browser.open(page(hostile(), keep_retracted=True, route=route))
+    browser.ask(f"{QUESTION} {ATTACK}")
+    browser.see(".references")
+    browser.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    browser.see("#answer .text .cite").click()
+    browser.see("#passage mark")
+    assert "<script>window.hacked = 1</script>" in browser.texts("#passage .passage-text")[0]
+    assert ATTACK in browser.texts("#answer .text")[0]
+    assert "RETRACTED" in browser.see(".reference").text
+    assert browser.run("return window.hacked") is None
+    assert browser.run("return document.querySelectorAll('main :is(script, img, iframe, svg, style, a)').length") == 0
+    assert (
+        browser.run("return document.querySelectorAll('#passage :is(script, img, iframe, svg, style, a)').length") == 0
+    )
+
+
+def test_marks_that_turn_the_direction_of_text_are_shown_and_not_obeyed(browser: Browser, page: Page) -> None:
+    document = Document(
+        id="turned", page_content="Take \u202e gm05 daily \u2066 here", metadata={"title": "\u202eeltiT"}
+    )
+    browser.open(page([document], route="vanilla"))
+    browser.ask(QUESTION)
+    browser.see(".references")
+    browser.see(".reference .title").click()
+    browser.see("#passage mark")
+    assert browser.texts(".passage-text") == ["Take \ufffd gm05 daily \ufffd here"]
+    assert browser.texts("#passage-title") == ["\ufffdeltiT"]
+
+
+def test_links_lead_to_the_source_and_tell_it_nothing(browser: Browser, page: Page, agreeing: FixedRetriever) -> None:
+    documents = [document.model_copy(deep=True) for document in agreeing.documents]
+    documents[0].metadata.update(
+        url="https://pubmed.ncbi.nlm.nih.gov/1/", year=1999, publication_types="Meta-Analysis; Review"
+    )
+    documents[1].metadata["url"] = "https://trials.example/1"
+    browser.open(page(documents))
+    browser.ask(QUESTION)
+    browser.see(".references")
+    first, second = browser.all(".reference .meta a")
+    assert first.text.startswith("Open in PubMed")
+    assert second.text.startswith("Open the source")
+    assert first.get_attribute("href") == "https://pubmed.ncbi.nlm.nih.gov/1/"
+    for link in (first, second):
+        assert link.get_attribute("rel") == "noopener noreferrer"
+    assert browser.texts(".reference:first-child .meta .tag") == ["Meta-Analysis", "Review", "1999"]
+
+
+def test_everything_can_be_done_with_the_keyboard(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    browser.until(lambda: _focused(browser) == "question", "the question has the focus")
+    browser.driver.switch_to.active_element.send_keys(FIRST_CHOICE, Keys.CONTROL, Keys.ENTER)
+    browser.see(".references")
+    assert _focused(browser) == "result-heading"
+    for _ in range(8):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.run("return document.activeElement.matches('.cite')"):
+            break
+    cite = browser.driver.switch_to.active_element
+    assert cite.accessible_name.startswith("Citation 1: Adding a second drug after metformin")
+    outline = "return getComputedStyle(document.activeElement).outlineStyle"
+    assert browser.run(outline) == "solid"
+    cite.send_keys(Keys.ENTER)
+    browser.see("#passage mark")
+    assert _focused(browser) == "passage-title"
+    browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+    assert _focused(browser) == "close-passage"
+    browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+    assert not browser.run("return document.querySelector('#passage').contains(document.activeElement)"), "a trap"
+    browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    browser.until(lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it")
+    assert browser.driver.switch_to.active_element == cite
+
+
+def _focused(browser: Browser) -> str:
+    return str(browser.run("return document.activeElement.id"))
+
+
+def test_every_control_has_a_name_and_the_page_its_landmarks(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    browser.ask(MIDDLE)
+    browser.see(".references")
+    browser.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    controls = browser.all("button, input, select, textarea, a, summary")
+    assert len(controls) > 60
+    nameless = [control for control in controls if control.is_displayed() and not control.accessible_name]
+    assert [control.get_attribute("outerHTML") for control in nameless] == []
+    assert [len(browser.all(landmark)) for landmark in ("header", "main", "footer", "h1", "#status[role=status]")] == [
+        *(1, 1, 1, 1, 1)
+    ]
+    levels = browser.run("return [...document.querySelectorAll('main :is(h1,h2,h3,h4,h5)')].map((h) => +h.tagName[1])")
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    ids = browser.run("return [...document.querySelectorAll('[id]')].map((element) => element.id)")
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_follows_the_colour_scheme(scheme: str, browser: Browser, demo: str) -> None:
+    browser.media(prefers_color_scheme=scheme)
+    browser.open(demo)
+    red = browser.run("return getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
+    assert (int(red) < 64) == (scheme == "dark")
+
+
+@pytest.mark.parametrize("width", [320, 380, 800, 1280])
+def test_nothing_is_cut_off_at_any_width(width: int, browser: Browser, demo: str) -> None:
+    browser.size(width, 800)
+    browser.open(demo)
+    browser.ask(MIDDLE)
+    browser.see(".references")
+    browser.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    overflowing = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert browser.run(overflowing) == 0
+    browser.see("#answer .text .cite").click()
+    browser.see("#passage mark")
+    inside = browser.run(
+        "const { left, right } = document.querySelector('.passage-text').getBoundingClientRect();"
+        "return left >= 0 && right <= document.documentElement.clientWidth"
+    )
+    assert inside
+    assert browser.run("return document.querySelector('#passage').matches(':modal')") == (width <= 960)
+    if width > 960:
+        answer, passage = browser.see("#answer").rect, browser.see("#passage").rect
+        assert answer["x"] + answer["width"] <= passage["x"]
+    browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    browser.until(lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it")
+
+
+def test_the_copy_has_numbered_references(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    browser.driver.execute_cdp_cmd(
+        "Browser.grantPermissions", {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    )
+    browser.ask(FIRST_CHOICE)
+    browser.see(".copy").click()
+    browser.see("#answer .actions", "Copied, with references.")
+    copied = browser.driver.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
+    assert copied.startswith(f"{FIRST_CHOICE}\n\nThe sentences closest to the question")
+    assert (
+        "\nReferences\n[1] Adding a second drug after metformin. demo-type-2-diabetes-07\n    “The choice of" in copied
+    )
+    assert copied.endswith("Not medical advice: check every statement against its source.")
+
+
+def test_on_paper_stand_the_answer_and_its_references(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    browser.ask(FIRST_CHOICE)
+    browser.see(".references")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = [name for name in ("#asking", "#path", ".actions", "#status") if browser.all(name)[0].is_displayed()]
+    assert shown == []
+    assert browser.see(".references").is_displayed()
+    assert browser.see("footer", "Not medical advice")
+
+
+def test_a_page_with_a_token_opens_by_its_link_and_forgets_it_in_the_address(
+    browser: Browser, page: Page, agreeing: FixedRetriever
+) -> None:
+    address = page(agreeing.documents, token=TOKEN)
+    browser.open(f"{address}#token={TOKEN}")
+    assert browser.driver.current_url == address
+    assert browser.run("return document.cookie") == ""
+    browser.ask(QUESTION)
+    browser.see(".references")
+
+
+def test_a_page_without_its_token_asks_for_it(chrome: Browser, page: Page, agreeing: FixedRetriever) -> None:
+    chrome.driver.get(page(agreeing.documents, token=TOKEN))
+    for given in ("wrong", TOKEN):
+        field = chrome.see("#gate #token")
+        assert not chrome.all("#asking")[0].is_displayed()
+        field.clear()
+        field.send_keys(given, Keys.ENTER)
+    chrome.see(".about dd")
+    chrome.ask(QUESTION)
+    chrome.see(".references")
+    chrome.reset()
+
+
+def test_a_question_asked_meanwhile_takes_the_place_of_the_first(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply(hold=True) if "first" in call.prompt else faithful(call)
+    browser.open(page(disagreeing.documents))
+    browser.ask("Does aspirin lower the risk of a first stroke?")
+    browser.see(".partition[data-state=reading]")
+    browser.ask(QUESTION)
+    browser.see(".references")
+    assert browser.see("#result-heading").text == QUESTION
+
+
+def test_events_of_a_later_version_do_no_harm_and_tokens_are_shown(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    lines = [
+        {"event": "retrieved", "documents": 1},
+        {"event": "brand_new", "anything": [1, 2]},
+        {"event": "answering"},
+        {"event": "answer_token", "text": "Metformin <b>is</b> "},
+        {"event": "answer_token", "text": "first choice"},
+    ]
+    # The stream stays open, so that the draft can be seen; what the server sends is played by the browser.
+    browser.run(
+        """
+        const body = arguments[0].map((line) => JSON.stringify(line) + "\\n").join("");
+        const stream = new ReadableStream({ start(to) { to.enqueue(new TextEncoder().encode(body)); } });
+        window.fetch = async () => new Response(stream);
+        """,
+        lines,
+    )
+    browser.ask(FIRST_CHOICE)
+    browser.until(lambda: browser.texts("#answer .draft") == ["Metformin <b>is</b> first choice"], "the draft is shown")
+    assert browser.see("#step-answer").get_attribute("data-state") == "active"

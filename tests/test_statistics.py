@@ -1,0 +1,256 @@
+"""Intervals and tests, against known values and the laws that they must obey."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.statistics import (
+    Interval,
+    bootstrap,
+    bootstrap_average,
+    bootstrap_spread,
+    holm,
+    mcnemar_exact,
+    permutation_test,
+    spread,
+    spread_test,
+    wilson,
+)
+
+COUNTS = st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+
+
+def _by_formula(successes: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
+    share = successes / n
+    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return centre - half, centre + half
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (5, 10, 0.2366, 0.7634), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_gives_the_published_bounds(successes: int, n: int, low: float, high: float) -> None:
+    interval = wilson(successes, n)
+    assert (interval.low, interval.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+    assert interval.n == n
+
+
+@given(COUNTS)
+def test_wilson_is_its_formula_and_holds_the_share(counts: tuple[int, int]) -> None:
+    successes, n = counts
+    interval = wilson(successes, n)
+    assert 0.0 <= interval.low <= successes / n <= interval.high <= 1.0
+    assert (interval.low, interval.high) == pytest.approx(_by_formula(successes, n), abs=1e-9)
+
+
+def test_wilson_of_nothing_knows_nothing() -> None:
+    assert wilson(0, 0) == Interval(0.0, 1.0, 0)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(-1, 10), (11, 10), (0, -1)])
+def test_wilson_refuses_counts_that_cannot_be(successes: int, n: int) -> None:
+    with pytest.raises(InputError, match="are not possible"):
+        wilson(successes, n)
+
+
+def test_the_bootstrap_of_a_mean_is_near_the_normal_interval() -> None:
+    samples = np.random.default_rng(1).normal(10.0, 2.0, 400)
+    half = 1.96 * samples.std() / math.sqrt(400)
+    for method in ("percentile", "bca"):
+        interval = bootstrap(samples, method=method)  # type: ignore[arg-type]
+        assert interval.low == pytest.approx(samples.mean() - half, abs=0.03)
+        assert interval.high == pytest.approx(samples.mean() + half, abs=0.03)
+        assert interval.n == 400
+
+
+def test_the_bootstrap_holds_the_true_mean_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(2)
+    held = 0
+    for repeat in range(200):
+        interval = bootstrap(rng.binomial(1, 0.3, 80).astype(float), resamples=500, seed=repeat)
+        held += interval.low <= 0.3 <= interval.high
+    assert 0.89 <= held / 200 <= 0.99
+
+
+def test_the_same_seed_gives_the_same_interval_and_another_seed_another() -> None:
+    samples = np.random.default_rng(3).random(50)
+    assert bootstrap(samples, seed=5) == bootstrap(samples, seed=5)
+    assert bootstrap(samples, seed=5) != bootstrap(samples, seed=6)
+
+
+@pytest.mark.parametrize("samples", [[1.0], [0.5, 0.5, 0.5], [0.0] * 30])
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_equal_samples_give_their_value(samples: list[float], method: str) -> None:
+    assert bootstrap(samples, method=method) == Interval(samples[0], samples[0], len(samples))  # type: ignore[arg-type]
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=2, max_size=12), st.sampled_from(["mean", "median"]))
+@settings(max_examples=30)
+def test_bca_is_finite_and_ordered_even_on_few_samples(samples: list[float], statistic: str) -> None:
+    interval = bootstrap(samples, statistic, method="bca", resamples=200)  # type: ignore[arg-type]
+    assert 0.0 <= interval.low <= interval.high <= 1.0
+
+
+@pytest.mark.parametrize("samples", [[], [float("nan")], [1.0, float("inf")], [[1.0, 2.0]]])
+def test_the_bootstrap_refuses_what_has_no_mean(samples: list[float]) -> None:
+    with pytest.raises(InputError, match="finite numbers"):
+        bootstrap(samples)
+
+
+def test_an_impossible_confidence_is_refused() -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
+        bootstrap([1.0, 2.0], confidence=95)
+
+
+def test_each_group_counts_the_same_in_an_average() -> None:
+    rng = np.random.default_rng(4)
+    groups = [rng.binomial(1, 0.9, 1000).astype(float), rng.binomial(1, 0.1, 50).astype(float)]
+    interval = bootstrap_average(groups, resamples=2000)
+    average = (groups[0].mean() + groups[1].mean()) / 2
+    half = 1.96 / 2 * math.sqrt(groups[0].var() / 1000 + groups[1].var() / 50)
+    assert interval.low == pytest.approx(average - half, abs=0.01)
+    assert interval.high == pytest.approx(average + half, abs=0.01)
+    assert interval.n == 1050
+    assert bootstrap_average([[1.0, 1.0], [0.0]]) == Interval(0.5, 0.5, 3)
+    with pytest.raises(InputError, match="no groups"):
+        bootstrap_average([])
+
+
+def _positions(rng: np.random.Generator, shares: list[float], items: int) -> list[list[float]]:
+    # Items differ in difficulty, and an item is as difficult at every position.
+    difficulty = rng.random(items)
+    return [(difficulty < share).astype(float).tolist() for share in shares]
+
+
+def test_a_spread_is_the_best_position_less_the_worst() -> None:
+    assert spread([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]) == pytest.approx(0.75)
+
+
+def test_the_interval_of_a_spread_holds_the_true_one() -> None:
+    rng = np.random.default_rng(5)
+    held = 0
+    for repeat in range(100):
+        scores = _positions(rng, [0.8, 0.7, 0.6, 0.7, 0.8], 200)
+        interval = bootstrap_spread(scores, resamples=300, seed=repeat)
+        held += interval.low - 1e-9 <= 0.2 <= interval.high + 1e-9
+        assert interval.n == 200
+    assert held / 100 >= 0.9
+
+
+def test_where_positions_are_alike_the_interval_reaches_down_to_nothing() -> None:
+    rng = np.random.default_rng(6)
+    reached = 0
+    for repeat in range(100):
+        scores = rng.binomial(1, 0.6, (5, 200)).astype(float)
+        interval = bootstrap_spread(scores, resamples=300, seed=repeat)
+        reached += interval.low == 0.0
+    assert reached / 100 >= 0.9
+
+
+def test_items_are_resampled_together() -> None:
+    # One position is always better by the same step on the same items, so that little is left to chance.
+    base = np.random.default_rng(7).binomial(1, 0.5, 300).astype(float)
+    better = base.copy()
+    better[:3] = 1.0
+    interval = bootstrap_spread([base, better])
+    assert interval.high - interval.low < 0.05
+
+
+def test_positions_without_chance_give_the_spread_itself() -> None:
+    assert bootstrap_spread([[1.0, 1.0], [0.0, 0.0]]) == Interval(1.0, 1.0, 2)
+
+
+def test_the_spread_test_finds_a_spread_and_none_where_there_is_none() -> None:
+    rng = np.random.default_rng(8)
+    assert spread_test(_positions(rng, [0.9, 0.5, 0.9], 100), resamples=999) == pytest.approx(0.001)
+    p_values = [spread_test(rng.binomial(1, 0.6, (5, 100)), resamples=199, seed=each) for each in range(100)]
+    assert sum(p <= 0.05 for p in p_values) <= 12
+    assert spread_test([[1.0, 1.0], [1.0, 1.0]], resamples=99) == 1.0
+
+
+@pytest.mark.parametrize("scores", [[], [[1.0, 0.0]], [[1.0], [1.0, 0.0]], [[], []], [[float("nan")], [1.0]]])
+def test_a_spread_needs_every_item_at_every_position(scores: list[list[float]]) -> None:
+    with pytest.raises(InputError, match="position"):
+        bootstrap_spread(scores)
+
+
+@pytest.mark.parametrize(
+    ("only_a", "only_b", "p"),
+    [(0, 0, 1.0), (5, 5, 1.0), (0, 5, 0.0625), (1, 9, 22 / 1024), (10, 2, 2 * 79 / 4096), (0, 10, 2 / 1024)],
+)
+def test_mcnemar_gives_the_binomial_tail(only_a: int, only_b: int, p: float) -> None:
+    assert mcnemar_exact(only_a, only_b) == pytest.approx(p)
+    assert mcnemar_exact(only_b, only_a) == pytest.approx(p)
+
+
+def test_mcnemar_refuses_negative_counts() -> None:
+    with pytest.raises(InputError, match="negative"):
+        mcnemar_exact(-1, 2)
+
+
+@pytest.mark.parametrize(
+    ("differences", "p"),
+    [
+        ([1.0] * 5, 2 / 32),
+        ([1.0, -1.0], 1.0),
+        ([0.0, 0.0], 1.0),
+        ([1.0, 2.0, 3.0], 2 / 8),
+        ([3.0, -1.0], 1.0),
+        ([0.7], 1.0),
+    ],
+)
+def test_the_permutation_test_is_exact_on_few_items(differences: list[float], p: float) -> None:
+    assert permutation_test(differences) == pytest.approx(p)
+
+
+def test_items_without_a_difference_say_nothing() -> None:
+    assert permutation_test([0.5, 0.25, 1.0]) == permutation_test([0.5, 0.0, 0.25, 0.0, 1.0])
+
+
+def test_the_permutation_test_keeps_its_level() -> None:
+    rng = np.random.default_rng(9)
+    p_values = [permutation_test(rng.normal(0, 1, 40), resamples=199, seed=each) for each in range(200)]
+    assert 0.005 <= sum(p <= 0.05 for p in p_values) / 200 <= 0.11
+    assert permutation_test(rng.normal(2, 1, 40)) < 0.001
+
+
+@given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=1, max_size=8))
+@settings(max_examples=40)
+def test_the_permutation_test_does_not_care_which_method_is_first(differences: list[float]) -> None:
+    p = permutation_test(differences)
+    assert 0 < p <= 1
+    assert permutation_test([-each for each in differences]) == pytest.approx(p)
+
+
+@pytest.mark.parametrize(
+    ("p_values", "adjusted"),
+    [
+        ([], []),
+        ([0.04], [0.04]),
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),
+        ([0.6, 0.9], [1.0, 1.0]),
+    ],
+)
+def test_holm_gives_the_known_values(p_values: list[float], adjusted: list[float]) -> None:
+    assert holm(p_values) == pytest.approx(adjusted)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=10))
+@settings(max_examples=20)
+def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    assert all(before <= after + 1e-12 and after <= 1 for before, after in zip(p_values, adjusted, strict=True))
+    pairs = sorted(zip(p_values, adjusted, strict=True))
+    assert all(one[1] <= other[1] + 1e-12 for one, other in pairwise(pairs))
+
+
+def test_holm_refuses_what_is_no_p_value() -> None:
+    with pytest.raises(InputError, match="between 0 and 1"):
+        holm([0.5, 1.5])
