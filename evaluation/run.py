@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from io import StringIO
 from pathlib import Path
 from platform import python_version
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,8 @@ class RunSettings:
     """None for the provider's own default."""
     prices: Prices = field(default_factory=Prices)
     figures: bool = True
+    progress: bool = True
+    """Whether to tell of it on standard error."""
     reading: Settings = field(default_factory=lambda: Settings(max_in_flight=8))
     """How the graph reads: partition size, preflight, limits, retries."""
 
@@ -261,7 +264,8 @@ class Run:
     def _fetch(self, folder: RunFolder, models: RunModels, runner: Any) -> int:
         done = self._done(folder.rows())
         planned = {task.id for task in self.tasks}
-        with RunProgress(len(planned), self.settings.prices, done=len(done & planned)) as progress:
+        stream = None if self.settings.progress else StringIO()
+        with RunProgress(len(planned), self.settings.prices, done=len(done & planned), stream=stream) as progress:
 
             def keep(row: Row, trace: Trace) -> None:
                 folder.append(row)

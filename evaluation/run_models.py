@@ -64,7 +64,9 @@ class RunModels:
 
 
 def _open(model: str | BaseChatModel, kept: ReplyCache | None, kwargs: dict[str, Any]) -> BaseChatModel:
-    chat = open_chat_model(model, **kwargs) if isinstance(model, str) else model.model_copy()
+    chat = open_chat_model(model, **kwargs) if isinstance(model, str) else model
+    # Nobody reads along, and a request that is streamed is not the one that a batch would send.
+    chat = chat.model_copy(update={"disable_streaming": True})
     if kept is not None:
         name = model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
         chat.cache = TracedReplies(kept, name)
