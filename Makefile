@@ -2,13 +2,16 @@ PYTHON ?= python3
 PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export Q
 
-.PHONY: ask dev test lint type format
+.PHONY: ask dev notebooks test lint type format
 
 ask: .venv/.installed  ## Answer a question: make ask Q="…"
 	@.venv/bin/briefcontext ask "$$Q"
 
 dev: .venv/.installed-dev  ## Serve the graphs for LangGraph Studio, on this machine only
 	LANGGRAPH_CLI_NO_ANALYTICS=1 .venv/bin/langgraph dev --no-browser
+
+notebooks: .venv/.installed-dev  ## Run the notebooks, and store what they print
+	for notebook in notebooks/*.ipynb; do .venv/bin/python -m tests.executed_notebook "$$notebook" "$$notebook" || exit 1; done
 
 test: .venv/.installed-dev
 	.venv/bin/python -m pytest

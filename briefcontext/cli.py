@@ -1,12 +1,16 @@
 """The command line.
 
-Exit codes: 0 answered (or honestly abstained), 1 a model call failed, 2 bad input or set-up, 130 interrupted.
+Exit codes: 0 answered (or honestly abstained), 1 a model call failed, 2 bad input or set-up, 3 something unexpected
+such as a full disk, 130 interrupted. When the reader of its output goes away, it ends without a word.
 """
 
 import json
 import logging
+import os
 import re
 import sys
+import traceback
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,6 +30,7 @@ __all__ = ["app", "main"]
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
+EXIT_UNEXPECTED = 3
 EXIT_INTERRUPTED = 130
 
 # typer carries its own copy of click, and only this much of it is public.
@@ -38,7 +43,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Answers medical questions over retrieved literature, with citations to check them by. Not a medical device.",
-    epilog="Exit codes: 0 answered or abstained, 1 a model call failed, 2 bad input or set-up, 130 interrupted.",
+    epilog="Exit codes: 0 answered or abstained, 1 a model call failed, 2 bad input or set-up, "
+    "3 something unexpected, 130 interrupted.",
 )
 
 
@@ -52,7 +58,9 @@ class ReaderName(StrEnum):
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        sys.stdout.flush()  # What cannot be written is to be found out here, and not by the interpreter as it ends.
+        sys.exit(code)
     except _UsageError as error:
         hint = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
         _fail(f"{error.format_message().rstrip('.')}.{hint}", EXIT_BAD_INPUT)
@@ -62,17 +70,41 @@ def main() -> None:
         _fail(str(error), EXIT_BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         _fail("Interrupted.", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        _close_output()
+        sys.exit(EXIT_FAILED)  # As typer does it where it meets one.
+    except Exception as error:  # noqa: BLE001 - whatever it is, a person gets one line
+        _close_output()
+        if "--verbose" in sys.argv:
+            traceback.print_exc()
+        _fail(_unexpected(error), EXIT_UNEXPECTED)
 
 
 def _fail(message: str, code: int) -> None:
     from briefcontext.printable import printable_line
 
-    typer.echo(f"Error: {printable_line(message)}", err=True)
+    with suppress(OSError):
+        typer.echo(f"Error: {printable_line(message)}", err=True)
     sys.exit(code)
 
 
+def _unexpected(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{f': {error.filename}' if error.filename else ''}."
+    where = "" if "--verbose" in sys.argv else " Add --verbose to see where."
+    return f"{type(error).__name__}: {str(error).strip().rstrip('.') or 'no more is known'}.{where}"
+
+
+def _close_output() -> None:
+    """Drop what could not be written: the interpreter would try again as it ends, and complain."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @app.callback()
-def _common() -> None:
+def _common(
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show the traceback of an unexpected error.")] = False,
+) -> None:
     """Keep `ask` a command of its own even while commands are few."""
 
 

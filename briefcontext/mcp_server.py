@@ -129,6 +129,8 @@ async def _asked(question: str, options: dict[str, str] | None, settings: Settin
                 answer = part
                 continue
             event: Any = part
+            if event["event"] == "answer_token":
+                continue
             done, total = done + 1, _expected(event, total)
             await ctx.report_progress(done, total, _told(event))
     except BriefContextError as error:
@@ -140,7 +142,7 @@ async def _asked(question: str, options: dict[str, str] | None, settings: Settin
 def _expected(event: Event, before: int | None) -> int | None:
     """Return how many events a run has, as far as is known after this one."""
     if event["event"] == "route_decided" and event["route"] != "map_reduce":
-        return 3
+        return 3 if event["route"] == "abstain" else 4
     if event["event"] == "partition_started":
         return 2 + 2 * event["partitions"] + 2
     return before

@@ -29,6 +29,13 @@ def serve(
         str | None, typer.Option(help="Chat model as provider:model. Default: sentences are copied.")
     ] = None,
     extract_model: Annotated[str | None, typer.Option(help="Another chat model for the extractions.")] = None,
+    cross_encoder: Annotated[
+        str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
+    ] = None,
+    preflight: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Decide by a calibration: its file, or calibrated for the knowledge base's."),
+    ] = None,
     model_cache: Annotated[str | None, typer.Option(help="SQLite file that keeps the replies of models.")] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
@@ -60,6 +67,8 @@ def serve(
         "document_encoder": encoder,
         "model": model,
         "extract_model": extract_model,
+        "cross_encoder": cross_encoder,
+        "preflight": preflight,
         "model_cache": model_cache,
         "route": "order_preserving" if document is not None else None,
     }
@@ -128,3 +137,4 @@ def open_resources(settings: "Settings") -> None:
 
     resources.reader(settings)
     resources.retriever(settings)
+    resources.calibration(settings)

@@ -19,7 +19,12 @@ class CallLimits:
     """
 
     max_in_flight: int = 32
-    """Model calls in flight at once in this process, over all models, questions, threads and event loops."""
+    """Model calls in flight at once in this process, over all models, questions, threads and event loops.
+
+    A synchronous call that is given up for its timeout counts no more, though its thread cannot be stopped and ends
+    only with the client's own timeout: if it kept its place, a client without one could keep all places for good.
+    An asynchronous call is cancelled, and its connection closed.
+    """
     requests_per_minute: float | None = None
     """Calls of one model that start within any 60 seconds; below 1, for example 0.5, one call in 120 seconds."""
     tokens_per_minute: float | None = None

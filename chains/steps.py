@@ -114,7 +114,8 @@ def _perform(step: Step) -> Any:
         case Invoke():
             account = step.account
             with step.limiter.slot(account.limits, tokens=step.tokens, timeout=account.time_to_deadline()):
-                # A provider's own timeout bounds the gaps between bytes at best, so the whole call is timed here.
+                # A provider's own timeout bounds the gaps between bytes at best, so the whole call is timed here. One
+                # that is late leaves its place (see CallLimits), so that no hanging call can block those that wait.
                 seconds = step.start()
                 return _in_thread(step.runnable.invoke, step.argument, step.config).result(seconds)
 

@@ -1,5 +1,6 @@
 """Progress events: what the graph tells in the `custom` stream while it works."""
 
+import logging
 from typing import Literal
 
 from langgraph.config import get_stream_writer
@@ -20,6 +21,9 @@ __all__ = [
     "RouteDecided",
     "emit",
 ]
+
+
+_logger = logging.getLogger(__name__)
 
 
 class Retrieved(TypedDict):
@@ -120,5 +124,8 @@ Event = (
 
 
 def emit(event: Event) -> None:
-    """Write an event to the `custom` stream of the run that this is called in."""
+    """Write an event to the `custom` stream of the run that this is called in, and to the log."""
+    # No words of a question, a document or a model are logged; an error may quote any of them.
+    told = " ".join(f"{name}={value}" for name, value in event.items() if name not in ("event", "reason", "error"))
+    _logger.info("%s %s", event["event"], told)
     get_stream_writer()(event)

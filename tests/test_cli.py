@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from briefcontext.cli import main
-from tests.openai_server import OpenAIServer, Reply
+from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 MIDDLE = (
     "A man on treatment for an overactive thyroid has a sore throat and high temperature; "
@@ -86,6 +86,28 @@ def test_ask_with_a_model_reports_its_calls(run: Run, model: str) -> None:
     assert code == 0
     assert "Point 1 holds [1]." in out
     assert "5 calls" in out
+
+
+def test_invented_quotes_are_reported_and_cited_nowhere(run: Run, model: str, server: OpenAIServer) -> None:
+    invented = "Aspirin cures every disease within a day, number"
+
+    def half_invented(call: Call) -> Reply:
+        honest = faithful(call)
+        if call.stage != "extract":
+            return honest
+        record = json.loads(honest.content)
+        made_up = [{**quote, "quote": f"{invented} {place}"} for place, quote in enumerate(record["quotes"])]
+        return Reply(json.dumps({**record, "quotes": record["quotes"] + made_up}))
+
+    server.script = half_invented
+    code, out, _ = run("ask", "--json", MIDDLE, "--route", "map_reduce", "--model", model)
+    assert code == 0
+    answer = json.loads(out)
+    reports = [warning for warning in answer["warnings"] if "do not stand in the documents" in warning]
+    assert [report.split(": ")[1].split(" quotes")[0] for report in reports] == ["4 of 8"] * 4
+    assert len(answer["citations"]) == 16
+    assert invented not in out
+    assert not any(invented in call.prompt for call in server.calls)
 
 
 @pytest.mark.parametrize("options", [["--options", "A=yes", "B=no"], ["--options", "A=yes", "--options", "B=no"]])
@@ -238,3 +260,48 @@ def test_whole_texts_join_a_base_of_passages_and_are_cut_into_chunks(run: Run, t
     assert (code, "1 indexed" in " ".join(out.split())) == (0, True)
     _, out, _ = run("kb", "search", folder, "honey for cough", "--json", "--top-k", "2")
     assert all(passage["source_id"].endswith("guide.txt") and "#" in passage["id"] for passage in json.loads(out))
+
+
+ROOT = [sys.executable, "-m", "briefcontext"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--json", FIRST_CHOICE]])
+def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
+    with subprocess.Popen([*ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
+@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--json", FIRST_CHOICE]])
+def test_a_full_disk_is_one_line_and_exit_code_3(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*ROOT, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "Error: No space left on device.\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (PermissionError(13, "Permission denied", "/etc/kb"), "Error: Permission denied: /etc/kb."),
+        (OSError(28, "No space left on device"), "Error: No space left on device."),
+        (ValueError("it is odd.\nvery"), "Error: ValueError: it is odd. very. Add --verbose to see where."),
+        (RuntimeError(), "Error: RuntimeError: no more is known. Add --verbose to see where."),
+    ],
+)
+def test_an_unexpected_error_is_one_line_and_with_verbose_a_traceback(
+    error: Exception, line: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("briefcontext.kb_command.info", fail)
+    monkeypatch.setattr("briefcontext.cli._close_output", lambda: None)
+    assert run("kb", "info", "folder") == (3, "", f"{line}\n")
+    code, _, err = run("--verbose", "kb", "info", "folder")
+    assert code == 3
+    assert err.startswith("Traceback")
+    assert err.splitlines()[-1] == line.removesuffix(" Add --verbose to see where.")

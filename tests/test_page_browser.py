@@ -451,11 +451,12 @@ def test_a_page_with_a_token_opens_by_its_link_and_forgets_it_in_the_address(
 
 def test_a_page_without_its_token_asks_for_it(chrome: Browser, page: Page, agreeing: FixedRetriever) -> None:
     chrome.driver.get(page(agreeing.documents, token=TOKEN))
-    for given in ("wrong", TOKEN):
-        field = chrome.see("#gate #token")
-        assert not chrome.all("#asking")[0].is_displayed()
-        field.clear()
-        field.send_keys(given, Keys.ENTER)
+    chrome.see("#gate #token").send_keys("wrong", Keys.ENTER)
+    chrome.see("#gate-error", "That is not the token.")
+    assert not chrome.all("#asking")[0].is_displayed()
+    field = chrome.see("#token")
+    field.clear()
+    field.send_keys(TOKEN, Keys.ENTER)
     chrome.see(".about dd")
     chrome.ask(QUESTION)
     chrome.see(".references")
@@ -474,14 +475,19 @@ def test_a_question_asked_meanwhile_takes_the_place_of_the_first(
     assert browser.see("#result-heading").text == QUESTION
 
 
-def test_events_of_a_later_version_do_no_harm_and_tokens_are_shown(browser: Browser, demo: str) -> None:
+def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(browser: Browser, demo: str) -> None:
     browser.open(demo)
+    document = {"id": "a", "rank": 1, "key": "7K3W", "source_id": "a", "title": "On a", "text": "It is so."}
     lines = [
         {"event": "retrieved", "documents": 1},
+        {"event": "documents", "documents": [document], "retracted": []},
         {"event": "brand_new", "anything": [1, 2]},
-        {"event": "answering"},
-        {"event": "answer_token", "text": "Metformin <b>is</b> "},
-        {"event": "answer_token", "text": "first choice"},
+        {"event": "answering", "documents": 1},
+        {"event": "answer_token", "text": "Cut off in the mid", "attempt": 1},
+        *(
+            {"event": "answer_token", "text": text, "attempt": 2}
+            for text in ("Metformin <b>is</b> ", "first choice [7K", "3W] [2B2B].\nQuotes", ':\n[7K3W] "It is so."')
+        ),
     ]
     # The stream stays open, so that the draft can be seen; what the server sends is played by the browser.
     browser.run(
@@ -493,5 +499,67 @@ def test_events_of_a_later_version_do_no_harm_and_tokens_are_shown(browser: Brow
         lines,
     )
     browser.ask(FIRST_CHOICE)
-    browser.until(lambda: browser.texts("#answer .draft") == ["Metformin <b>is</b> first choice"], "the draft is shown")
+    draft = ["Metformin <b>is</b> first choice [1] [2B2B]."]
+    browser.until(lambda: browser.texts("#answer .draft") == draft, "the last attempt is shown")
     assert browser.see("#step-answer").get_attribute("data-state") == "active"
+
+
+def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    document = {
+        "id": "a",
+        "rank": 1,
+        "key": "7K3W",
+        "source_id": "a",
+        "title": "On the \U0001f9e0 of mice",
+        "text": "Text.",
+    }
+    quote = {"text": "\U0001f9e0 of mice", "document_id": "a", "start": None, "end": None, "match": "title"}
+    citation = {**document, "key": "1", "document_id": "a", "quote": quote["text"], "quotes": [quote], "url": None}
+    usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "seconds": 0.1}
+    answer = {
+        **{"text": "It is so [1].", "choice": None, "abstained": False, "citations": [citation], "route": "vanilla"},
+        **{"extractions": [], "conflict": None, "usage": usage, "warnings": []},
+    }
+    lines = [
+        {"event": "documents", "documents": [document], "retracted": []},
+        {"event": "answer", "answer": answer},
+    ]
+    browser.run(
+        "const body = arguments[0].map((line) => JSON.stringify(line) + '\\n').join('');"
+        "window.fetch = async () => new Response(body);",
+        lines,
+    )
+    browser.ask(FIRST_CHOICE)
+    browser.see("#answer .text .cite").click()
+    browser.until(lambda: browser.texts("#passage mark") == ["\U0001f9e0 of mice"], "the words of the title are marked")
+    assert browser.texts("#passage-title mark") == browser.texts("#passage mark")
+    assert "in the title" in browser.see("#passage-body").text
+
+
+def test_a_calibrated_check_shows_its_probability_and_its_doubts(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    documents = [
+        {"id": id, "rank": rank, "key": "", "source_id": id, "title": f"On {id}", "text": "Text."}
+        for rank, id in enumerate("abc", 1)
+    ]
+    preflight = {
+        **{"iou": 0.5, "n": 2, "threshold": 0.2, "dense_top": ["a", "b"], "bm25_top": ["b", "a"], "consistent": True},
+        **{"method": "calibrated", "probability": 0.62, "probability_threshold": 0.4, "reason": "it is likely"},
+        **{"contributions": {"dense_gap": 0.7, "iou": -0.2}, "caution": "Few questions were seen."},
+    }
+    lines = [
+        {"event": "documents", "documents": documents, "retracted": []},
+        {"event": "preflight", "preflight": preflight, "route": "map_reduce", "ranking": "hybrid"},
+    ]
+    browser.run(
+        "const body = arguments[0].map((line) => JSON.stringify(line) + '\\n').join('');"
+        "const stream = new ReadableStream({ start(to) { to.enqueue(new TextEncoder().encode(body)); } });"
+        "window.fetch = async () => new Response(stream);",
+        lines,
+    )
+    browser.ask(FIRST_CHOICE)
+    assert "0.62 · read in groups from 0.40" in browser.see("#step-rank .overlap").text
+    assert "Few questions were seen." in browser.see("#step-rank .notice").text
+    assert browser.texts(".ranking h5") == ["Hybrid, top 2", "BM25, top 2"]
+    assert browser.texts("#step-rank .overlap li") == ["dense gap: +0.70 log-odds", "iou: -0.20 log-odds"]

@@ -15,9 +15,21 @@ export function showNone() {
 }
 
 /** Show the words of an answer that is still being written. */
-export function showDraft(text) {
-  const words = el("div", { class: "text draft" }, text);
+export function showDraft(text, documents) {
+  const words = el("div", { class: "text draft" }, withNumbers(text, documents));
   refill(byId("answer-body"), words, el("p", { class: "hint" }, "Being written; citations are checked at the end."));
+}
+
+// Until citations are checked, a model's text has keys in their place, and may end in the list of its quotes.
+function withNumbers(text, documents) {
+  const keys = new Set([...documents.values()].map((doc) => doc.key));
+  const numbers = new Map();
+  const [answer] = text.split(/\n\**Quotes:/);
+  return answer.replace(/\[[^\[\]]*$/, "").replace(/\[([0-9A-Z]+)\]/g, (mark, key) => {
+    if (!keys.has(key)) return mark;
+    if (!numbers.has(key)) numbers.set(key, numbers.size + 1);
+    return `[${numbers.get(key)}]`;
+  });
 }
 
 /** Show an answer. `run` has the question, the documents by id, and what the server is. */
@@ -166,9 +178,10 @@ export function plainText(answer, run) {
 }
 
 function usage(answer) {
-  const { calls, failed_calls: failed, cache_hits: cached, input_tokens: read, output_tokens: written, seconds,
+  const { calls, failed_calls: failed, retries, cache_hits: cached, input_tokens: read, output_tokens: written, seconds,
     vanilla_input_tokens: vanilla } = answer.usage;
   const parts = [calls ? counted(calls, "model call") : "no model calls"];
+  if (retries) parts.push(counted(retries, "retry", "retries"));
   if (failed) parts.push(`${failed} of them failed`);
   if (cached) parts.push(`${counted(cached, "reply", "replies")} from the cache`);
   if (read || written) parts.push(`${counted(read, "token")} in, ${written.toLocaleString("en")} out`);

@@ -72,7 +72,11 @@ def create_app(
     async def ask(request: Request) -> Response:
         given = await _read_json(request)
         asked = check_question(given.get("question"), given.get("options"))
-        return JSONLines(run(graph, asked, choose(fixed, given.get("settings"))))
+        settings = choose(fixed, given.get("settings"))
+        ranking = (
+            "retrieved" if graph is not ready_made else "re-ranked" if settings.cross_encoder else settings.retrieval
+        )
+        return JSONLines(run(graph, asked, settings, ranking=ranking))
 
     api = [Route("/about", about), Route("/ask", ask, methods=["POST"])]
     keys = [Middleware(TokenRequired, token=token)] if token is not None else []

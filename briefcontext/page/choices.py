@@ -10,7 +10,8 @@ __all__ = ["LARGEST", "choose", "describe"]
 
 CHOICES = (
     *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
-    *("keep_retracted", "quote_similarity", "force_choice"),
+    "retrieval",
+    *("keep_retracted", "quote_similarity"),
 )
 LARGEST = 128
 """The most documents that a question from the page may ask for: each partition of them is a call."""

@@ -119,10 +119,12 @@ def _hostname(host: str) -> str:
 
 
 def _cross_site(request: Request) -> Response | None:
-    """Refuse what a script of another site sends; a client that is no browser has no origin."""
+    """Refuse what a page of another site sends or reads; its links may lead here, and a client may be no browser."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
-    host = request.headers.get("host", "")
-    same = origin is None or urlsplit(origin).netloc.lower() == host.lower()
-    if request.method not in ("GET", "HEAD") and not (same and site in ("same-origin", "none")):
-        return refusal(403, "Another site sent this request. Ask on the page itself.")
-    return None
+    reads = request.method in ("GET", "HEAD")
+    if reads and origin is None and request.headers.get("sec-fetch-mode") == "navigate":
+        return None
+    same = origin is None or origin.partition("://")[2].lower() == request.headers.get("host", "").lower()
+    if same and site in ("same-origin", "none"):
+        return None
+    return refusal(403, "Another site sent this request. Ask on the page itself.")

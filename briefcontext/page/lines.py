@@ -28,13 +28,13 @@ UNEXPECTED = "Something went wrong that was not foreseen. The log of the server 
 
 
 async def run(
-    graph: CompiledStateGraph[Any, Any, Any, Any], asked: Question, settings: Settings
+    graph: CompiledStateGraph[Any, Any, Any, Any], asked: Question, settings: Settings, *, ranking: str = "retrieved"
 ) -> AsyncGenerator[Line]:
     """Answer a question, and tell of each step.
 
     Besides the graph's own events (`graphs/events.py`) there are: `documents` (all that were retrieved), `preflight`
     (both rankings), `partitions` (the ids of each one's documents), `extraction` (what one gave), and at the end
-    `answer`, or else one `error` with its kind and message.
+    `answer`, or else one `error` with its kind and message. `ranking` is how the page calls the documents' order.
     """
     given = {"question": asked["text"], "options": asked["options"]}
     parts: Any = graph.astream(given, context=settings, stream_mode=["custom", "updates"])
@@ -45,7 +45,7 @@ async def run(
                     yield dict(part)
                 continue
             for update in part.values():
-                for line in _told(update) if isinstance(update, Mapping) else ():
+                for line in _told(update, ranking) if isinstance(update, Mapping) else ():
                     yield line
     except BriefContextError as error:
         yield {"event": "error", "kind": type(error).__name__, "message": str(error)}
@@ -54,12 +54,12 @@ async def run(
         yield {"event": "error", "kind": "UnexpectedError", "message": UNEXPECTED}
 
 
-def _told(update: Mapping[str, Any]) -> Iterator[Line]:
+def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
     if "documents" in update:
         documents = [_document(place, document) for place, document in enumerate(update["documents"], 1)]
         yield {"event": "documents", "documents": documents, "retracted": update.get("retracted", [])}
     if "preflight" in update:
-        yield {"event": "preflight", "preflight": update["preflight"], "route": update.get("route")}
+        yield {"event": "preflight", "preflight": update["preflight"], "route": update.get("route"), "ranking": ranking}
     if "partitions" in update:
         partitions = [[str(document.id) for document in partition] for partition in update["partitions"]]
         yield {"event": "partitions", "partitions": partitions}
@@ -74,6 +74,7 @@ def _document(rank: int, document: Document) -> Line:
     return {
         "id": str(document.id),
         "rank": rank,
+        "key": str(metadata.get("key") or ""),
         "source_id": str(metadata.get("source_id", document.id)),
         "title": str(metadata.get("title") or ""),
         "text": document.page_content,

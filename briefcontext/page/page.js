@@ -37,7 +37,7 @@ const ON = {
     run.path.retrieved(documents, retracted);
   },
   route_decided: (run, { reason }) => say(`${sentence(reason)}. Reading…`),
-  preflight: (run, { preflight, route }) => run.path.compared(preflight, route),
+  preflight: (run, { preflight, route, ranking }) => run.path.compared(preflight, route, ranking ?? "retrieved"),
   partitions: (run, { partitions }) => run.path.fanOut(partitions),
   partition_started: (run, event) => run.path.started(event),
   partition_done: (run, event) => {
@@ -57,10 +57,11 @@ const ON = {
     say("Writing the answer…");
     run.path.answering("Being written");
   },
-  answer_token: (run, { text }) => {
+  answer_token: (run, { text, attempt = 1 }) => {
     if (typeof text !== "string") return;
-    run.draft += text;
-    showDraft(run.draft);
+    run.draft = attempt === run.attempt ? run.draft + text : text;
+    run.attempt = attempt;
+    showDraft(run.draft, run.documents);
   },
   answer: (run, { answer }) => {
     run.ended = true;
@@ -88,7 +89,7 @@ async function submit() {
   current?.stop.abort();
   passage.close();
   const run = {
-    asked: form.asked(), stop: new AbortController(), path: new Path(), documents: new Map(), draft: "", ended: false,
+    asked: form.asked(), stop: new AbortController(), path: new Path(), documents: new Map(), draft: "", attempt: 1, ended: false,
     about: known.words, day: new Date().toLocaleDateString("en-CA"),
   };
   current = run;
@@ -125,7 +126,7 @@ function show(run) {
   byId("failure").replaceChildren();
   byId("examples").open = false;
   showWaiting();
-  say("Retrieving documents…");
+  say("Opening the sources, and retrieving documents…");
   busy(true);
   byId("result-heading").focus({ preventScroll: true });
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -138,18 +139,19 @@ function busy(is) {
   byId("answer").setAttribute("aria-busy", String(is));
 }
 
-function openGate() {
+function openGate(tried) {
+  byId("gate-error").textContent = tried ? "That is not the token." : "";
   byId("gate").hidden = false;
   byId("asking").hidden = true;
   byId("result").hidden = true;
   byId("token").focus();
 }
 
-async function start() {
+async function start(tried) {
   try {
     known = await about();
   } catch (error) {
-    if (error.kind === "TokenRequired") openGate();
+    if (error.kind === "TokenRequired") openGate(tried);
     else {
       byId("result").hidden = false;
       fail(error.kind, error.message);
@@ -184,6 +186,6 @@ byId("stop").addEventListener("click", () => current?.stop.abort());
 byId("gate-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepToken(byId("token").value.trim());
-  start();
+  start(true);
 });
 start();

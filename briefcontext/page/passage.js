@@ -1,12 +1,13 @@
 // The passage: a document's text, with the quotes that were taken from it marked at their offsets.
 
-import { byId, counted, el, link, refill, shown } from "./dom.js";
+import { byId, counted, el, link, refill } from "./dom.js";
 
 const NARROW = matchMedia("(max-width: 60rem)");
 const MATCHES = {
   exact: "word for word",
   normalised: "the same letters and digits; other punctuation",
   fuzzy: "similar words: compare them",
+  title: "in the title",
 };
 let opener = null;
 
@@ -33,8 +34,8 @@ export function close() {
 export function open(doc, quotes = [], current = quotes[0]) {
   const dialog = byId("passage");
   if (!dialog.contains(document.activeElement)) opener = document.activeElement;
-  byId("passage-title").textContent = shown(doc.title || doc.source_id);
-  refill(byId("passage-body"), meta(doc), el("div", { class: "passage-text" }, marked(doc.text, quotes, current)),
+  refill(byId("passage-title"), marked(doc.title || doc.source_id, inTitle(doc, quotes), current));
+  refill(byId("passage-body"), meta(doc), el("div", { class: "passage-text" }, marked(doc.text, quotes.filter((quote) => quote.start !== null), current)),
     quotes.length > 0 && quoteList(quotes));
   if (!dialog.open) {
     if (NARROW.matches) dialog.showModal();
@@ -48,7 +49,7 @@ export function open(doc, quotes = [], current = quotes[0]) {
 
 function quoteList(quotes) {
   return el("p", { class: "hint" }, `${counted(quotes.length, "quote")}: `, quotes.map((quote, place) => [
-    place > 0 && "; ", `characters ${quote.start}–${quote.end}, ${MATCHES[quote.match] ?? quote.match}`,
+    place > 0 && "; ", quote.start === null ? "in the title" : `characters ${quote.start}–${quote.end}, ${matchWords(quote)}`,
   ]));
 }
 
@@ -69,6 +70,14 @@ function place(address) {
 
 export function matchWords(quote) {
   return MATCHES[quote.match] ?? quote.match;
+}
+
+// A quote of the title has no offsets: those are for the text.
+function inTitle(doc, quotes) {
+  return quotes.filter((quote) => quote.start === null && doc.title?.includes(quote.text)).map((quote) => {
+    const start = Array.from(doc.title.slice(0, doc.title.indexOf(quote.text))).length;
+    return { start, end: start + Array.from(quote.text).length };
+  });
 }
 
 // Offsets count characters as Python does, one for an emoji, where a JavaScript string has two.

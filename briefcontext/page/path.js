@@ -69,14 +69,16 @@ export class Path {
     this.rows?.get(id)?.append(el("span", { class: `tag ${kind}` }, words));
   }
 
-  compared(preflight, route) {
+  compared(preflight, route, ranking) {
     const { dense_top: dense, bm25_top: bm25, iou, n, threshold } = preflight;
-    dense.forEach((id, place) => this.tag(id, `dense ${place + 1}`));
+    dense.forEach((id, place) => this.tag(id, `${ranking} ${place + 1}`));
     bm25.forEach((id, place) => this.tag(id, `BM25 ${place + 1}`));
     refill(this.steps.rank.body,
       iou !== null && el("div", { class: "rankings" },
-        this.ranking(`Dense, top ${n}`, dense, bm25), this.ranking(`BM25, top ${n}`, bm25, dense)),
-      iou !== null && overlap(iou, threshold),
+        this.ranking(`${sentence(ranking)}, top ${n}`, dense, bm25),
+        this.ranking(`BM25, top ${n}`, bm25, dense)),
+      iou !== null && preflight.method !== "calibrated" && overlap(iou, threshold),
+      preflight.method === "calibrated" && calibrated(preflight),
       el("p", { class: "route" }, el("strong", {}, ROUTES[route] ?? route)),
       el("p", { class: "hint" }, sentence(preflight.reason)));
     this.state("rank", "done");
@@ -158,7 +160,7 @@ export class Path {
       return el("li", {}, el("button", { type: "button", class: "quote", click }, `“${quote.text}”`));
     });
     const parts = [
-      extraction.choice && `choice ${extraction.choice}`,
+      extraction.choice && `choice ${[extraction.choice, ...extraction.other_choices ?? []].join(" or ")}`,
       extraction.confidence !== null && `confidence ${extraction.confidence.toFixed(2)}`,
     ].filter(Boolean);
     refill(card.detail,
@@ -186,11 +188,28 @@ export class Path {
 }
 
 function overlap(iou, threshold) {
-  const bar = el("span", { class: "bar" });
-  bar.style.inlineSize = `${iou * 100}%`;
-  const limit = el("span", { class: "limit" });
-  limit.style.insetInlineStart = `${threshold * 100}%`;
   return el("div", { class: "overlap" },
     el("p", {}, "Overlap ", el("strong", {}, iou.toFixed(2)), ` · they agree above ${threshold.toFixed(2)}`),
-    el("div", { class: "track", "aria-hidden": "true" }, bar, limit));
+    track(iou, threshold));
+}
+
+function calibrated({ iou, probability, probability_threshold: threshold, contributions, caution }) {
+  return el("div", { class: "overlap" },
+    iou !== null && el("p", { class: "hint" }, `Overlap ${iou.toFixed(2)}; a calibration decides`),
+    probability !== null && [
+      el("p", {}, "Probability that the key document stands low or is missing ",
+        el("strong", {}, probability.toFixed(2)), ` · read in groups from ${threshold.toFixed(2)}`),
+      track(probability, threshold)],
+    caution && el("p", { class: "notice warn" }, caution),
+    contributions && el("details", { class: "fold" }, el("summary", {}, "What speaks for it, and against"),
+      el("ul", {}, Object.entries(contributions).map(([signal, odds]) =>
+        el("li", {}, `${signal.replaceAll("_", " ")}: ${odds > 0 ? "+" : ""}${odds.toFixed(2)} log-odds`)))));
+}
+
+function track(value, threshold) {
+  const bar = el("span", { class: "bar" });
+  bar.style.inlineSize = `${value * 100}%`;
+  const limit = el("span", { class: "limit" });
+  limit.style.insetInlineStart = `${threshold * 100}%`;
+  return el("div", { class: "track", "aria-hidden": "true" }, bar, limit);
 }

@@ -1,0 +1,51 @@
+"""The notebooks run, without a key and without a network, and store what they print."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests.studio_server import ROOT, clean_environment
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+LARGEST = 500_000
+"""Bytes of a notebook with its outputs, pictures included."""
+OF_A_MACHINE = re.compile(r"/(?:home|root|Users|tmp|var|work|mnt|opt|usr)/|[A-Z]:\\\\|site-packages|Traceback")
+
+pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def test_it_runs(path: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.executed_notebook", str(path), str(tmp_path / path.name)]
+    # A proxy that nothing listens on: whatever leaves this machine fails.
+    nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
+    environment = clean_environment(**nowhere, HF_HUB_OFFLINE="1", NO_PROXY="127.0.0.1,localhost")
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    executed = nbformat.read(tmp_path / path.name, as_version=4)
+    stored = nbformat.read(path, as_version=4)
+    for new, old in zip(executed.cells, stored.cells, strict=True):
+        assert [output.output_type for output in new.get("outputs", [])] == [
+            output.output_type for output in old.get("outputs", [])
+        ], f"run it again, and store what it prints: {new.source}"
+
+
+def test_its_outputs_are_stored_and_small(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert any(cell.outputs for cell in code)
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    assert path.stat().st_size < LARGEST
+
+
+def test_nothing_of_a_machine_is_stored(path: Path) -> None:
+    for cell in nbformat.read(path, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            assert output.output_type != "error"
+            assert output.get("name") != "stderr"
+            if "image/png" not in output.get("data", {}):
+                assert not OF_A_MACHINE.search(json.dumps(output))
