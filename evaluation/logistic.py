@@ -15,7 +15,7 @@ FOLDS = 5
 REGULARISATIONS = (0.03, 0.1, 0.3, 1.0, 3.0)
 """C of the logistic regression, from which cross-validation chooses."""
 TUNING_REPEATS = 3
-"""Times that the questions are cut anew into folds to choose C and the threshold."""
+"""Times that the questions are cut anew into folds to choose the threshold."""
 
 
 @dataclass(frozen=True)
@@ -72,23 +72,24 @@ def stratified_folds(labels: NDArray[np.bool_], folds: int, seed: int) -> NDArra
 
 
 def held_out_log_odds(
-    features: NDArray[np.float64], labels: NDArray[np.bool_], regularisation: float, seed: int
+    features: NDArray[np.float64], labels: NDArray[np.bool_], regularisation: float, seed: int, repeats: int
 ) -> NDArray[np.float64]:
     """Return log-odds (n,) from models not fitted on the question, averaged over several cuts into folds."""
     total = np.zeros(len(labels))
-    for repeat in range(TUNING_REPEATS):
+    for repeat in range(repeats):
         fold = stratified_folds(labels, FOLDS, seed * TUNING_REPEATS + repeat)
         for held in range(FOLDS):
             model = fit(features[fold != held], labels[fold != held], regularisation)
             total[fold == held] += model.log_odds(features[fold == held])
-    return total / TUNING_REPEATS
+    return total / repeats
 
 
 def tune(features: NDArray[np.float64], labels: NDArray[np.bool_], seed: int) -> Tuned:
     """Choose C by the held-out log loss, and fit on all questions with it."""
-    tried = {C: held_out_log_odds(features, labels, C, seed) for C in REGULARISATIONS}
+    tried = {C: held_out_log_odds(features, labels, C, seed, 1) for C in REGULARISATIONS}
     best = min(tried, key=lambda C: float(np.logaddexp(0, np.where(labels, -tried[C], tried[C])).mean()))
-    return Tuned(fit(features, labels, best), best, tried[best])
+    held_out = held_out_log_odds(features, labels, best, seed, TUNING_REPEATS)
+    return Tuned(fit(features, labels, best), best, held_out)
 
 
 def recall_threshold(held_out: Sequence[float] | NDArray[np.float64], target: float) -> float:

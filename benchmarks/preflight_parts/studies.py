@@ -1,0 +1,216 @@
+"""What the benchmark of the preflight measures, each as rows of a table."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+from briefcontext.evaluation.calibrate import calibrate, nested_cross_validation
+from briefcontext.evaluation.confusion import count_decisions
+from briefcontext.evaluation.labelled import LabelledQuestions
+from briefcontext.evaluation.logistic import held_out_log_odds, recall_threshold, stratified_folds, tune
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.retrievers.bm25 import rank_by_bm25
+from briefcontext.retrievers.calibration import Calibration
+from briefcontext.retrievers.consistency import consistency
+from briefcontext.retrievers.signals import MODEL_SIGNALS, SIGNALS, TwoRankings
+
+Row = dict[str, Any]
+
+TARGETS = (0.93, 0.95)
+ABLATION_REPEATS = 3
+ABLATION_C = 0.3
+"""The same for all, so that only the signals differ."""
+HALVES = 40
+"""How often the questions are cut into two halves."""
+
+
+def of_groups(labelled: LabelledQuestions, groups: Iterable[str]) -> LabelledQuestions:
+    """Only the questions of some data sets."""
+    wanted = set(groups)
+    return replace(labelled, questions=[q for q in labelled.questions if q.item.group in wanted])
+
+
+def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions], name: str) -> list[Row]:
+    """Both checks on the same questions; the calibrated one by nested cross-validation."""
+    rows: list[Row] = []
+    for k, labelled in at.items():
+        for target in TARGETS:
+            measured = calibrate(labelled, base.manifest, target)[0].measured
+            if target == TARGETS[0]:
+                rows.append({"check": f"IoU, {name}", "k": k, **_flat(measured.iou), "auc": measured.iou_auc})
+            rows.append(
+                {
+                    "check": f"calibrated, {name}",
+                    "k": k,
+                    "target": target,
+                    **_flat(measured.calibrated),
+                    "auc": measured.auc,
+                    "recall_mean": measured.recall_mean,
+                    "specificity_mean": measured.specificity_mean,
+                }
+            )
+    return rows
+
+
+def halves(labelled: LabelledQuestions) -> list[Row]:
+    """Fit on one half and decide on the other, many times: does the threshold keep what it promises?"""
+    labels, features = labelled.misplaced, labelled.signals()
+    rows: list[Row] = []
+    results: dict[float, list[tuple[float, float]]] = {target: [] for target in TARGETS}
+    for repeat in range(HALVES):
+        inside = stratified_folds(labels, 2, 1000 + repeat) == 0
+        tuned = tune(features[inside], labels[inside], repeat)
+        log_odds = tuned.model.log_odds(features[~inside])
+        for target in TARGETS:
+            mapped = log_odds >= recall_threshold(tuned.held_out[labels[inside]], target)
+            counted = count_decisions(labels[~inside], mapped)
+            results[target].append((counted.recall or 0.0, counted.specificity or 0.0))
+    for target, pairs in results.items():
+        recalls, specificities = np.array(pairs).T
+        row: Row = {"target": target, "halvings": HALVES}
+        for name, values in (("recall", recalls), ("specificity", specificities)):
+            row |= {name: float(values.mean()), f"{name}_sd": float(values.std(ddof=1))}
+            row |= {f"{name}_p10": float(np.quantile(values, 0.1)), f"{name}_p90": float(np.quantile(values, 0.9))}
+        row["recall >= .926"] = float((recalls >= 0.926).mean())
+        row["and specificity >= .70"] = float(((recalls >= 0.926) & (specificities >= 0.7)).mean())
+        rows.append(row)
+    return rows
+
+
+def ablation(sets: dict[str, LabelledQuestions]) -> list[Row]:
+    """The area under the ROC curve of each signal alone, and of the model without or with it."""
+
+    def auc(labelled: LabelledQuestions, names: Sequence[str]) -> float:
+        labels = labelled.misplaced
+        held_out = held_out_log_odds(labelled.signals(names), labels, ABLATION_C, 0, ABLATION_REPEATS)
+        return float(roc_auc_score(labels, held_out))
+
+    whole = {name: auc(labelled, MODEL_SIGNALS) for name, labelled in sets.items()}
+    rows: list[Row] = [{"signal": "the model", **{f"model, {name}": value for name, value in whole.items()}}]
+    rows.append({"signal": "all signals", **{f"model, {name}": auc(of, list(SIGNALS)) for name, of in sets.items()}})
+    for signal in SIGNALS:
+        inside = signal in MODEL_SIGNALS
+        others = [name for name in MODEL_SIGNALS if name != signal] if inside else [*MODEL_SIGNALS, signal]
+        row: Row = {"signal": signal, "in the model": "yes" if inside else ""}
+        for name, labelled in sets.items():
+            alone = float(roc_auc_score(labelled.misplaced, labelled.signals([signal])[:, 0]))
+            row[f"alone, {name}"] = max(alone, 1 - alone)
+            brings = whole[name] - auc(labelled, others)
+            row[f"brings, {name}"] = brings if inside else -brings
+        rows.append(row)
+    return rows
+
+
+def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestions]], target: float) -> list[Row]:
+    """Fit and choose the threshold on some questions, and decide on others."""
+    rows = []
+    for fitted_on, inside, tested_on, outside in pairs:
+        tuned = tune(inside.signals(), inside.misplaced, 0)
+        threshold = recall_threshold(tuned.held_out[inside.misplaced], target)
+        log_odds = tuned.model.log_odds(outside.signals())
+        row: Row = {"fitted on": fitted_on, "misplaced": int(inside.misplaced.sum()), "tested on": tested_on}
+        row |= _flat(count_decisions(outside.misplaced, log_odds >= threshold))
+        row["auc"] = float(roc_auc_score(outside.misplaced, log_odds))
+        rows.append(row)
+    return rows
+
+
+def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibration, ks: Sequence[int]) -> list[Row]:
+    """Milliseconds of the preflight, from documents that are retrieved to the decision."""
+    vectors = base.encoder.encode_queries(list(questions))
+    statistics = base.term_statistics
+    rows = []
+    for k in ks:
+        found = [base.search_by_vector(vector, k) for vector in vectors]
+        for name, decide in (
+            ("IoU", lambda question, documents: _overlap(question, documents, statistics)),
+            ("calibrated", lambda question, documents: _calibrated(question, documents, statistics, calibration)),
+        ):
+            decide(questions[0], found[0])
+            taken, busy = [], time.process_time()
+            for question, documents in zip(questions, found, strict=True):
+                start = time.perf_counter()
+                decide(question, documents)
+                taken.append(1000 * (time.perf_counter() - start))
+            busy = 1000 * (time.process_time() - busy) / len(taken)
+            wall = {"median ms": float(np.median(taken)), "p95 ms": float(np.quantile(taken, 0.95))}
+            rows.append({"k": k, "preflight": name, **wall, "mean CPU ms": busy})
+    return rows
+
+
+def shorter_map(labelled: LabelledQuestions) -> list[Row]:
+    """Beyond one decision: read fewer documents in the map where the signals say that it is enough.
+
+    Counts only questions that go to the map and whose key document was retrieved. Documents of the map are dropped
+    from the end of the ranking, by the probability held out, or for all questions alike.
+    """
+    labels = labelled.misplaced
+    (run,) = nested_cross_validation(labelled.signals(), labels, 0.95, repeats=1, seed=0)
+    mapped = [q for q, goes in zip(labelled.questions, run.mapped, strict=True) if goes]
+    probability = run.probability[run.mapped]
+    words = [_fused_order(q.rankings.dense, q.rankings.bm25) for q in mapped]
+    rows = []
+    for kept in (4, 8, 12):
+        sure = probability < np.median(probability)
+        for rule, cut, orders in (
+            ("all alike, dense order", np.ones(len(mapped), bool), None),
+            ("the surer half, dense order", sure, None),
+            ("the less sure half, dense order", ~sure, None),
+            ("all alike, dense and BM25 order", np.ones(len(mapped), bool), words),
+            ("the surer half, dense and BM25 order", sure, words),
+        ):
+            lost = total = read = 0
+            for place, question in enumerate(mapped):
+                limit = kept if cut[place] else labelled.k
+                read += min(limit, len(question.rankings.dense))
+                if question.rank is None:
+                    continue
+                total += 1
+                at = question.rank if orders is None else orders[place].index(question.rank - 1) + 1
+                lost += at > limit
+            rows.append(
+                {
+                    "rule": rule,
+                    "documents kept": kept,
+                    "questions": len(mapped),
+                    "documents saved": 1 - read / (labelled.k * len(mapped)),
+                    "best gold lost": lost,
+                    "of": total,
+                    "share lost": lost / total,
+                }
+            )
+    return rows
+
+
+def _fused_order(dense: NDArray[np.float64], bm25: NDArray[np.float64]) -> list[int]:
+    places = np.argsort(np.argsort(-bm25, kind="stable"), kind="stable")
+    fused = 1 / (60 + np.arange(len(dense))) + 1 / (60 + places)
+    return [int(place) for place in np.argsort(-fused, kind="stable")]
+
+
+def _overlap(question: str, documents: Sequence[Document], statistics: Any) -> object:
+    dense = [str(document.id) for document in documents]
+    return consistency(dense, [dense[place] for place in rank_by_bm25(question, documents, statistics).order])
+
+
+def _calibrated(question: str, documents: Sequence[Document], statistics: Any, calibration: Calibration) -> object:
+    rankings = TwoRankings.of(question, documents, statistics)
+    dense = [str(document.id) for document in documents]
+    return consistency(dense, [dense[place] for place in rankings.bm25_order]), calibration.predict(rankings)
+
+
+def _flat(estimate: Any) -> Row:
+    row: Row = {"n": estimate.tp + estimate.fp + estimate.fn + estimate.tn, "positive": estimate.tp + estimate.fn}
+    row |= {"recall": estimate.recall, "recall_95": _span(estimate.recall_interval)}
+    row |= {"specificity": estimate.specificity, "specificity_95": _span(estimate.specificity_interval)}
+    return {**row, "precision": estimate.precision, "skip": estimate.skip_share}
+
+
+def _span(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}"
