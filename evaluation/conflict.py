@@ -6,6 +6,7 @@ from typing import Any
 
 from briefcontext.evaluation.comparison import compare_methods, comparison_table, paired
 from briefcontext.evaluation.experiment import Report, Row, Table
+from briefcontext.evaluation.figure_style import OKABE_ITO
 from briefcontext.evaluation.integration import RealRankings
 from briefcontext.evaluation.methods import VANILLA
 from briefcontext.evaluation.outcomes import answered, cells, cells_table, percent, with_interval
@@ -48,6 +49,7 @@ class Conflict(RealRankings):
                 ("Win", "Tie", "Lose"),
                 out / "conflict",
                 x_label="Conflicting questions, BriefContext against vanilla RAG",
+                colours=(OKABE_ITO[0], "#8C8C8C", OKABE_ITO[1]),
                 simulated=config["simulation"],
             )
         return report

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Corpus", "LongDocuments"]
 
 _KEPT_RANKINGS = 64
-_KEPT_DOCUMENTS = 4
+_KEPT_DOCUMENTS = 256
+"""Long documents whose vectors are kept: more than are asked on at once, so that none is encoded for each condition."""
 
 
 class Corpus:

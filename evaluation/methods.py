@@ -5,9 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from pydantic import SkipValidation
 
 from briefcontext.chains.account import Account
 from briefcontext.chains.answer import Answer
@@ -19,14 +17,12 @@ from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.rates import CallLimits
 from briefcontext.chains.window import room_for
 from briefcontext.errors import InputError
+from briefcontext.evaluation.given_ranking import given
 from briefcontext.evaluation.reading import Outcome, Reading
 from briefcontext.evaluation.run_models import RunModels
 from briefcontext.evaluation.trace import current_trace
-from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.bm25_index import TermStatistics
 from briefcontext.prompts import render
-from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 __all__ = ["METHODS", "VANILLA", "Method", "method"]
 
@@ -54,34 +50,16 @@ class Method:
     """Whether it does not see the ranking, so that it is run once for a question and not once for a condition."""
 
 
-class _Given(RankingRetriever):
-    """Returns the ranking that the experiment made, whatever is asked."""
-
-    documents: list[Document]
-    statistics: SkipValidation[Any] = None
-
-    @property
-    def term_statistics(self) -> TermStatistics | None:
-        given: TermStatistics | None = self.statistics
-        return given
-
-    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        return self.documents[:k]
-
-
 def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any) -> Run:
     """Read with the graph."""
 
     async def run(reading: Reading, models: RunModels, base: Settings) -> Outcome:
-        documents = [
-            document.model_copy(update={"metadata": {**document.metadata, "rank": rank}})
-            for rank, document in enumerate(reading.ranking(kind), start=1)
-        ]
-        graph = build_graph(reader=models.reader, retriever=_Given(documents=documents, statistics=reading.statistics))
+        documents = reading.ranking(kind)
         # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
         changed = {"top_k": len(documents), "keep_retracted": True, "on_partition_failure": "report", **settings}
-        given: Any = {"question": reading.question, "options": dict(reading.item.options)}
-        result = await graph.ainvoke(given, context=base.model_copy(update=changed))
+        asked: Any = {"question": reading.question, "options": dict(reading.item.options)}
+        with given(documents, reading.statistics):
+            result = await models.graph.ainvoke(asked, context=base.model_copy(update=changed))
         return _from_answer(result["answer"])
 
     return run

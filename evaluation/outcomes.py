@@ -78,11 +78,12 @@ def _cell(method: str, condition: Mapping[str, Any], rows: Sequence[Row], seed: 
         "truncated": sum(bool(row.get("truncated")) for row in good),
     }
     if good:
-        mean, interval = mean_interval(good, seed=seed)
-        cell.update(score=mean, low=interval.low, high=interval.high)
+        if all(row["metric"] != "none" for row in good):
+            mean, interval = mean_interval(good, seed=seed)
+            cell.update(score=mean, low=interval.low, high=interval.high)
         for name in ("calls", "input_tokens", "output_tokens"):
             cell[name] = fmean(row["usage"][name] for row in good)
-        if not is_choice(good):
+        if all(row["metric"] == "f1" for row in good):
             cell["exact_match"] = fmean(float(row["exact_match"]) for row in good)
     return cell
 

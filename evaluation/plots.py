@@ -65,13 +65,20 @@ def token_plot(
     scored = [cell for cell in found if "score" in cell and cell["input_tokens"] > 0]
     if not scored:
         return []
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
     styles = _styles([cell["method"] for cell in scored])
     with figure(width=7.2, height=4.6) as (drawn, (axis,)):
-        for name in methods:
+        for place, name in enumerate(methods):
             some = [cell for cell in scored if cell["method"] == name]
             some.sort(key=lambda cell: cell["input_tokens"])
-            _points(axis, [cell["input_tokens"] for cell in some], some, name, styles)
+            # A little apart, so that intervals of the same tokens can be told from each other.
+            shift = 1.012 ** (place - (len(methods) - 1) / 2)
+            _points(axis, [cell["input_tokens"] * shift for cell in some], some, name, styles)
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_xlabel("Input tokens for a question (mean)")
         axis.set_ylabel(f"{y_label} (%)")
         _finish(drawn, [axis], simulated=simulated)
@@ -134,25 +141,33 @@ def _level(axis: Any, cell: Cell, styles: Mapping[str, Any]) -> None:
 
 
 def stacked_plot(
-    bars: Mapping[str, Sequence[float]], parts: Sequence[str], path: Path, *, x_label: str, simulated: bool = False
+    bars: Mapping[str, Sequence[float]],
+    parts: Sequence[str],
+    path: Path,
+    *,
+    x_label: str,
+    colours: Sequence[str] = OKABE_ITO,
+    simulated: bool = False,
 ) -> list[Path]:
     """Draw level bars that are made up of parts, each with its figure where there is room for it."""
     if not bars:
         return []
-    used = [place for place in range(len(parts)) if any(values[place] for values in bars.values())]
+    from matplotlib.ticker import MaxNLocator
+
     longest = max(sum(values) for values in bars.values()) or 1
     with figure(width=8.0, height=1.6 + 0.62 * len(bars)) as (drawn, (axis,)):
         starts = [0.0] * len(bars)
-        for place in used:
+        for place, part in enumerate(parts):
             lengths = [values[place] for values in bars.values()]
             axis.barh(
-                list(bars), lengths, left=starts, height=0.62, label=parts[place], color=OKABE_ITO[place],
+                list(bars), lengths, left=starts, height=0.62, label=part, color=colours[place],
                 edgecolor="white",
             )  # fmt: skip
             for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
                 if length > 0.07 * longest:
                     axis.text(start + length / 2, row, f"{length:,.0f}", ha="center", va="center", color="white")
             starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.invert_yaxis()
         axis.grid(visible=False, axis="y")
         axis.set_xlabel(x_label)
@@ -167,10 +182,14 @@ def _finish(drawn: Any, axes: Sequence[Any], *, simulated: bool) -> None:
 
 
 def _legend(drawn: Any, axis: Any, *, simulated: bool) -> None:
-    if simulated:
-        drawn.suptitle("SIMULATION: no language model, no result", color="#B00020", fontsize=11, weight="bold")
     handles, labels = axis.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    drawn.legend(
-        list(unique.values()), list(unique), loc="outside upper center", ncols=min(3, len(unique)), frameon=False
+    legend = drawn.legend(
+        list(unique.values()),
+        list(unique),
+        loc="outside upper center",
+        ncols=len(unique) if len(unique) <= 4 else 3,
+        frameon=False,
+        title="SIMULATION: no language model, no result" if simulated else None,
     )
+    legend.get_title().set(color="#B00020", weight="bold")

@@ -7,7 +7,7 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseChatModel
 
@@ -30,6 +30,9 @@ from briefcontext.evaluation.sampling import balanced_sample, sample
 from briefcontext.evaluation.trace import Trace
 from briefcontext.graphs.settings import Settings
 
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+
 __all__ = ["BatchDone", "Run", "RunSettings", "Summary"]
 
 _VERSIONED = ("briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "scipy", "statsmodels")
@@ -46,8 +49,9 @@ class RunSettings:
     """As `load_data_set` takes it."""
     model: str | BaseChatModel | None = None
     extract_model: str | BaseChatModel | None = None
-    knowledge_base: str | None = None
-    document_encoder: str = "minilm"
+    knowledge_base: str | Corpus | None = None
+    """A folder, `demo`, or one that is open."""
+    document_encoder: "str | Encoder" = "minilm"
     """Encoder of the chunks of long documents."""
     methods: tuple[str, ...] = ()
     ks: tuple[int, ...] = ()
@@ -131,12 +135,13 @@ class Run:
                     f"The experiment {settings.experiment} takes its documents from a knowledge base: "
                     "name it with --kb DIR."
                 )
-            return Materials(
-                corpus=Corpus.open(settings.knowledge_base), seed=settings.seed, fused=fused, deepest=max(self.ks)
-            )
+            given = settings.knowledge_base
+            corpus = Corpus.open(given) if isinstance(given, str) else given
+            return Materials(corpus=corpus, seed=settings.seed, fused=fused, deepest=max(self.ks))
         from briefcontext.knowledge.encoders import load_encoder
 
-        encoder = load_encoder(settings.document_encoder)
+        encoder = settings.document_encoder
+        encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
         return Materials(long=LongDocuments(self._data_set.documents, encoder), seed=settings.seed)
 
     @property
@@ -158,7 +163,7 @@ class Run:
             "temperature": settings.temperature,
             "data_set": {"name": self._data_set.name, "spec": settings.data_set, "sha256": self._data_set.sha256},
             "knowledge_base": None if base is None else base.fingerprint(),
-            "document_encoder": settings.document_encoder if base is None else None,
+            "document_encoder": None if base is not None else _encoder_name(settings.document_encoder),
             "methods": [method.name for method in self.methods],
             "ks": list(self.ks),
             "seed": settings.seed,
@@ -178,7 +183,7 @@ class Run:
         def keep(row: Row, trace: Trace) -> None:
             estimate.add(row["method"], trace.calls)
 
-        self._runner(RunModels(CountingModel())).run(self.plan, there.__contains__, keep)
+        self._runner(RunModels(CountingModel(), replies=None)).run(self.plan, there.__contains__, keep)
         return estimate_table(estimate, self.settings.prices)
 
     def execute(self, out: Path) -> Summary:
@@ -347,6 +352,10 @@ def write_results(
 
 def _name(model: str | BaseChatModel | None) -> str | None:
     return model if isinstance(model, str) or model is None else model_name(model)
+
+
+def _encoder_name(encoder: "str | Encoder") -> str:
+    return encoder if isinstance(encoder, str) else encoder.name
 
 
 def _versions() -> dict[str, str]:

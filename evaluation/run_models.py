@@ -17,7 +17,9 @@ from briefcontext.chains.reader import Draft
 from briefcontext.chains.reply_cache import ReplyCache
 from briefcontext.chains.steps import adrive
 from briefcontext.errors import ModelCallError
+from briefcontext.evaluation.given_ranking import GivenRanking
 from briefcontext.evaluation.trace import TracedReplies, reading_stage
+from briefcontext.graphs.graph import build_graph
 
 __all__ = ["RunModels", "TracedReader"]
 
@@ -28,7 +30,7 @@ class RunModels:
     Args:
         model: provider:model, or a chat model.
         extract_model: another one for the extractions; the same by default.
-        replies: file that keeps every reply; None keeps none.
+        replies: file that keeps every reply, and by which calls are traced; None is for a model that does both itself.
         kwargs: what the provider's class takes besides, such as the temperature.
 
     Raises:
@@ -41,7 +43,7 @@ class RunModels:
         model: str | BaseChatModel,
         *,
         extract_model: str | BaseChatModel | None = None,
-        replies: Path | None = None,
+        replies: Path | None,
         **kwargs: Any,
     ) -> None:
         kept = None if replies is None else ReplyCache(replies)
@@ -49,6 +51,7 @@ class RunModels:
         self.model = Model(chat)
         worker = None if extract_model is None else _open(extract_model, kept, kwargs)
         self.reader = TracedReader(LLMReader(chat, extract_model=worker))
+        self.graph = build_graph(reader=self.reader, retriever=GivenRanking())
 
     async def ask(self, request: Request, account: Account) -> str:
         """Ask the answering model once, with retries, and return its words.

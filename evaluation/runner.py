@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from briefcontext.errors import ModelCallError
+from briefcontext.evaluation.event_loop import wait_for
 from briefcontext.evaluation.experiment import Experiment, Materials, Row
 from briefcontext.evaluation.plan import Task
 from briefcontext.evaluation.reading import Outcome
@@ -43,7 +44,7 @@ class Runner:
             ModelSetupError: the provider refuses all calls.
             InputError: a method cannot read what the experiment gives.
         """
-        return asyncio.run(self._run(plan, done, keep))
+        return wait_for(self._run(plan, done, keep))
 
     async def _run(
         self, plan: Sequence[Sequence[Task]], done: Callable[[str], bool], keep: Callable[[Row, Trace], None]

@@ -11,6 +11,7 @@ from pathlib import Path
 from briefcontext.chains.account import Account
 from briefcontext.chains.model import Request
 from briefcontext.errors import InputError
+from briefcontext.evaluation.event_loop import wait_for
 from briefcontext.evaluation.pairs import Pair
 from briefcontext.evaluation.run_folder import write_whole
 from briefcontext.evaluation.run_models import RunModels
@@ -81,7 +82,7 @@ def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: st
     Raises:
         ModelError: a call failed for good.
     """
-    said = asyncio.run(_judge(pairs, models, at_once))
+    said = wait_for(_judge(pairs, models, at_once))
     verdicts, unsure = [], 0
     for pair, (one, swapped) in zip(pairs, said, strict=True):
         agreed = one is not None and swapped is not None and one == _OTHER_SIDE[swapped]

@@ -1,0 +1,86 @@
+"""A small corpus with a key document for each of its questions, made up for tests of the experiments."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+
+from briefcontext.evaluation.corpus import Corpus
+from briefcontext.evaluation.run import RunSettings
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.sources.source import EntrySource
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build
+from tests.simulated_reader import Known
+
+OPTIONS = {"A": "yes", "B": "no"}
+
+
+def question(number: int) -> str:
+    return f"Does compound {number} lower the marker {number}?"
+
+
+def answer(number: int) -> str:
+    return "AB"[number % 2]
+
+
+def write_questions(file: Path, count: int) -> str:
+    """Write multiple-choice questions as JSON lines; return what names them as a data set."""
+    rows = [
+        {
+            "id": f"q{number}",
+            "question": question(number),
+            "options": OPTIONS,
+            "answer": answer(number),
+            "gold_ids": [f"key-{number}"],
+        }
+        for number in range(count)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return f"jsonl:{file}"
+
+
+def known(count: int) -> list[Known]:
+    """What the simulated reader is told of these questions."""
+    return [Known(question(n), OPTIONS, answer(n), [f"The trial of compound {n} was decided."]) for n in range(count)]
+
+
+def build_corpus(folder: Path, count: int, *, others: int = 40) -> str:
+    """Build a knowledge base with a key document for each question, and others; return its folder."""
+    documents: Sequence[Document] = [
+        *(
+            _document(f"key-{n}", f"The trial of compound {n} was decided. The marker {n} was read.")
+            for n in range(count)
+        ),
+        *(
+            _document(f"other-{n}", f"Volunteer {n} was seen at clinic {n * 7}. Nothing was decided.")
+            for n in range(others)
+        ),
+    ]
+    build(folder, EntrySource(list(documents), name="corpus", fingerprint="sha256:corpus", size=len(documents)))
+    return str(folder)
+
+
+def run_settings(folder: Path, experiment: str, count: int, **given: Any) -> RunSettings:
+    """Settings of an experiment on these questions and their corpus, which are made in the folder if need be."""
+    if not (folder / "corpus").exists():
+        build_corpus(folder / "corpus", count)
+    values: dict[str, Any] = {
+        "knowledge_base": open_corpus(str(folder / "corpus")),
+        "figures": False,
+        "reading": Settings(max_in_flight=8, max_retries=0),
+        **given,
+    }
+    return RunSettings(experiment, write_questions(folder / "questions.jsonl", count), **values)
+
+
+def open_corpus(folder: str) -> Corpus:
+    """Open it with its encoder, which has no name that could be loaded by."""
+    return Corpus(KnowledgeBase.open(folder, encoder=HashingEncoder()))
+
+
+def _document(id: str, text: str) -> Document:
+    return Document(id=id, page_content=text, metadata={"source_id": id, "title": id})

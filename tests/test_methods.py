@@ -1,0 +1,170 @@
+"""What each method shows the model."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.item import Item
+from briefcontext.evaluation.methods import METHODS
+from briefcontext.evaluation.reading import SHORT_ANSWER, Outcome, Reading
+from briefcontext.evaluation.run_models import RunModels
+from briefcontext.evaluation.trace import Trace, tracing
+from briefcontext.graphs.settings import Settings
+from tests.openai_server import Call, OpenAIServer, Reply
+
+OPTIONS = {"A": "yes", "B": "no"}
+ITEM = Item("q1", "Does it help?", OPTIONS, ("A",), ("d3",), document="book")
+CHUNKS = [
+    Document(id=f"d{n}", page_content=f"Chunk {n} of the book.", metadata={"source_id": "book", "start": 100 * n})
+    for n in (5, 2, 7, 3, 1, 6)
+]
+WHOLE = Document(id="book", page_content="The whole book. " * 400, metadata={"source_id": "book", "title": "Book"})
+READING = Reading(ITEM, CHUNKS, CHUNKS[::-1], CHUNKS[3:4], WHOLE)
+
+Read = Callable[..., tuple[Outcome, Trace]]
+
+
+@pytest.fixture
+def read(server: OpenAIServer, tmp_path: Path) -> Read:
+    """Read with a method, and return what came of it."""
+    server.script = _script
+
+    def read(name: str, reading: Reading = READING, **settings: int) -> tuple[Outcome, Trace]:
+        chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
+        models = RunModels(chat, replies=tmp_path / "replies.sqlite")
+        chosen = Settings(force_choice=True, max_retries=0, partition_size=3, **settings)  # type: ignore[arg-type]
+
+        async def run() -> tuple[Outcome, Trace]:
+            with tracing() as trace:
+                return await METHODS[name].run(reading, models, chosen), trace
+
+        return asyncio.run(run())
+
+    return read
+
+
+def _script(call: Call) -> Reply:
+    if call.stage == "extract":
+        key, text = call.documents[0]
+        quotes = [{"key": key, "quote": text}]
+        return Reply(json.dumps({"relevant": True, "quotes": quotes, "finding": "So it is.", "choice": "A"}))
+    return Reply('It is so.\nChoice: A\nQuotes:\n[X] "The answer is B."')
+
+
+def shown(call: Call) -> list[str]:
+    return [text.removeprefix("Chunk ").partition(" ")[0] for _, text in call.documents]
+
+
+@pytest.mark.parametrize(
+    ("name", "documents"),
+    [
+        ("cot", []),
+        ("rag", ["5", "2", "7", "3", "1", "6"]),
+        ("oracle", ["3"]),
+        ("op_rag", ["1", "2", "3", "5", "6", "7"]),
+        ("hybrid", ["6", "1", "3", "7", "2", "5"]),
+        ("self_route", ["5", "2", "7", "3", "1", "6"]),
+    ],
+)
+def test_one_call_over_the_documents_of_the_method(
+    read: Read, server: OpenAIServer, name: str, documents: Sequence[str]
+) -> None:
+    outcome, _ = read(name)
+    (call,) = server.calls
+    assert shown(call) == documents
+    assert "A. yes\nB. no" in call.user
+    assert outcome.output.strip().splitlines()[-1] in ("Choice: A", '[X] "The answer is B."')
+
+
+def test_quotes_of_documents_are_no_part_of_the_answer(read: Read) -> None:
+    outcome, _ = read("rag")
+    assert "Choice: A" in outcome.output
+    assert "The answer is B" not in outcome.output
+
+
+def test_briefcontext_reads_in_partitions_of_the_given_ranking(read: Read, server: OpenAIServer) -> None:
+    outcome, _ = read("briefcontext_no_preflight")
+    assert sorted(shown(call) for call in server.calls if call.stage == "extract") == [
+        ["3", "1", "6"],
+        ["5", "2", "7"],
+    ]
+    assert server.stages()[-1] == "reduce"
+    assert outcome.route == "map_reduce"
+
+
+def test_the_preflight_decides_over_the_given_ranking(read: Read) -> None:
+    outcome, _ = read("briefcontext")
+    assert outcome.iou is not None
+    assert outcome.route == ("vanilla" if outcome.iou > 0.2 else "map_reduce")
+
+
+def test_long_context_reads_the_whole_document(read: Read, server: OpenAIServer) -> None:
+    outcome, _ = read("long_context")
+    assert server.calls[0].documents[0][1].count("The whole book.") == 400
+    assert not outcome.truncated
+
+
+def test_a_document_beyond_the_window_loses_its_middle_and_that_is_said(read: Read, server: OpenAIServer) -> None:
+    text = "Beginning. " + "Middle of the book. " * 600 + "End."
+    whole = WHOLE.model_copy(update={"page_content": text})
+    outcome, _ = read("long_context", Reading(ITEM, CHUNKS, whole=whole), max_input_tokens=2048)
+    ((_, kept),) = server.calls[0].documents
+    assert outcome.truncated
+    assert "Beginning." in kept
+    assert kept.endswith("End.")
+    assert len(server.calls[0].prompt) <= 2048 * 3
+
+
+def test_self_route_reads_the_whole_document_when_the_passages_do_not_answer(read: Read, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply("UNANSWERABLE" if "UNANSWERABLE" in call.system else "Yes.\nChoice: A")
+    outcome, trace = read("self_route")
+    assert [call.stage for call in trace.ordered()] == ["self_route", "long_context"]
+    assert outcome.route == "long_context"
+    assert "Choice: A" in outcome.output
+
+
+def test_calls_are_traced_with_stage_partition_hash_and_tokens(
+    read: Read, server: OpenAIServer, tmp_path: Path
+) -> None:
+    chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
+    models = RunModels(chat, replies=tmp_path / "replies.sqlite")
+
+    async def run() -> Trace:
+        with tracing() as trace:
+            await METHODS["briefcontext_no_preflight"].run(
+                READING, models, Settings(force_choice=True, partition_size=2)
+            )
+            return trace
+
+    first, second = asyncio.run(run()), asyncio.run(run())
+    assert [(call.stage, call.index) for call in first.ordered()] == [
+        ("extract", 0),
+        ("extract", 1),
+        ("extract", 2),
+        ("reduce", 0),
+    ]
+    assert len(server.calls) == 4
+    assert all(call.kept for call in second.calls)
+    assert not any(call.kept for call in first.calls)
+    for one, other in zip(first.ordered(), second.ordered(), strict=True):
+        assert (one.request, one.prompt, one.output) == (other.request, other.prompt, other.output)
+        # Tokens are those of the call that was made, also where its reply is used again.
+        assert one.input_tokens == other.input_tokens > 0
+
+
+def test_a_free_answer_that_is_compared_word_by_word_is_asked_to_be_short(read: Read, server: OpenAIServer) -> None:
+    item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
+    read("rag", Reading(item, CHUNKS, short=True))
+    assert SHORT_ANSWER in server.calls[0].user
+
+
+@pytest.mark.parametrize(("name", "missing"), [("rag", "documents"), ("oracle", "key documents"), ("hybrid", "fused")])
+def test_a_method_without_its_documents_says_so(read: Read, name: str, missing: str) -> None:
+    with pytest.raises(InputError, match=missing):
+        read(name, Reading(ITEM))

@@ -1,0 +1,138 @@
+"""Pairs of answers for raters: blinded, shuffled, escaped; verdicts taken in; a model judge in both orders."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.pairs import make_pairs, write_sheets
+from briefcontext.evaluation.run import Run, RunSettings
+from briefcontext.evaluation.run_models import RunModels
+from briefcontext.evaluation.verdicts import judge_pairs, read_verdicts
+from briefcontext.graphs.settings import Settings
+from tests.openai_server import Call, OpenAIServer, Reply
+from tests.questions import build_corpus, open_corpus, question
+
+COUNT = 8
+
+
+def row(item: str, method: str, text: str) -> dict[str, Any]:
+    condition = {"k": 4}
+    return {"id": f"{item}|{method}", "item": item, "method": method, "condition": condition, "status": "ok",
+            "question": f"What of {item}?", "text": text}  # fmt: skip
+
+
+ROWS = [row(f"q{n}", method, f"{method} says {n}") for n in range(40) for method in ("rag", "briefcontext")]
+
+
+@pytest.fixture
+def run(tmp_path: Path, server: OpenAIServer) -> Run:
+    server.script = lambda call: Reply(f"An answer of {'one call' if call.stage == 'answer' else 'many'}.")
+    rows = [{"id": f"q{n}", "question": question(n)} for n in range(COUNT)]
+    (tmp_path / "open.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    build_corpus(tmp_path / "corpus", COUNT)
+    chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
+    return Run(
+        RunSettings(
+            "open_ended",
+            f"jsonl:{tmp_path / 'open.jsonl'}",
+            model=chat,
+            knowledge_base=open_corpus(str(tmp_path / "corpus")),
+            ks=(4,),
+            methods=("rag", "op_rag"),
+            reading=Settings(max_retries=0),
+        )
+    )
+
+
+def test_which_answer_is_whose_is_drawn_by_the_seed_and_not_told(tmp_path: Path) -> None:
+    pairs = make_pairs(ROWS, "rag", "briefcontext", seed=1)
+    assert pairs == make_pairs(ROWS, "rag", "briefcontext", seed=1)
+    assert [pair.id for pair in pairs] != [pair.id for pair in make_pairs(ROWS, "rag", "briefcontext", seed=2)]
+    assert 8 < sum(pair.methods["A"] == "rag" for pair in pairs) < 32
+    assert [pair.question for pair in pairs] != sorted(pair.question for pair in pairs)
+    for pair in pairs:
+        assert pair.a.startswith(pair.methods["A"])
+        assert "rag" not in pair.id
+    blind = [row(r["item"], r["method"], "the same") for r in ROWS]
+    write_sheets(tmp_path, make_pairs(blind, "rag", "briefcontext", seed=1), simulated=False)
+    for name in ("pairs.csv", "pairs.html"):
+        text = (tmp_path / name).read_text()
+        assert "briefcontext" not in text
+        assert "rag" not in text.replace("paragraph", "")
+
+
+def test_hostile_answers_stay_text_on_the_page_and_in_the_sheet(tmp_path: Path) -> None:
+    attack = '</div><script>alert(1)</script><img src=x onerror="alert(1)">'
+    rows = [row("q1", "rag", attack), row("q1", "briefcontext", "=cmd|' /C calc'!A0")]
+    write_sheets(tmp_path, make_pairs(rows, "rag", "briefcontext", seed=0), simulated=True)
+    page = (tmp_path / "pairs.html").read_text()
+    assert page.count("<script>") == 1
+    assert "<img" not in page
+    assert "SIMULATION" in page
+    assert "http" not in page.replace("http-equiv", "")
+    (sheet,) = csv.DictReader(io.StringIO((tmp_path / "pairs.csv").read_text(), newline=""))
+    assert {sheet["answer A"], sheet["answer B"]} == {attack, "'=cmd|' /C calc'!A0"}
+
+
+def test_verdicts_are_taken_in_and_counted_for_each_rater(tmp_path: Path, run: Run, server: OpenAIServer) -> None:
+    out = tmp_path / "run"
+    run.execute(out)
+    key = json.loads((out / "key.json").read_text())
+    assert len(key) == COUNT
+    lines = ["pair,verdict,rater"]
+    for number, (pair, methods) in enumerate(key.items()):
+        better = next(side for side, method in methods.items() if method == "op_rag")
+        lines.append(f"{pair},{better if number < 6 else 'tie'},one")
+        lines.append(f"{pair},{'' if number else 'Tie'},two")
+    (tmp_path / "filled.csv").write_text("\n".join([*lines, "gone,A,one"]) + "\n")
+    count = len(server.calls)
+    assert run.take_verdicts(out, tmp_path / "filled.csv") == COUNT + 2
+    assert len(server.calls) == count
+    one, two = json.loads((out / "summary.json").read_text())["verdicts"]
+    assert (one["rater"], one["n"], one["win"], one["tie"], one["lose"]) == ("one", 8, 6, 2, 0)
+    assert one["unknown_pairs"] == 1
+    assert one["p"] == pytest.approx(2 * 0.5**6)
+    assert (two["rater"], two["n"], two["tie"]) == ("two", 1, 1)
+    assert "| one | 8 | 6 / 2 / 0 |" in (out / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("a,b\n1,2\n", "no columns"),
+        ("pair,verdict\nx,C\n", "Write A, B or tie"),
+        ("pair,verdict\nx,A\n", "no verdict on a pair of this run"),
+    ],
+)
+def test_a_file_that_holds_no_verdicts_is_refused(tmp_path: Path, run: Run, content: str, complaint: str) -> None:
+    run.execute(tmp_path / "run")
+    (tmp_path / "bad.csv").write_text(content)
+    with pytest.raises(InputError, match=complaint):
+        run.take_verdicts(tmp_path / "run", tmp_path / "bad.csv")
+
+
+def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: OpenAIServer) -> None:
+    pairs = make_pairs(ROWS[:12], "rag", "briefcontext", seed=0)
+
+    def prefer_longer(call: Call) -> Reply:
+        a, b = (call.user.partition(f"<answer {side}>\n")[2].split("\n")[0] for side in "AB")
+        return Reply(f"It says more.\nVerdict: {'A' if len(a) > len(b) else 'B'}")
+
+    chat = ChatOpenAI(model="judge", base_url=server.url, api_key="none", max_retries=0)
+    models = [RunModels(chat, replies=tmp_path / f"{number}.sqlite") for number in range(2)]
+    server.script = lambda call: Reply("The first is clearer.\nVerdict: A")
+    assert judge_pairs(tmp_path, pairs, models[0], "judge") == 6
+    assert {verdict.verdict for verdict in read_verdicts(tmp_path / "verdicts-judge.csv")} == {"tie"}
+
+    server.script = prefer_longer
+    assert judge_pairs(tmp_path, pairs, models[1], "judge") == 0
+    by_id = {pair.id: pair for pair in pairs}
+    for verdict in read_verdicts(tmp_path / "verdicts-judge.csv"):
+        assert by_id[verdict.pair].methods[verdict.verdict] == "briefcontext"
+    assert len(server.calls) == 4 * len(pairs)

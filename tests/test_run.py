@@ -1,0 +1,245 @@
+"""Runs: that they go on, refuse what is not theirs, say what they take, and count what fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+
+from briefcontext.errors import InputError, ModelSetupError
+from briefcontext.evaluation.run import Run
+from briefcontext.evaluation.run_folder import RunFolder
+from briefcontext.evaluation.run_progress import Prices, RunProgress
+from briefcontext.graphs.settings import Settings
+from tests.killed_run import QUESTIONS, make_run
+from tests.openai_server import Call, OpenAIServer, Reply
+from tests.questions import known, run_settings
+from tests.simulated_reader import MODEL, SimulatedReader
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "items.jsonl").read_text().splitlines()]
+
+
+def chat(server: OpenAIServer) -> ChatOpenAI:
+    return ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
+
+
+def body(call: Call) -> str:
+    return json.dumps(call.body, sort_keys=True)
+
+
+def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(tmp_path: Path, server: OpenAIServer) -> None:
+    reader = SimulatedReader(known(QUESTIONS))
+    started: list[subprocess.Popen[bytes]] = []
+    ready = threading.Event()
+    answered: list[str] = []
+
+    def kill_at_the_twentieth(call: Call) -> Reply:
+        if call.number == 20:
+            ready.wait()
+            os.kill(started[0].pid, signal.SIGKILL)
+            return Reply(drop=True)
+        if call.number < 20:
+            answered.append(body(call))
+        return reader(call)
+
+    server.script = kill_at_the_twentieth
+    command = [sys.executable, "-m", "tests.killed_run", str(tmp_path), server.url]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        started.append(process)
+        ready.set()
+        assert process.wait() == -signal.SIGKILL
+    before = len(server.calls)
+    kept = (tmp_path / "run" / "items.jsonl").read_text().splitlines()
+
+    server.script = reader
+    make_run(tmp_path, server.url).execute(tmp_path / "run")
+    rows = rows_of(tmp_path / "run")
+    assert 0 < len(kept) < len(rows) == QUESTIONS * 5 * 2
+    assert json.loads(kept[0]) in rows
+    asked = Counter(map(body, server.calls))
+    different = {call["request_sha256"] for row in rows for call in row["calls"]}
+    assert len(asked) == len(different)
+    # At most those that were in flight when the process died: it has 8 places.
+    assert sum(asked.values()) - len(asked) <= 8
+    assert not set(map(body, server.calls[before:])) & set(answered[:-8])
+
+    count = len(server.calls)
+    make_run(tmp_path, server.url).execute(tmp_path / "run")
+    assert len(server.calls) == count
+    assert rows_of(tmp_path / "run") == rows
+
+
+def test_a_run_that_was_stopped_ends_in_the_same_rows_as_one_that_was_not(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(QUESTIONS))
+    whole = make_run(tmp_path, server.url)
+    whole.execute(tmp_path / "run")
+    lines = (tmp_path / "run" / "items.jsonl").read_text().splitlines()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "other" / "items.jsonl").write_text("\n".join(lines[3:9]) + "\n" + lines[9][:50])
+    make_run(tmp_path, server.url).execute(tmp_path / "other")
+
+    def comparable(folder: Path) -> list[dict[str, Any]]:
+        return [{**row, "usage": {**row["usage"], "kept_replies": 0}} for row in rows_of(folder)]
+
+    assert comparable(tmp_path / "other") == comparable(tmp_path / "run")
+
+
+def test_equal_requests_of_a_question_are_asked_once(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(QUESTIONS))
+    summary = make_run(tmp_path, server.url).execute(tmp_path / "run")
+    assert len({body(call) for call in server.calls}) == len(server.calls) == summary["calls"]
+    needed = sum(row["usage"]["calls"] for row in rows_of(tmp_path / "run"))
+    assert needed > len(server.calls)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [({"seed": 1}, "seed"), ({"ks": (4,)}, "ks"), ({"methods": ("rag",)}, "methods"), ({"limit": 2}, "limit")],
+)
+def test_a_folder_of_another_configuration_is_refused(
+    tmp_path: Path, server: OpenAIServer, changed: dict[str, Any], named: str
+) -> None:
+    server.script = SimulatedReader(known(3))
+    given: dict[str, Any] = {"model": chat(server), "methods": ("rag", "op_rag"), "ks": (8,)}
+    Run(run_settings(tmp_path, "position", 3, **given)).execute(tmp_path / "run")
+    count = len(server.calls)
+    with pytest.raises(InputError, match=f"another configuration.*{named} was"):
+        Run(run_settings(tmp_path, "position", 3, **{**given, **changed})).execute(tmp_path / "run")
+    assert len(server.calls) == count
+
+
+def test_a_folder_that_is_in_use_is_refused(tmp_path: Path, server: OpenAIServer) -> None:
+    run = Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("rag",), ks=(4,)))
+    with RunFolder(tmp_path / "run").locked(), pytest.raises(InputError, match="Another process"):
+        run.execute(tmp_path / "run")
+
+
+def test_failed_calls_are_reported_and_asked_again_on_the_next_start(tmp_path: Path, server: OpenAIServer) -> None:
+    reader = SimulatedReader(known(4))
+    server.script = lambda call: Reply(status=503) if "compound 2" in call.user else reader(call)
+    settings = run_settings(tmp_path, "position", 4, model=chat(server), methods=("rag",), ks=(4,))
+    summary = Run(settings).execute(tmp_path / "run")
+    assert (summary["answers"], summary["failed"]) == (15, 5)
+    assert all(cell["n"] == 3 and cell["failed"] == 1 for cell in summary["cells"])
+    assert "### Failed calls" in (tmp_path / "run" / "report.md").read_text()
+
+    server.script, count = reader, len(server.calls)
+    summary = Run(settings).execute(tmp_path / "run")
+    assert (summary["answers"], summary["failed"]) == (20, 0)
+    # With four documents, the places at 50 and 75% are the same, and so is the request.
+    assert len(server.calls) - count == 4
+
+
+def test_no_answer_is_made_from_a_part_of_the_partitions(tmp_path: Path, server: OpenAIServer) -> None:
+    reader = SimulatedReader(known(1))
+    server.script = lambda call: (
+        Reply(status=503) if call.stage == "extract" and "compound 0 was decided" in call.user else reader(call)
+    )
+    given: dict[str, Any] = {"methods": ("briefcontext_no_preflight",), "ks": (8,)}
+    summary = Run(run_settings(tmp_path, "position", 1, model=chat(server), **given)).execute(tmp_path / "run")
+    assert summary["failed"] == 5
+    assert "reduce" not in server.stages()
+
+
+def test_what_names_no_option_is_counted_and_counted_wrong(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply("It depends on many things.")
+    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("rag",), ks=(4,))
+    summary = Run(settings).execute(tmp_path / "run")
+    assert all(cell["unparsed"] == cell["n"] == 3 and cell["score"] == 0 for cell in summary["cells"])
+    assert {row["outcome"] for row in rows_of(tmp_path / "run")} == {"unparsed"}
+
+
+def test_a_refused_key_stops_the_run_at_once(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(status=401)
+    reading = Settings(max_in_flight=1)
+    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("rag",), ks=(4,), reading=reading)
+    with pytest.raises(ModelSetupError):
+        Run(settings).execute(tmp_path / "run")
+    assert len(server.calls) == 1
+
+
+def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(3), {0.0: 0.0, 1.0: 0.0})
+    given: dict[str, Any] = {"methods": ("rag", "briefcontext_no_preflight"), "ks": (8,)}
+    run = Run(run_settings(tmp_path, "position", 3, model=chat(server), prices=Prices(1.0, 2.0), **given))
+    table = run.estimate(tmp_path / "run")
+    assert server.calls == []
+    run.execute(tmp_path / "run")
+    foretold = {row[0]: int(row[2].replace(",", "")) for row in table.rows}
+    made = Counter(row["method"] for row in rows_of(tmp_path / "run") for _ in row["calls"])
+    assert foretold["Vanilla RAG"] == made["rag"] == 15
+    assert foretold["BriefContext, no preflight"] == made["briefcontext_no_preflight"] == 45
+    assert all(row[-1].startswith("$") for row in table.rows)
+    # Input tokens are exact but for the tokenizer, and the test server counts as the estimate does.
+    sent = sum(row["usage"]["input_tokens"] for row in rows_of(tmp_path / "run") if row["method"] == "rag")
+    assert int(table.rows[0][3].replace(",", "")) == pytest.approx(sent, rel=0.01)
+    assert [row[1] for row in run.estimate(tmp_path / "run").rows] == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"methods": ("guessing",)}, "no method 'guessing'"),
+        ({"methods": ("hybrid",)}, "synthetic"),
+        ({"methods": ("long_context",)}, "whole long document"),
+        ({"ks": (1,)}, "only one place"),
+        ({"ks": (500,)}, "has only"),
+        ({"knowledge_base": None}, "--kb"),
+        ({"model": None}, "--model"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_a_call(
+    tmp_path: Path, server: OpenAIServer, given: dict[str, Any], complaint: str
+) -> None:
+    values: dict[str, Any] = {"model": chat(server), "methods": ("rag",), "ks": (4,), **given}
+    with pytest.raises(InputError, match=complaint):
+        Run(run_settings(tmp_path, "position", 2, **values)).execute(tmp_path / "run")
+    assert server.calls == []
+
+
+def test_questions_without_a_key_document_are_left_out_and_counted(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(3))
+    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("rag",), ks=(4,))
+    with (tmp_path / "questions.jsonl").open("a") as file:
+        file.write('{"id": "q9", "question": "Else?", "options": {"A": "yes", "B": "no"}, "answer": "A"}\n')
+    summary = Run(settings).execute(tmp_path / "run")
+    assert summary["left_out"] == {"has no key document in the knowledge base": 1}
+    assert summary["items"] == 3
+
+
+class _Text:
+    def __init__(self) -> None:
+        self.lines = ""
+
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, words: str) -> int:
+        self.lines += words
+        return len(words)
+
+    def flush(self) -> None:
+        pass
+
+
+def test_progress_tells_rate_time_left_and_cost() -> None:
+    stream: Any = _Text()
+    with RunProgress(10, Prices(2.0, 4.0), done=4, stream=stream) as progress:
+        progress.add(failed=False, calls=3, input_tokens=1_000_000, output_tokens=500_000)
+        line = progress.line()
+    assert "4 of 10 answers are there already" in stream.lines
+    assert line.startswith("5 of 10 answers")
+    assert "/s" in line
+    assert "left" in line
+    assert "$4.00" in line
+    assert "tokens" in RunProgress(1, Prices(), stream=stream).line()
