@@ -97,7 +97,9 @@ _REFUSED = re.compile(
 _HEDGED = re.compile(
     r"\b(?:might|may|could|perhaps|possibly|whether|if|unless|unlike|versus|vs|compared|rather than|instead of)\b", re.I
 )
-_CONDITION = re.compile(r"[\"'`*_)\]]*,?\s+(?:if|unless)\b", re.IGNORECASE)
+_WITHDRAWN = re.compile(
+    r"[\"'`*_)\]]*,?\s+(?:if|unless|(?:is|was|are|were)(?:n't| not| wrong| incorrect| unlikely))\b", re.IGNORECASE
+)
 _CITATION = re.compile(r"(?<=[\s\]])\[[^\[\]\n]{0,20}\d[^\[\]\n]{0,20}\]")
 _LINE = re.compile(r"[^\n]+")
 
@@ -113,14 +115,16 @@ class _Conclusion:
 def parse_choice(output: str, options: Mapping[str, str]) -> str | None:
     """Return the letter, as in `options`, of the option that `output` settles on, else None.
 
-    None means that it is not determined: nothing of it, two options at once ("A or B"), conclusions that
-    contradict each other, a letter that is no option, a refusal. There is no default.
+    None means that it is not determined: nothing of it, two options at once ("A or B", "B, but maybe C"),
+    conclusions that contradict each other, a letter that is no option, a condition ("B if …"), a refusal.
+    There is no default.
 
     In this order: the answer field of a JSON object, a box or a tag; a stated answer ("the answer is (B)",
     "Answer: yes", "B is correct", "I choose B"), of which a final one or a revised one replaces those before
-    it; a line that is a letter; a line that is an option; a line that begins with one; and, where all of
-    these are missing and nothing is refused or denied, the only option whose words the text holds, in its
-    last sentence. Reasoning between <think> tags does not count.
+    it; what is thought or suggested ("I am sure it's B", "the evidence suggests yes"); a line that is a letter;
+    a line that is an option; a line that begins with one; and, where all of these are missing and nothing is
+    refused or denied, the only option whose words the text holds, in its last sentence. Reasoning between
+    <think> tags does not count.
     """
     reader = OptionReader(options)
     text = plain(output)
@@ -192,7 +196,7 @@ def _read(
     if _NOT_STATED.search(before):
         return None
     value = reader.value(text, start.end(), strict=strict)
-    if value is None or _asked(text, value.end) or _CONDITION.match(text, value.end):
+    if value is None or _asked(text, value.end) or _WITHDRAWN.match(text, value.end):
         return None
     final = final or bool(start.groupdict().get("final")) or bool(_CONCLUDING.search(before))
     return _Conclusion(start.start(), value.letters, final)
@@ -225,7 +229,7 @@ def _lines(text: str, reader: OptionReader) -> Iterator[list[frozenset[str]]]:
     for place, line in enumerate(_LINE.finditer(text)):
         said = _answering(line[0], reader)
         found = reader.line(said, first=place == 0)
-        if found is None or _asked(said, 0):
+        if found is None or _asked(said, 0) or _WITHDRAWN.match(found.rest):
             continue
         if found.kind == "letter":
             letters.append(found.letters)
@@ -246,8 +250,10 @@ def _answering(line: str, reader: OptionReader) -> str:
         return line
     before, after = line[:last], line[last + 1 :]
     named = frozenset[str]().union(*(each.letters for each in reader.mentions(before)))
-    answers = len(named) > 1 if line[last] == "?" else not named and not reader.line(before, first=False)
-    return after if answers else line
+    if line[last] == "?":
+        return after if len(named) > 1 else line
+    lettered = not reader.letters.keys().isdisjoint(re.findall(r"\w+", before))
+    return line if named or lettered or reader.line(before, first=False) else after
 
 
 def _mentioned(text: str, reader: OptionReader) -> frozenset[str]:
