@@ -163,12 +163,11 @@ def _preflight(
     from briefcontext.evaluation.preflight_study import KS, run_preflight
     from briefcontext.evaluation.run_folder import REPORT
     from briefcontext.evaluation.sampling import sample
-    from briefcontext.retrievers.ranking_retriever import DEFAULT_K
 
     items = load_data_set(questions).items
     if limit is not None:
         items = sample(items, limit, seed)
-    run_preflight(kb, items, out, calibration=calibration, k=ks[0] if ks else DEFAULT_K, seed=seed, ks=ks or KS)
+    run_preflight(kb, items, out, calibration=calibration, k=ks[0] if ks else None, seed=seed, ks=ks or KS)
     if (out / REPORT).exists():
         _print_report(out)
 

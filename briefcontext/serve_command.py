@@ -11,7 +11,7 @@ from briefcontext.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
-__all__ = ["MIN_TOKEN_CHARACTERS", "access_token", "open_resources", "serve"]
+__all__ = ["MIN_TOKEN_CHARACTERS", "access_token", "check_token", "open_resources", "serve"]
 
 MIN_TOKEN_CHARACTERS = 16
 _SECONDS_TO_STOP = 3
@@ -107,11 +107,20 @@ def access_token(given: str | None, *, local: bool) -> str | None:
     """
     if given is None:
         return None if local else secrets.token_urlsafe(_TOKEN_BYTES)
+    check_token(given)
+    return given
+
+
+def check_token(given: str) -> None:
+    """Accept a token that cannot be guessed soon, and that can be sent.
+
+    Raises:
+        InputError: it is too short, or cannot stand in a header.
+    """
     if len(given) < MIN_TOKEN_CHARACTERS or not all("!" <= character <= "~" for character in given):
         raise InputError(
             f"The token must have at least {MIN_TOKEN_CHARACTERS} letters, digits or signs, without spaces."
         )
-    return given
 
 
 def _listen(host: str, port: int) -> socket.socket:

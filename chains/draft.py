@@ -28,7 +28,10 @@ def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: li
     """Tell a refusal to answer, the choice, and what is said of a conflict, from the answer itself."""
     refusal = None if forced else _NO_ANSWER.match(text)
     options = question["options"]
-    choice = parse_choice(text, options) if options and not refusal else None
+    stated = _CHOICE_LINE.search(text)
+    # What stands before the line that the prompt asks for is reasoning, and what a conflict says is others' view.
+    choosing = _CONFLICT_LINE.sub("", text[stated.start() :] if stated else text)
+    choice = parse_choice(choosing, options) if options and not refusal else None
     warnings = list(warnings)
     if options and forced and choice is not None:
         warnings.append("A choice was forced by the setting force_choice.")

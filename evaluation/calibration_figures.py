@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import MissingExtraError
+from briefcontext.evaluation.figure_style import OKABE_ITO, figure, save
 from briefcontext.retrievers.calibration import Estimate
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_figures"]
 
-# Okabe and Ito's colours, which the colour-blind can tell apart.
-_CALIBRATED, _IOU, _REFERENCE = "#0072B2", "#D55E00", "#777777"
+_CALIBRATED, _IOU, *_ = OKABE_ITO
+_REFERENCE = "#777777"
 _BINS = 8
 
 
@@ -37,31 +37,18 @@ def draw_figures(
     Raises:
         MissingExtraError: matplotlib or scikit-learn is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("Figures need matplotlib: pip install 'briefcontext[experiments]'.") from error
     out.mkdir(parents=True, exist_ok=True)
-    written = []
+    written: list[Path] = []
     for name, draw in (
         ("calibration_curve", _calibration_curve),
         ("precision_recall", _precision_recall),
         ("cost_curve", _cost_curve),
     ):
-        figure = Figure(figsize=(6.4, 4.8), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots()
-        draw(axes, labels, probability, calibrated, iou)
-        axes.set_title(f"{axes.get_title()}\n{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}")
-        axes.grid(color="#DDDDDD", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.legend(frameon=False)
-        for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
-            target, partial = out / f"{name}{suffix}", out / f"{name}.partial{suffix}"
-            figure.savefig(partial, dpi=160, metadata=metadata)
-            partial.replace(target)
-            written.append(target)
+        with figure(height=4.8) as (drawn, (axes,)):
+            draw(axes, labels, probability, calibrated, iou)
+            axes.set_title(f"{axes.get_title()}\n{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}")
+            axes.legend(frameon=False)
+            written += save(drawn, out / name)
     return written
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import MissingExtraError
+from briefcontext.evaluation.statistics import wilson
 from briefcontext.retrievers.calibration import Estimate
 
 __all__ = ["count_decisions", "wilson_interval"]
@@ -35,19 +35,11 @@ def count_decisions(
 
 
 def wilson_interval(successes: int, n: int) -> tuple[float, float] | None:
-    """Return Wilson's 95% interval of a share; None when n is 0.
-
-    Raises:
-        MissingExtraError: statsmodels is not installed.
-    """
+    """Return Wilson's 95% interval of a share; None when n is 0. Raises MissingExtraError as `wilson` does."""
     if not n:
         return None
-    try:
-        from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingExtraError("Intervals need statsmodels: pip install 'briefcontext[experiments]'.") from error
-    low, high = proportion_confint(successes, n, method="wilson")
-    return max(0.0, float(low)), min(1.0, float(high))
+    interval = wilson(successes, n)
+    return max(0.0, interval.low), min(1.0, interval.high)
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -36,7 +36,7 @@ def run_preflight(
     out: Path,
     *,
     calibration: Path | None = None,
-    k: int = DEFAULT_K,
+    k: int | None = None,
     n_values: Sequence[int] = (1, 2, 3, 5, 8),
     thresholds: Sequence[float] = (0.0, 0.2, 0.5),
     ks: Sequence[int] = KS,
@@ -54,7 +54,8 @@ def run_preflight(
 
     Args:
         items: those without gold ids are left out, and counted.
-        k: documents retrieved for the two checks; n and the overlap's threshold are those of the settings' defaults.
+        k: documents retrieved for the two checks, by default the calibration's, or 16; n and the overlap's threshold
+            are the settings' defaults.
         n_values, thresholds, ks: what the IoU check is tabulated over.
         seed: of the folds.
         target_recall: of the nested cross-validation.
@@ -66,6 +67,8 @@ def run_preflight(
         MissingExtraError: scikit-learn, statsmodels or matplotlib is not installed.
     """
     given = Calibration.read(calibration) if calibration is not None else None
+    if k is None:
+        k = DEFAULT_K if given is None else given.k
     with KnowledgeBase.open(kb) as base:
         caution = given.check(base.manifest, k) if given is not None else None
         at = label_questions(base, items, sorted({k, *ks}), progress)
@@ -74,7 +77,7 @@ def run_preflight(
         calibrated, reason, runs = None, None, list[NestedRun]()
         measured: dict[str, Any] | None = None
         if given is not None:
-            predictions = [given.predict_from(_signals(given, labelled, place)) for place in range(len(labels))]
+            predictions = [given.predict(question.rankings) for question in labelled.questions]
             mapped = np.array([prediction.misplaced for prediction in predictions])
             runs = [NestedRun(np.array([prediction.probability for prediction in predictions]), mapped)]
             calibrated, source = count_decisions(labels, mapped), "calibration"
@@ -116,13 +119,6 @@ def run_preflight(
     _write(out / "report.md", preflight_report(summary))
     _write(out / "summary.json", json.dumps(summary, indent=2) + "\n")
     return summary
-
-
-def _signals(calibration: Calibration, labelled: LabelledQuestions, place: int) -> dict[str, float]:
-    from briefcontext.retrievers.signals import measure
-
-    names = [feature.name for feature in calibration.features]
-    return measure(labelled.questions[place].rankings, names)
 
 
 def _named(calibration: Calibration) -> dict[str, Any]:

@@ -19,8 +19,10 @@ from briefcontext.graphs.retrieval import encodable_document, more_to_ask, witho
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.runtime import current_settings, open_account
 from briefcontext.graphs.state import Partition, State
+from briefcontext.retrievers.bm25 import rank_by_bm25
 from briefcontext.retrievers.order import order_preserving
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
+from briefcontext.retrievers.signals import TwoRankings
 
 __all__ = ["Nodes"]
 
@@ -85,11 +87,14 @@ class Nodes:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
         settings = current_settings()
         retriever = self._retriever()
-        preflight = compare_rankings(state["asked"], state["documents"], settings, retriever.term_statistics)
-        if (calibration := resources.calibration(settings)) is not None and state["documents"]:
+        text, documents, statistics = state["asked"]["text"], state["documents"], retriever.term_statistics
+        if (calibration := resources.calibration(settings)) is None or not documents:
+            preflight = compare_rankings(documents, rank_by_bm25(text, documents, statistics).order, settings)
+        else:
             caution = calibration.check(retriever.dense_over, settings.top_k)
-            predicted = calibration.predict(state["asked"]["text"], state["documents"], retriever.term_statistics)
-            preflight = with_prediction(preflight, predicted, caution)
+            rankings = TwoRankings.of(text, documents, statistics)
+            compared = compare_rankings(documents, rankings.bm25_order, settings)
+            preflight = with_prediction(compared, calibration.predict(rankings), caution)
         route, reason = decide_route(preflight, settings)
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
         return {"preflight": {**preflight, "reason": reason}, "route": route}

@@ -7,10 +7,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Preflight, Route
-from briefcontext.chains.question import Question
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.bm25_index import TermStatistics
-from briefcontext.retrievers.bm25 import rank_by_bm25
 from briefcontext.retrievers.calibration import Prediction
 from briefcontext.retrievers.consistency import consistency
 
@@ -34,15 +31,17 @@ _BY_OVERLAP = _Undecided(
 )
 
 
-def compare_rankings(
-    asked: Question, documents: Sequence[Document], settings: Settings, statistics: TermStatistics | None
-) -> Preflight:
-    """Compare the documents' own order, the dense ranking's, with BM25's; `reason` is left for the decision."""
+def compare_rankings(documents: Sequence[Document], bm25_order: Sequence[int], settings: Settings) -> Preflight:
+    """Compare the documents' own order, the dense ranking's, with BM25's; `reason` is left for the decision.
+
+    Args:
+        bm25_order: positions of the documents, best first, as BM25 ranks them.
+    """
     n, threshold = settings.preflight_top_n, settings.iou_threshold
     if not documents:
         return Preflight(iou=None, n=n, threshold=threshold, dense_top=[], bm25_top=[], consistent=None, **_BY_OVERLAP)
     dense = [str(document.id) for document in documents]
-    bm25 = [dense[place] for place in rank_by_bm25(asked["text"], documents, statistics).order]
+    bm25 = [dense[place] for place in bm25_order]
     return Preflight(**consistency(dense, bm25, n=n, threshold=threshold), **_BY_OVERLAP)
 
 

@@ -7,15 +7,13 @@ threshold.
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from langchain_core.documents import Document
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.bm25_index import TermStatistics
 from briefcontext.knowledge.manifest import Manifest
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
@@ -220,14 +218,8 @@ class Calibration(_Part):
             )
         return None
 
-    def predict(
-        self, question: str, documents: Sequence[Document], statistics: TermStatistics | None = None
-    ) -> Prediction:
-        """Decide on a question from its k documents in the dense ranking's order, with their `score`.
-
-        Raises InputError when there is no document, or one has no score.
-        """
-        rankings = TwoRankings.of(question, documents, statistics)
+    def predict(self, rankings: TwoRankings) -> Prediction:
+        """Decide on a question from its k documents, as both rankings score them."""
         return self.predict_from(measure(rankings, [feature.name for feature in self.features]))
 
     def predict_from(self, signals: Mapping[str, float]) -> Prediction:

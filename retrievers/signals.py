@@ -278,7 +278,8 @@ MODEL_SIGNALS = (
     "query_rarity_mean",
 )
 """Those that a calibration is fitted on unless told otherwise: few, as labelled questions are few. Chosen by forward
-selection on questions other than those that the benchmark of the preflight reports."""
+selection, each data set left out in turn, over the questions of the benchmark of the preflight: the choice has seen
+them, and their labels, once."""
 
 
 def measure(rankings: TwoRankings, names: Sequence[str] = MODEL_SIGNALS) -> dict[str, float]:

@@ -197,6 +197,26 @@ def test_quotes_on_the_line_of_their_heading_are_looked_up_too(
     assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
 
 
+@pytest.mark.parametrize(
+    ("reply", "choice"),
+    [
+        ("The answer is B, one says.\nChoice: A", "A"),
+        ("It helps.\nConflict: one says the answer is A, another that B is correct.\nChoice: A", "A"),
+        ("It helps.\n**Choice:** A\nConflict: one says the answer is B.", "A"),
+        ("It helps.\nChoice:\nB", "B"),
+        ("It helps.\nConflict: one says that B is correct.", None),
+        ("It helps.\nChoice: A\nChoice: B", None),
+        ("It helps.\nChoice: A or B", None),
+        ("The answer is A.", "A"),
+    ],
+)
+def test_the_line_asked_for_is_the_choice_and_a_conflict_is_none(
+    reply: str, choice: str | None, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, reply)
+    assert LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)["choice"] == choice
+
+
 def test_an_answer_that_names_no_option_says_so(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
     _says(server, f"It depends [{KEYS[0]}].")
     draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)

@@ -443,6 +443,8 @@ def test_a_page_for_other_machines_gets_a_token_of_its_own() -> None:
 def test_a_weak_token_is_refused(given: str) -> None:
     with pytest.raises(InputError, match="at least 16"):
         access_token(given, local=True)
+    with pytest.raises(InputError, match="at least 16"):
+        create_app(token=given)
 
 
 def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

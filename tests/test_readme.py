@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,24 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     papers = folder / "papers"
     papers.mkdir()
-    rows = [
-        {"id": "toy-1", "title": "Metformin and kidneys", "text": "Metformin was safe in moderate kidney disease."},
-        {"id": "toy-2", "title": "Aspirin", "text": "Aspirin lowered the risk of stroke in this toy passage."},
+    pairs = list(product(("aspirin", "metformin", "zinc", "honey", "insulin"), range(12)))
+    passages = [
+        {"id": f"toy-{place}", "title": f"{drug} {trial}", "text": f"In toy trial {trial}, {drug} was taken by many."}
+        for place, (drug, trial) in enumerate(pairs)
     ]
-    (papers / "toy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # Every other question has another passage than its own for a key, so that a preflight finds some misplaced.
+    questions = [
+        {
+            "id": str(place),
+            "question": f"Who took {drug} in toy trial {trial}?",
+            "options": {"A": "many", "B": "none"},
+            "answer": "A",
+            "gold_ids": [f"toy-{place if place % 2 else (place + 30) % 60}"],
+        }
+        for place, (drug, trial) in enumerate(pairs)
+    ]
+    for path, rows in ((papers / "toy.jsonl", passages), (folder / "questions.jsonl", questions)):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "report.pdf").write_bytes(pdf("The treatment lowered mortality by a tenth in this toy report."))
     assert call(f"{PROGRAM}index papers --kb my-kb --encoder minilm", folder) == 0
     return folder

@@ -23,6 +23,7 @@ from briefcontext.graphs.settings import DEMO, Settings
 from briefcontext.page.choices import choose, describe
 from briefcontext.page.guard import Guard, TokenRequired, refusal
 from briefcontext.page.lines import JSONLines, run
+from briefcontext.serve_command import check_token
 
 __all__ = ["KB_VARIABLE", "MAX_BODY_BYTES", "MODEL_VARIABLE", "TOKEN_VARIABLE", "app", "create_app"]
 
@@ -55,7 +56,12 @@ def create_app(
         token: what a client must send as a Bearer token. Without one, only this machine may ask.
         graph: a graph of your own, from `build_graph`.
         source: what the page says that it reads from.
+
+    Raises:
+        InputError: the token is too short, or cannot stand in a header.
     """
+    if token is not None:
+        check_token(token)
     fixed = settings or Settings()
     known = _about(fixed, graph, source)
     assets = {name: Response(body, media_type=kind) for name, kind, body in _assets()}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from briefcontext.evaluation.choice_reply import plain
+from briefcontext.chains.choice_reply import plain
 
 __all__ = ["Line", "OptionReader", "Value"]
 
@@ -22,9 +22,11 @@ _ALSO_ON = re.compile(
     re.IGNORECASE,
 )
 _AND = re.compile(
-    rf"{_CLOSE}\s*(?:,\s*(?:and|or)\b|,|/|\band/or\b|\bor\b|\band\b|&|\+)\s*(?:(?:else|possibly|perhaps)\s+)?",
+    rf"{_CLOSE}(?:\s*(?:(?P<sure>,?\s*\b(?:and/or|and|or)\b|/|&|\+)|,?\s*\bbut\b|[,;(])"
+    r"\s*(?:(?:else|possibly|perhaps|maybe)[ \t]+)?|[ \t]+(?-i:(?=[A-Z](?![\w'-]))))",
     re.IGNORECASE,
 )
+"""Between options that are both meant; what is not `sure` may also begin another sentence."""
 _NOT = re.compile(r"(?:not|neither|never|isn't)\b", re.IGNORECASE)
 _BUT = re.compile(r"[^.!?\n]*?\bbut(?: rather)?\b", re.IGNORECASE)
 _ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
@@ -112,10 +114,7 @@ class OptionReader:
             other = self._one(text, after, strict=strict, marked=False)
             if other is None or (text[after : after + 1].islower() and "," in more[0] and other.end - after == 1):
                 break
-            # After a bare comma a sentence may go on with another option's words; only a list means both.
-            if more[0].strip(" \"'`*_)]}$") == "," and not (
-                _STOP.match(text, other.end) or _AND.match(text, other.end)
-            ):
+            if not more["sure"] and not (_STOP.match(text, other.end) or _AND.match(text, other.end)):
                 break
             letters, end = letters | other.letters, other.end
         return Value(start, end, letters)
@@ -175,7 +174,7 @@ class OptionReader:
 
     def mentions(self, text: str) -> Iterator[Value]:
         """Every place where an option is named by a capital letter, a letter in brackets, or its words."""
-        start = re.compile(r"(?<![\w'-])[(\[*_\"]*(?=\w)")
+        start = re.compile(r"(?<![\w'-])[(\[*_\"]{0,8}(?=\w)")
         at = 0
         while found := start.search(text, at):
             place = found.end()
