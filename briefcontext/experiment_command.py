@@ -79,7 +79,8 @@ def experiment(
         raise InputError(f"--batch is {batch!r}: write --batch export, or --batch import with --replies FILE.")
     if (batch == "import") != (replies is not None):
         raise InputError("--batch import and --replies FILE belong together.")
-    from briefcontext.evaluation.run import Run, RunSettings
+    from briefcontext.evaluation.run import Run
+    from briefcontext.evaluation.run_settings import RunSettings
     from briefcontext.evaluation.run_progress import Prices
     from briefcontext.graphs.settings import Settings
 

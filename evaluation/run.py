@@ -1,72 +1,31 @@
 """Running an experiment from its settings to its report."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
 from io import StringIO
 from pathlib import Path
-from platform import python_version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from langchain_core.language_models import BaseChatModel
-
-from briefcontext.chains.chat_model import model_name
 from briefcontext.errors import InputError
 from briefcontext.evaluation.batch import Batch
 from briefcontext.evaluation.corpus import Corpus, LongDocuments
 from briefcontext.evaluation.data_sets import DataSet, load_data_set
 from briefcontext.evaluation.dry_run import CountingModel, Estimate, estimate_table
-from briefcontext.evaluation.experiment import Experiment, Materials, Report, Row, Table
+from briefcontext.evaluation.experiment import Experiment, Materials, Row, Table
 from briefcontext.evaluation.methods import Method, methods
-from briefcontext.evaluation.plan import LeftOut, Task, plan, usable
+from briefcontext.evaluation.plan import Task, plan, usable
 from briefcontext.evaluation.registry import experiment
-from briefcontext.evaluation.run_folder import REPLIES, REPORT, SUMMARY, RunFolder, write_whole
+from briefcontext.evaluation.run_folder import REPLIES, RunFolder
 from briefcontext.evaluation.run_models import RunModels
-from briefcontext.evaluation.run_progress import Prices, RunProgress
-from briefcontext.evaluation.run_report import is_simulated, report_markdown
+from briefcontext.evaluation.run_progress import RunProgress
+from briefcontext.evaluation.run_results import Summary, write_results
+from briefcontext.evaluation.run_settings import RunSettings, encoder_name, given_name, prompts_digest, versions
 from briefcontext.evaluation.runner import Runner
 from briefcontext.evaluation.sampling import balanced_sample, sample
 from briefcontext.evaluation.trace import Trace
-from briefcontext.graphs.settings import Settings
 
-if TYPE_CHECKING:
-    from briefcontext.knowledge.encoders import Encoder
-
-__all__ = ["BatchDone", "Run", "RunSettings", "Summary"]
-
-_VERSIONED = ("briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "scipy", "statsmodels")
-
-Summary = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """What a run is asked to be."""
-
-    experiment: str
-    data_set: str
-    """As `load_data_set` takes it."""
-    model: str | BaseChatModel | None = None
-    extract_model: str | BaseChatModel | None = None
-    knowledge_base: str | Corpus | None = None
-    """A folder, `demo`, or one that is open."""
-    document_encoder: "str | Encoder" = "minilm"
-    """Encoder of the chunks of long documents."""
-    methods: tuple[str, ...] = ()
-    ks: tuple[int, ...] = ()
-    seed: int = 0
-    limit: int | None = None
-    per_class: int | None = None
-    temperature: float | None = 0.0
-    """None for the provider's own default."""
-    prices: Prices = field(default_factory=Prices)
-    figures: bool = True
-    progress: bool = True
-    """Whether to tell of it on standard error."""
-    reading: Settings = field(default_factory=lambda: Settings(max_in_flight=8))
-    """How the graph reads: partition size, preflight, limits, retries."""
+__all__ = ["BatchDone", "Run"]
 
 
 @dataclass(frozen=True)
@@ -161,12 +120,12 @@ class Run:
         base = self.materials.corpus
         return {
             "experiment": settings.experiment,
-            "model": _name(settings.model),
-            "extract_model": _name(settings.extract_model),
+            "model": given_name(settings.model),
+            "extract_model": given_name(settings.extract_model),
             "temperature": settings.temperature,
             "data_set": {"name": self._data_set.name, "spec": settings.data_set, "sha256": self._data_set.sha256},
             "knowledge_base": None if base is None else base.fingerprint(),
-            "document_encoder": None if base is not None else _encoder_name(settings.document_encoder),
+            "document_encoder": None if base is not None else encoder_name(settings.document_encoder),
             "methods": [method.name for method in self.methods],
             "ks": list(self.ks),
             "seed": settings.seed,
@@ -174,8 +133,8 @@ class Run:
             "per_class": settings.per_class,
             "items_sha256": sha256("\0".join(item.id for item in self.items).encode()).hexdigest(),
             "reading": reading,
-            "prompts_sha256": _prompts_digest(),
-            "versions": _versions(),
+            "prompts_sha256": prompts_digest(),
+            "versions": versions(),
         }
 
     def estimate(self, folder: Path | None = None) -> Table:
@@ -310,72 +269,3 @@ class Run:
         runner = self._runner(models)
         runner.settings = runner.settings.model_copy(update={"max_retries": 0})
         return runner
-
-
-def write_results(
-    folder: RunFolder, experiment: Experiment, left_out: LeftOut, planned: int, *, figures: bool
-) -> Summary:
-    """Make summary, report and figures of a run's rows."""
-    config = folder.config()
-    rows = list(folder.rows().values())
-    failed = [row for row in rows if row["status"] != "ok"]
-    asked = {call["request_sha256"]: call for row in rows for call in row["calls"]}
-    facts = {
-        "items": len({row["item"] for row in rows}),
-        "left_out": left_out,
-        "planned": planned,
-        "answers": len(rows) - len(failed),
-        "failed": len(failed),
-        "errors": dict(Counter(row["error"] for row in failed).most_common()),
-        "calls": len(asked),
-        "input_tokens": sum(call["input_tokens"] for call in asked.values()),
-        "output_tokens": sum(call["output_tokens"] for call in asked.values()),
-    }
-    simulation = is_simulated(config)
-    report = (
-        experiment.report(
-            rows,
-            {**config, "simulation": simulation, "folder": str(folder.path)},
-            folder.path if figures else None,
-        )
-        if len(failed) < len(rows)
-        else Report(remarks=["No question was answered: every call failed."])
-    )
-    summary: Summary = {
-        "experiment": config["experiment"],
-        "model": config["model"],
-        "data_set": config["data_set"]["name"],
-        "simulation": simulation,
-        **facts,
-        **report.summary,
-    }
-    folder.write_json(SUMMARY, summary)
-    write_whole(folder.path / REPORT, report_markdown(experiment.title, experiment.question, config, facts, report))
-    return summary
-
-
-def _name(model: str | BaseChatModel | None) -> str | None:
-    return model if isinstance(model, str) or model is None else model_name(model)
-
-
-def _encoder_name(encoder: "str | Encoder") -> str:
-    return encoder if isinstance(encoder, str) else encoder.name
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": python_version()}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _prompts_digest() -> str:
-    from importlib.resources import files
-
-    templates = sorted(
-        (file for file in files("briefcontext.prompts").iterdir() if file.name.endswith(".txt")), key=str
-    )
-    return sha256("\0".join(file.read_text(encoding="utf-8") for file in templates).encode()).hexdigest()

@@ -1,0 +1,80 @@
+"""What a run is asked to be, and what it is told by."""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from platform import python_version
+from typing import TYPE_CHECKING
+
+from langchain_core.language_models import BaseChatModel
+
+from briefcontext.chains.chat_model import model_name
+from briefcontext.evaluation.corpus import Corpus
+from briefcontext.evaluation.run_progress import Prices
+from briefcontext.graphs.settings import Settings
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+
+__all__ = ["RunSettings", "encoder_name", "given_name", "prompts_digest", "versions"]
+
+_VERSIONED = ("briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "scipy", "statsmodels")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a run is asked to be."""
+
+    experiment: str
+    data_set: str
+    """As `load_data_set` takes it."""
+    model: str | BaseChatModel | None = None
+    extract_model: str | BaseChatModel | None = None
+    knowledge_base: str | Corpus | None = None
+    """A folder, `demo`, or one that is open."""
+    document_encoder: "str | Encoder" = "minilm"
+    """Encoder of the chunks of long documents."""
+    methods: tuple[str, ...] = ()
+    ks: tuple[int, ...] = ()
+    seed: int = 0
+    limit: int | None = None
+    per_class: int | None = None
+    temperature: float | None = 0.0
+    """None for the provider's own default."""
+    prices: Prices = field(default_factory=Prices)
+    figures: bool = True
+    progress: bool = True
+    """Whether to tell of it on standard error."""
+    reading: Settings = field(default_factory=lambda: Settings(max_in_flight=8))
+    """How the graph reads: partition size, preflight, limits, retries."""
+
+
+def given_name(model: str | BaseChatModel | None) -> str | None:
+    """Return the name by which a model was given."""
+    return model if isinstance(model, str) or model is None else model_name(model)
+
+
+def encoder_name(encoder: "str | Encoder") -> str:
+    """Return the name of an encoder."""
+    return encoder if isinstance(encoder, str) else encoder.name
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
+    found = {"python": python_version()}
+    for name in _VERSIONED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def prompts_digest() -> str:
+    """Return a digest of all prompt templates: another prompt makes another experiment."""
+    from importlib.resources import files
+
+    templates = sorted(
+        (file for file in files("briefcontext.prompts").iterdir() if file.name.endswith(".txt")), key=str
+    )
+    return sha256("\0".join(file.read_text(encoding="utf-8") for file in templates).encode()).hexdigest()
