@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
@@ -209,6 +210,12 @@ async def test_messages_bring_the_tokens_of_the_answer(keyed: str) -> None:
     assert len(tuples) > 5
     [(_, [message])] = [part for part in partial if part[0].startswith("messages/")][-1:]
     assert message["content"].startswith("Point 1 holds [")
+
+
+def test_the_page_stands_beside_the_graphs(keyless: str) -> None:
+    with httpx.Client(trust_env=False) as client:
+        assert "BriefContext" in client.get(f"{keyless}/page/").text
+        assert client.get(f"{keyless}/page/api/about").json()["examples"]
 
 
 def test_nothing_blocks_the_servers_event_loop(keyless: str, tmp_path_factory: pytest.TempPathFactory) -> None:
