@@ -80,8 +80,8 @@ def experiment(
     if (batch == "import") != (replies is not None):
         raise InputError("--batch import and --replies FILE belong together.")
     from briefcontext.evaluation.run import Run
-    from briefcontext.evaluation.run_settings import RunSettings
     from briefcontext.evaluation.run_progress import Prices
+    from briefcontext.evaluation.run_settings import RunSettings
     from briefcontext.graphs.settings import Settings
 
     reading = Settings(

@@ -12,8 +12,8 @@ from langchain_openai import ChatOpenAI
 from briefcontext.errors import InputError
 from briefcontext.evaluation.pairs import make_pairs, write_sheets
 from briefcontext.evaluation.run import Run
-from briefcontext.evaluation.run_settings import RunSettings
 from briefcontext.evaluation.run_models import RunModels
+from briefcontext.evaluation.run_settings import RunSettings
 from briefcontext.evaluation.verdicts import judge_pairs, read_verdicts
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
