@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from briefcontext.graphs.tool import briefcontext_tool
     from briefcontext.knowledge.build import build_knowledge_base
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
+    from briefcontext.prompts import Prompts
 
 __all__ = [
     "Answer",
@@ -20,6 +21,7 @@ __all__ = [
     "ExtractiveReader",
     "KnowledgeBase",
     "LLMReader",
+    "Prompts",
     "Settings",
     "briefcontext_tool",
     "build_graph",
@@ -33,6 +35,7 @@ _HOME = {
     "ExtractiveReader": "briefcontext.chains.extractive_reader",
     "KnowledgeBase": "briefcontext.knowledge.knowledge_base",
     "LLMReader": "briefcontext.chains.llm_reader",
+    "Prompts": "briefcontext.prompts",
     "Settings": "briefcontext.graphs.settings",
     "briefcontext_tool": "briefcontext.graphs.tool",
     "build_graph": "briefcontext.graphs.graph",

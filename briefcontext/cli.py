@@ -21,6 +21,7 @@ from briefcontext.compare_command import compare
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
 from briefcontext.experiment_command import experiment
 from briefcontext.mcp_command import mcp
+from briefcontext.prompts_command import prompts as prompts_command
 from briefcontext.serve_command import serve
 
 if TYPE_CHECKING:
@@ -125,6 +126,9 @@ def ask(
     extract_model: Annotated[
         str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")
     ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
+    ] = None,
     reader: Annotated[
         ReaderName | None,
         typer.Option(help="Copy sentences (extractive), or ask a model (llm). Default: llm with --model."),
@@ -181,6 +185,7 @@ def ask(
             "document_encoder": encoder,
             "model": _model(model, reader),
             "extract_model": extract_model,
+            "prompts": prompts,
             "route": route or ("order_preserving" if document is not None else None),
             "fallback": fallback,
             "top_k": top_k,
@@ -247,6 +252,7 @@ app.command()(serve)
 app.command()(experiment)
 app.command()(compare)
 app.command()(calibrate)
+app.command("prompts")(prompts_command)
 
 kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
 app.add_typer(kb_app, name="kb")

@@ -29,6 +29,9 @@ def experiment(
     extract_model: Annotated[
         str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")
     ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
+    ] = None,
     kb: Annotated[str | None, typer.Option("--kb", help="Folder of the knowledge base.")] = None,
     encoder: Annotated[str, typer.Option(help="Encoder for the chunks of long documents.")] = "minilm",
     method: Annotated[
@@ -88,6 +91,7 @@ def experiment(
         partition_size=partition_size,
         **({} if iou_threshold is None else {"iou_threshold": iou_threshold}),
         max_input_tokens=max_input_tokens,
+        prompts=prompts,
         max_in_flight=in_flight,
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,

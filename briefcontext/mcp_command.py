@@ -28,6 +28,9 @@ def mcp(
     extract_model: Annotated[
         str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")
     ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
+    ] = None,
     route: Annotated[
         str | None, typer.Option(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")
     ] = None,
@@ -50,6 +53,7 @@ def mcp(
         "knowledge_base": kb,
         "model": model,
         "extract_model": extract_model,
+        "prompts": prompts,
         "route": route,
         "top_k": top_k,
         "keep_retracted": keep_retracted or None,

@@ -29,6 +29,9 @@ def serve(
         str | None, typer.Option(help="Chat model as provider:model. Default: sentences are copied.")
     ] = None,
     extract_model: Annotated[str | None, typer.Option(help="Another chat model for the extractions.")] = None,
+    prompts: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
+    ] = None,
     cross_encoder: Annotated[
         str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
     ] = None,
@@ -67,6 +70,7 @@ def serve(
         "document_encoder": encoder,
         "model": model,
         "extract_model": extract_model,
+        "prompts": prompts,
         "cross_encoder": cross_encoder,
         "preflight": preflight,
         "model_cache": model_cache,

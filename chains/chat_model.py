@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from briefcontext.chains.failure import one_line
 from briefcontext.errors import MissingExtraError, ModelSetupError
 
-__all__ = ["counting_streamed_tokens", "model_key", "model_name", "open_chat_model"]
+__all__ = ["counting_streamed_tokens", "model_key", "model_name", "open_chat_model", "without_streaming"]
 
 
 def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any) -> BaseChatModel:
@@ -56,6 +56,13 @@ def counting_streamed_tokens(chat: BaseChatModel) -> BaseChatModel:
     """
     undecided = "stream_usage" in type(chat).model_fields and getattr(chat, "stream_usage", None) is None
     return chat.model_copy(update={"stream_usage": True}) if undecided else chat
+
+
+def without_streaming(chat: BaseChatModel) -> BaseChatModel:
+    """Return a model that never streams: the same one where it cannot, so that it may keep state of its own."""
+    kind = type(chat)
+    streams = kind._stream is not BaseChatModel._stream or kind._astream is not BaseChatModel._astream
+    return chat.model_copy(update={"disable_streaming": True}) if streams else chat
 
 
 def model_name(chat: BaseChatModel) -> str:

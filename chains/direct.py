@@ -15,15 +15,17 @@ from briefcontext.chains.reader import Draft
 from briefcontext.chains.reduce import reduce
 from briefcontext.chains.steps import Steps
 from briefcontext.chains.window import room_for
-from briefcontext.prompts import render
+from briefcontext.prompts import Prompts
 
 __all__ = ["answer", "answer_prompt"]
 
 
-def answer_prompt(question: Question, documents: Sequence[Document], *, forced: bool = False) -> list[BaseMessage]:
+def answer_prompt(
+    prompts: Prompts, question: Question, documents: Sequence[Document], *, forced: bool = False
+) -> list[BaseMessage]:
     """Return the prompt that reads all documents at once, in the order given."""
     context = render_documents(documents)
-    return render("answer", question["text"], question["options"], may_abstain=not forced, documents=context)
+    return prompts.render("answer", question["text"], question["options"], may_abstain=not forced, documents=context)
 
 
 def answer(
@@ -31,7 +33,7 @@ def answer(
 ) -> Steps[Draft]:
     """Answer in one call; when the documents exceed the model's input window, extract and reduce instead."""
     forced = account.force_choice and bool(question["options"])
-    fixed = sum(len(message.text) for message in answer_prompt(question, [], forced=forced))
+    fixed = sum(len(message.text) for message in answer_prompt(model.prompts, question, [], forced=forced))
     room = room_for(model, account, fixed)
     if room is not None and len(render_documents(documents)) > room:
         extraction = yield from extract(worker, question, documents, 0, account)
@@ -39,7 +41,8 @@ def answer(
         said = ["The documents exceed the model's input window, so they were read in parts.", extraction["error"]]
         draft["warnings"] += filter(None, said)
         return draft
-    reply = yield from model.ask(Request(stage, answer_prompt(question, documents, forced=forced), told=True), account)
+    messages = answer_prompt(model.prompts, question, documents, forced=forced)
+    reply = yield from model.ask(Request(stage, messages, told=True), account)
     body, given = split_quotes(reply.text)
     quotes, lost = ground_all(given, documents, account.quote_similarity)
     lost_warning = lost_quotes(lost, len(given))

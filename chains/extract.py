@@ -19,7 +19,6 @@ from briefcontext.chains.model import Model, Reply, Request
 from briefcontext.chains.question import Question
 from briefcontext.chains.steps import Steps, Together
 from briefcontext.chains.window import room_for, split_to_fit
-from briefcontext.prompts import render
 
 __all__ = ["extract", "ground_all", "lost_quotes"]
 
@@ -99,7 +98,7 @@ def extract(
 
     A partition that exceeds the model's input window is read in as many parts as it takes.
     """
-    empty = render("extract", question["text"], question["options"], documents="")
+    empty = model.prompts.render("extract", question["text"], question["options"], documents="")
     room = room_for(model, account, sum(len(message.text) for message in empty))
     parts = split_to_fit(documents, room)
     if len(parts) == 1:
@@ -117,12 +116,12 @@ def _extract_part(
     account: Account,
 ) -> Steps[Extraction]:
     """Extract from one part of a partition; quotes are looked up in the partition's whole documents."""
-    messages = render("extract", question["text"], question["options"], documents=render_documents(part))
+    messages = model.prompts.render("extract", question["text"], question["options"], documents=render_documents(part))
     reply = yield from model.ask(Request("extract", messages, _SCHEMA, _HIDDEN), account)
     try:
         return _extraction(_parse(reply), question, documents, index, account)
     except (OutputParserException, ValidationError, ValueError) as error:
-        repair = render("repair", question["text"], {}, error=_reason(error))
+        repair = model.prompts.render("repair", question["text"], {}, error=_reason(error))
     again = [*messages, AIMessage(reply.text), *repair]
     reply = yield from model.ask(Request("extract", again, _SCHEMA, _HIDDEN), account)
     try:

@@ -14,6 +14,7 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.reduce import reduce
 from briefcontext.chains.steps import adrive, drive
+from briefcontext.prompts import BUNDLED, Prompts
 
 __all__ = ["LLMReader"]
 
@@ -25,6 +26,7 @@ class LLMReader:
         model: any LangChain chat model, or its name as `provider:model`.
         extract_model: another one for the extractions; the same by default.
         cache: SQLite file that keeps the replies of models given by name, for experiments.
+        prompts: templates of your own; the bundled ones by default.
 
     Raises:
         ModelSetupError, MissingExtraError: a model cannot be opened.
@@ -36,9 +38,10 @@ class LLMReader:
         *,
         extract_model: str | BaseChatModel | None = None,
         cache: str | None = None,
+        prompts: Prompts = BUNDLED,
     ) -> None:
-        self._allocator = Model(model, cache=cache)
-        self._worker = self._allocator if extract_model is None else Model(extract_model, cache=cache)
+        self._allocator = Model(model, cache=cache, prompts=prompts)
+        self._worker = self._allocator if extract_model is None else Model(extract_model, cache=cache, prompts=prompts)
 
     @property
     def name(self) -> str:
@@ -85,4 +88,4 @@ class LLMReader:
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""
-        return sum(len(message.text) for message in answer_prompt(question, documents))
+        return sum(len(message.text) for message in answer_prompt(self._allocator.prompts, question, documents))

@@ -12,13 +12,20 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 
 from briefcontext.chains.account import Account
-from briefcontext.chains.chat_model import counting_streamed_tokens, model_key, model_name, open_chat_model
+from briefcontext.chains.chat_model import (
+    counting_streamed_tokens,
+    model_key,
+    model_name,
+    open_chat_model,
+    without_streaming,
+)
 from briefcontext.chains.failure import one_line, retry_after, what_failed
 from briefcontext.chains.ledger import ModelCall
 from briefcontext.chains.limits import limiter_for
 from briefcontext.chains.steps import Invoke, Steps, Wait
 from briefcontext.chains.telling import Teller
 from briefcontext.errors import ModelCallError, ModelSetupError
+from briefcontext.prompts import BUNDLED, Prompts
 
 __all__ = ["CHARACTERS_PER_TOKEN", "Model", "Reply", "Request"]
 
@@ -70,16 +77,19 @@ class _RefusedError(Exception):
 
 
 class Model:
-    """A chat model, and how it likes to be called."""
+    """A chat model, how it likes to be called, and the prompts that it is given."""
 
-    def __init__(self, model: str | BaseChatModel, *, cache: str | None = None) -> None:
+    def __init__(self, model: str | BaseChatModel, *, cache: str | None = None, prompts: Prompts = BUNDLED) -> None:
         self.chat = counting_streamed_tokens(open_chat_model(model, cache=cache) if isinstance(model, str) else model)
         self.name = model if isinstance(model, str) else model_name(model)
+        self.prompts = prompts
         self._key = model_key(self.chat)
         self._limiter = limiter_for(self._key)
         # Where a run's messages are streamed, every call would be, and OpenAI's client then counts no tokens of a
         # structured reply. So nothing is streamed but the answer.
-        self._whole = self.chat.model_copy(update={"disable_streaming": True})
+        self._whole = without_streaming(self.chat)
+        # A model told not to count the tokens of what it streams would keep them from the ledger.
+        self._streams = self._whole is not self.chat and getattr(self.chat, "stream_usage", None) is not False
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -118,8 +128,7 @@ class Model:
                     yield way, self._whole.with_structured_output(dict(request.schema), method=way, include_raw=True)
                 except (NotImplementedError, TypeError, ValueError):
                     continue
-        # A model told not to count the tokens of what it streams would keep them from the ledger.
-        elif request.told and self._key not in _not_streamed and getattr(self.chat, "stream_usage", None) is not False:
+        elif request.told and self._streams and self._key not in _not_streamed:
             yield _STREAMED, self.chat
         yield _TEXT, self._whole
 

@@ -14,7 +14,6 @@ from briefcontext.chains.reader import Draft
 from briefcontext.chains.steps import Steps, Together
 from briefcontext.chains.window import group_to_fit, room_for
 from briefcontext.errors import ModelCallError
-from briefcontext.prompts import render
 
 __all__ = ["reduce"]
 
@@ -42,7 +41,7 @@ def reduce(
     forced = account.force_choice and bool(question["options"])
     by_id = {str(document.id): document for document in documents}
     evidence = [extraction for extraction in extractions if extraction["status"] == "evidence"]
-    empty = render("reduce", question["text"], question["options"], may_abstain=not forced, evidence="")
+    empty = model.prompts.render("reduce", question["text"], question["options"], may_abstain=not forced, evidence="")
     room = room_for(model, account, sum(len(message.text) for message in empty))
     texts = [text for extraction in evidence for text in _texts(extraction, by_id, room)]
     texts = texts or ["No reader found any evidence."]
@@ -50,7 +49,7 @@ def reduce(
     while room is not None and len("\n".join(texts)) > room:
         rounds += 1
         texts = yield from _condense(model, question, texts, room, rounds, account)
-    messages = render(
+    messages = model.prompts.render(
         "reduce", question["text"], question["options"], may_abstain=not forced, evidence="\n".join(texts)
     )
     reply = yield from model.ask(Request("reduce", messages, told=True), account)
@@ -78,9 +77,9 @@ def _condense(
             f"The evidence does not fit into the input window of {model.name}; rounds of condensing: {rounds - 1}. "
             "Use a model with a larger window for the answer, or retrieve fewer documents."
         )
-    requests = [
-        Request("reduce", render("condense", question["text"], {}, evidence="\n".join(group)), tags=_HIDDEN)
+    prompts = [
+        model.prompts.render("condense", question["text"], {}, evidence="\n".join(group))
         for group in group_to_fit(texts, room)
     ]
-    replies = yield Together([model.ask(request, account) for request in requests])
+    replies = yield Together([model.ask(Request("reduce", prompt, tags=_HIDDEN), account) for prompt in prompts])
     return [render_condensed(reply.text) for reply in replies]

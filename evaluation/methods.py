@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
 
 from briefcontext.chains.account import Account
 from briefcontext.chains.answer import Answer
@@ -22,7 +23,6 @@ from briefcontext.evaluation.reading import Outcome, Reading
 from briefcontext.evaluation.run_models import RunModels
 from briefcontext.evaluation.trace import current_trace
 from briefcontext.graphs.settings import Settings
-from briefcontext.prompts import render
 
 __all__ = ["METHODS", "VANILLA", "Method", "method"]
 
@@ -81,7 +81,7 @@ def _from_answer(answer: Answer) -> Outcome:
 
 async def _closed_book(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
     question, account = _asked(reading), _account(settings)
-    messages = render("closed_book", question["text"], question["options"])
+    messages = _prompt(models, "closed_book", question)
     output = await models.ask(Request("closed_book", messages), account)
     return _from_words(output, question, account, route="closed_book")
 
@@ -89,10 +89,10 @@ async def _closed_book(reading: Reading, models: RunModels, settings: Settings) 
 async def _long_context(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
     question, account = _asked(reading), _account(settings)
     forced = settings.force_choice and bool(question["options"])
-    empty = render("long_context", question["text"], question["options"], may_abstain=not forced, documents="")
+    empty = _prompt(models, "long_context", question, may_abstain=not forced, documents="")
     room = room_for(models.model, account, sum(len(message.text) for message in empty))
     context, truncated = _fitted(_whole(reading), question, room)
-    messages = render("long_context", question["text"], question["options"], may_abstain=not forced, documents=context)
+    messages = _prompt(models, "long_context", question, may_abstain=not forced, documents=context)
     output = await models.ask(Request("long_context", messages), account)
     return _from_words(output, question, account, route="long_context", truncated=truncated)
 
@@ -101,11 +101,15 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
     """Read the passages, and the whole document when the model says that they do not answer (Li et al. 2024)."""
     question, account = _asked(reading), _account(settings)
     documents = assign_keys(question["text"], reading.ranking("documents"))
-    messages = render("self_route", question["text"], question["options"], documents=render_documents(documents))
+    messages = _prompt(models, "self_route", question, documents=render_documents(documents))
     output = await models.ask(Request("self_route", messages), account)
     if "UNANSWERABLE" not in output.upper():
         return _from_words(output, question, account, route="self_route")
     return await _long_context(reading, models, settings)
+
+
+def _prompt(models: RunModels, name: str, question: Question, **values: Any) -> list[BaseMessage]:
+    return models.model.prompts.render(name, question["text"], question["options"], **values)
 
 
 def _whole(reading: Reading) -> Document:

@@ -20,10 +20,11 @@ from briefcontext.evaluation.run_folder import REPLIES, RunFolder
 from briefcontext.evaluation.run_models import RunModels
 from briefcontext.evaluation.run_progress import RunProgress
 from briefcontext.evaluation.run_results import Summary, write_results
-from briefcontext.evaluation.run_settings import RunSettings, encoder_name, given_name, prompts_digest, versions
+from briefcontext.evaluation.run_settings import RunSettings, encoder_name, given_name, versions
 from briefcontext.evaluation.runner import Runner
 from briefcontext.evaluation.sampling import balanced_sample, sample
 from briefcontext.evaluation.trace import Trace
+from briefcontext.prompts import Prompts
 
 __all__ = ["BatchDone", "Run"]
 
@@ -48,6 +49,7 @@ class Run:
 
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
+        self.prompts = Prompts(settings.reading.prompts)
         self.experiment: Experiment = experiment(settings.experiment)
         self.methods: list[Method] = methods(settings.methods or self.experiment.methods)
         self.ks = tuple(sorted(set(settings.ks or self.experiment.ks)))
@@ -133,7 +135,7 @@ class Run:
             "per_class": settings.per_class,
             "items_sha256": sha256("\0".join(item.id for item in self.items).encode()).hexdigest(),
             "reading": reading,
-            "prompts_sha256": prompts_digest(),
+            "prompts_sha256": self.prompts.digest,
             "versions": versions(),
         }
 
@@ -145,7 +147,8 @@ class Run:
         def keep(row: Row, trace: Trace) -> None:
             estimate.add(row["method"], trace.calls)
 
-        self._runner(RunModels(CountingModel(), replies=None)).run(self.plan, there.__contains__, keep)
+        models = RunModels(CountingModel(), replies=None, prompts=self.prompts)
+        self._runner(models).run(self.plan, there.__contains__, keep)
         return estimate_table(estimate, self.settings.prices)
 
     def execute(self, out: Path) -> Summary:
@@ -258,7 +261,13 @@ class Run:
             )
         if settings.temperature is not None:
             kwargs["temperature"] = settings.temperature
-        return RunModels(settings.model, extract_model=settings.extract_model, replies=folder.path / REPLIES, **kwargs)
+        return RunModels(
+            settings.model,
+            extract_model=settings.extract_model,
+            replies=folder.path / REPLIES,
+            prompts=self.prompts,
+            **kwargs,
+        )
 
     def _runner(self, models: RunModels) -> Runner:
         # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.

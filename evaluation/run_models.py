@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 
 from briefcontext.chains.account import Account
-from briefcontext.chains.chat_model import open_chat_model
+from briefcontext.chains.chat_model import open_chat_model, without_streaming
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model import Model, Request
@@ -20,6 +20,7 @@ from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.given_ranking import GivenRanking
 from briefcontext.evaluation.trace import TracedReplies, reading_stage
 from briefcontext.graphs.graph import build_graph
+from briefcontext.prompts import BUNDLED, Prompts
 
 __all__ = ["RunModels", "TracedReader"]
 
@@ -31,6 +32,7 @@ class RunModels:
         model: provider:model, or a chat model.
         extract_model: another one for the extractions; the same by default.
         replies: file that keeps every reply, and by which calls are traced; None is for a model that does both itself.
+        prompts: templates of the user's own.
         kwargs: what the provider's class takes besides, such as the temperature.
 
     Raises:
@@ -44,13 +46,14 @@ class RunModels:
         *,
         extract_model: str | BaseChatModel | None = None,
         replies: Path | None,
+        prompts: Prompts = BUNDLED,
         **kwargs: Any,
     ) -> None:
         kept = None if replies is None else ReplyCache(replies)
         chat = _open(model, kept, kwargs)
-        self.model = Model(chat)
+        self.model = Model(chat, prompts=prompts)
         worker = None if extract_model is None else _open(extract_model, kept, kwargs)
-        self.reader = TracedReader(LLMReader(chat, extract_model=worker))
+        self.reader = TracedReader(LLMReader(chat, extract_model=worker, prompts=prompts))
         self.graph = build_graph(reader=self.reader, retriever=GivenRanking())
 
     async def ask(self, request: Request, account: Account) -> str:
@@ -66,10 +69,10 @@ class RunModels:
 def _open(model: str | BaseChatModel, kept: ReplyCache | None, kwargs: dict[str, Any]) -> BaseChatModel:
     chat = open_chat_model(model, **kwargs) if isinstance(model, str) else model
     # Nobody reads along, and a request that is streamed is not the one that a batch would send.
-    chat = chat.model_copy(update={"disable_streaming": True})
+    chat = without_streaming(chat)
     if kept is not None:
         name = model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
-        chat.cache = TracedReplies(kept, name)
+        chat = chat.model_copy(update={"cache": TracedReplies(kept, name)})
     return chat
 
 

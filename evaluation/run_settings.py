@@ -1,7 +1,6 @@
 """What a run is asked to be, and what it is told by."""
 
 from dataclasses import dataclass, field
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from briefcontext.graphs.settings import Settings
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
-__all__ = ["RunSettings", "encoder_name", "given_name", "prompts_digest", "versions"]
+__all__ = ["RunSettings", "encoder_name", "given_name", "versions"]
 
 _VERSIONED = ("briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "scipy", "statsmodels")
 
@@ -68,13 +67,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def prompts_digest() -> str:
-    """Return a digest of all prompt templates: another prompt makes another experiment."""
-    from importlib.resources import files
-
-    templates = sorted(
-        (file for file in files("briefcontext.prompts").iterdir() if file.name.endswith(".txt")), key=str
-    )
-    return sha256("\0".join(file.read_text(encoding="utf-8") for file in templates).encode()).hexdigest()

@@ -15,8 +15,8 @@ PER_CLASS = 35
 def sample(items: Sequence[Item], limit: int, seed: int = 0) -> list[Item]:
     """Draw `limit` items, or all where there are fewer.
 
-    Which are drawn, and their order, depend on the seed and on the items' groups and ids, not on the order
-    of `items`; a larger limit adds to the items of a smaller one.
+    Which are drawn, and their order, depend on the seed and on the items' ids, not on the order of
+    `items` or the name of their file; a larger limit adds to the items of a smaller one.
     """
     if limit < 1:
         raise InputError(f"A sample of {limit} questions cannot be drawn: ask for 1 or more.")
@@ -55,4 +55,4 @@ def balanced_sample(items: Iterable[Item], per_class: int = PER_CLASS, seed: int
 
 def _draw(item: Item, seed: int) -> tuple[str, str]:
     # A digest of the item itself, where a generator's numbers would fall on items by their place.
-    return hashlib.sha256(f"{seed}\0{item.group}\0{item.id}".encode()).hexdigest(), item.id
+    return hashlib.sha256(f"{seed}\0{item.id}".encode()).hexdigest(), item.id

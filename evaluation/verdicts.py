@@ -15,7 +15,7 @@ from briefcontext.evaluation.event_loop import wait_for
 from briefcontext.evaluation.pairs import Pair
 from briefcontext.evaluation.run_folder import write_whole
 from briefcontext.evaluation.run_models import RunModels
-from briefcontext.prompts import render
+from briefcontext.prompts import BUNDLED
 
 __all__ = ["Verdict", "import_verdicts", "judge_pairs", "read_verdicts"]
 
@@ -97,7 +97,7 @@ async def _judge(pairs: Sequence[Pair], models: RunModels, at_once: int) -> list
     gate = asyncio.Semaphore(at_once)
 
     async def ask(question: str, first: str, second: str) -> str | None:
-        messages = render("judge", question, {}, first=first, second=second)
+        messages = BUNDLED.render("judge", question, {}, first=first, second=second)
         async with gate:
             words = await models.ask(Request("judge", messages), Account())
         found = _SAID.findall(words)

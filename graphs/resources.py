@@ -10,6 +10,7 @@ from langchain_core.retrievers import RetrieverLike
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.graphs.settings import CALIBRATED, DEMO, IOU, Settings
+from briefcontext.prompts import Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 if TYPE_CHECKING:
@@ -83,13 +84,15 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     The extractive reader uses the encoder that retrieves, or `minilm` with a retriever of the caller's own.
 
     Raises:
-        InputError: there is a model for the extractions, and none for the answer.
+        InputError: the prompts cannot be used; or they or a model for the extractions are named, and no model is.
         ModelSetupError, MissingExtraError: a model cannot be opened.
     """
     if settings.model is not None:
-        return _llm_reader(settings.model, settings.extract_model, settings.model_cache)
+        return _llm_reader(settings.model, settings.extract_model, settings.model_cache, Prompts(settings.prompts))
     if settings.extract_model is not None:
         raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
+    if settings.prompts is not None:
+        raise InputError("prompts is set and model is not: name the model that is given them (--model).")
     from briefcontext.chains.extractive_reader import ExtractiveReader
     from briefcontext.knowledge.encoders import load_encoder
 
@@ -143,10 +146,10 @@ def _cross_encoder(name: str) -> "CrossEncoderScorer":
 
 
 @lru_cache(_KEPT_OPEN)
-def _llm_reader(model: str, extract_model: str | None, cache: str | None) -> Reader:
+def _llm_reader(model: str, extract_model: str | None, cache: str | None, prompts: Prompts) -> Reader:
     from briefcontext.chains.llm_reader import LLMReader
 
-    return LLMReader(model, extract_model=extract_model, cache=cache)
+    return LLMReader(model, extract_model=extract_model, cache=cache, prompts=prompts)
 
 
 def as_reader(given: Reader | BaseChatModel | str | None) -> Reader | None:

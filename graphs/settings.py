@@ -93,7 +93,9 @@ class Settings(BaseModel):
     extract_model: str | None = Field(
         default=None, description="Another chat model for the extractions, as provider:model."
     )
-
+    prompts: str | None = Field(
+        default=None, description="Folder of prompts that the model is given in place of the bundled ones."
+    )
     model_cache: str | None = Field(
         default=None, description="SQLite file that keeps the replies of models, so that none is paid for twice."
     )

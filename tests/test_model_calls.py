@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.account import Account
@@ -224,6 +225,28 @@ def test_a_model_without_structured_output_is_read_as_text(kind: type[GenericFak
     extraction = extract(kind(messages=iter([AIMessage(record)])), account)
     assert (extraction["status"], extraction["finding"]) == ("evidence", "It does.")
     assert "not of the form" not in (extraction["error"] or "")
+
+
+class CountedChatModel(BaseChatModel):
+    """A chat model that counts its calls, as people's own may do."""
+
+    calls: int = 0
+
+    @property
+    def _llm_type(self) -> str:
+        return "counted"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        self.calls += 1
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("NO ANSWER: nothing."))])
+
+
+@pytest.mark.parametrize("route", ["map_reduce", "vanilla"])
+def test_a_model_of_ones_own_keeps_its_state(route: str, disagreeing: FixedRetriever) -> None:
+    chat = CountedChatModel()
+    settings = Settings(route=route, max_retries=0)  # type: ignore[arg-type]
+    answer = build_graph(reader=chat, retriever=disagreeing).invoke({"question": QUESTION}, context=settings)["answer"]
+    assert chat.calls == answer["usage"]["calls"] > 0
 
 
 PASSING = {

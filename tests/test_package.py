@@ -15,7 +15,7 @@ LAYERS = {
     "knowledge": set[str](),
     "retrievers": {"knowledge"},
     "chains": {"prompts"},
-    "graphs": {"chains", "retrievers", "knowledge"},
+    "graphs": {"chains", "retrievers", "knowledge", "prompts"},
     "evaluation": {"graphs", "chains", "retrievers", "knowledge", "prompts"},
 }
 

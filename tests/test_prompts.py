@@ -7,13 +7,13 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, document_key
 from briefcontext.chains.context import render_documents
-from briefcontext.prompts import render
+from briefcontext.prompts import BUNDLED
 
 STAGES = ["answer", "extract", "reduce"]
 
 
 def _user(stage: str, options: dict[str, str], text: str = "TEXT") -> str:
-    return render(stage, "Is it so?", options, documents=text, evidence=text)[-1].text
+    return BUNDLED.render(stage, "Is it so?", options, documents=text, evidence=text)[-1].text
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -24,8 +24,8 @@ def test_the_question_stands_before_and_after_the_context(stage: str) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_options_appear_only_for_multiple_choice(stage: str) -> None:
-    free = render(stage, "Is it so?", {}, documents="", evidence="")
-    choice = render(stage, "Is it so?", {"A": "yes", "B": "<no>"}, documents="", evidence="")
+    free = BUNDLED.render(stage, "Is it so?", {}, documents="", evidence="")
+    choice = BUNDLED.render(stage, "Is it so?", {"A": "yes", "B": "<no>"}, documents="", evidence="")
     assert "hoice" not in "".join(message.text for message in free)
     assert "A. yes\nB. <no>" in choice[-1].text
     assert choice[0].text.count("hoice") == 1

@@ -1,0 +1,25 @@
+"""`briefcontext prompts`: the bundled prompts, written out to be changed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from briefcontext.errors import InputError
+
+__all__ = ["prompts"]
+
+
+def prompts(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write them to; made where it is missing.")],
+) -> None:
+    """Write the bundled prompts to a folder, to be changed there and given with --prompts."""
+    from briefcontext.prompts import BUNDLED
+
+    files = {folder / f"{name}.txt": text for name, text in sorted(BUNDLED.texts.items())}
+    if there := [str(file) for file in files if file.exists()]:
+        raise InputError(f"{', '.join(there)}: is there already, and is kept. Name another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in files.items():
+        file.write_text(text, encoding="utf-8")
+    typer.echo(f"Wrote {len(files)} prompts to {folder}. Delete those that stay as they are: they then follow updates.")
