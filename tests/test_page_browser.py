@@ -354,7 +354,7 @@ def test_everything_can_be_done_with_the_keyboard(browser: Browser, demo: str) -
     assert not browser.run("return document.querySelector('#passage').contains(document.activeElement)"), "a trap"
     browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     browser.until(lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it")
-    assert browser.driver.switch_to.active_element == cite
+    browser.until(lambda: browser.driver.switch_to.active_element == cite, "the focus goes back to the citation")
 
 
 def _focused(browser: Browser) -> str:
