@@ -34,7 +34,9 @@ class Conflict(RealRankings):
         report.tables.append(_table(found))
         conflicting = [row for row in rows if _is_conflict(row)]
         ids = {(row["item"], row["condition"]["k"]) for row in conflicting}
-        on_conflicts = [row for row in rows if (row["item"], row["condition"].get("k")) in ids]
+        on_conflicts = [
+            row for k in config["ks"] for row in rows if (row["item"], k) in ids and row["condition"].get("k") == k
+        ]
         comparisons = compare_methods(on_conflicts, seed=config["seed"]) if on_conflicts else []
         if comparisons:
             report.tables.append(comparison_table(comparisons))
