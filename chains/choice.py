@@ -70,6 +70,11 @@ _REVISION = re.compile(
     r"I was wrong|I made (?:a|an) (?:mistake|error)|sorry|instead|upon review|let me correct|I change my)\b",
     re.IGNORECASE,
 )
+_REVISED = re.compile(
+    rf"(?:{_REVISION.pattern}[\s,:;.!–—-]*)+(?:(?:it(?:'s| is)|rather|make (?:it|that))\s+)?", re.IGNORECASE
+)
+_NO = re.compile(r"no\b[\s,:;.!–—-]*", re.IGNORECASE)
+"""After a word of revision: part of it, where it is no option itself."""
 _NOT_STATED = re.compile(
     r"\b(?:not|never|cannot|can't|doubt|whether|if|unless|neither|nor|wrong|incorrect|false|previous|initial|other|"
     r"thought|at first|initially|might (?:think|say|argue|suggest)|may (?:think|say|argue)|could (?:think|say"
@@ -98,8 +103,12 @@ _HEDGED = re.compile(
     r"\b(?:might|may|could|perhaps|possibly|whether|if|unless|unlike|versus|vs|compared|rather than|instead of)\b", re.I
 )
 _WITHDRAWN = re.compile(
-    r"[\"'`*_)\]]*,?\s+(?:if|unless|(?:is|was|are|were)(?:n't| not| wrong| incorrect| unlikely))\b", re.IGNORECASE
+    r"[\"'`*_)\]]*,?\s+(?:if|unless|(?:is|was|are|were)(?:n't| not| wrong| incorrect| unlikely| contraindicated"
+    r"| ruled out)|(?:should|must|can|could|would)(?:n't| not| be (?:avoided|stopped|excluded|ruled out))"
+    r"|(?:but|or) (?:maybe |perhaps |possibly )?not(?=\W*(?:[.!?]|\Z)))\b",
+    re.IGNORECASE,
 )
+_LETTERED = re.compile(r"[,;.{|]\s*[\"'(\[]*([A-Z])(?:[\"'\])]*\s?[:=]|[\])](?=\s)|\.(?=\s+[A-Z]))")
 _CITATION = re.compile(r"(?<=[\s\]])\[[^\[\]\n]{0,20}\d[^\[\]\n]{0,20}\]")
 _LINE = re.compile(r"[^\n]+")
 
@@ -110,6 +119,7 @@ class _Conclusion:
     letters: frozenset[str]
     """One letter, or none or several where the conclusion is not one option."""
     final: bool
+    revises: bool = False
 
 
 def parse_choice(output: str, options: Mapping[str, str]) -> str | None:
@@ -165,7 +175,9 @@ def _settled(conclusions: list[_Conclusion], text: str) -> frozenset[str]:
     kept: list[_Conclusion] = []
     for each in conclusions:
         since = text[kept[-1].at : each.at] if kept else ""
-        if kept and (_REVISION.search(since) or (each.final and not any(other.final for other in kept))):
+        if kept and (
+            each.revises or _REVISION.search(since) or (each.final and not any(other.final for other in kept))
+        ):
             kept = []
         kept.append(each)
     if any(not each.letters for each in kept):
@@ -178,6 +190,13 @@ def _stated(text: str, reader: OptionReader) -> Iterator[_Conclusion]:
         for start in pattern.finditer(text):
             if found := _read(text, start, reader, strict=strict, final=pattern is _CONCLUDED):
                 yield found
+    for start in _REVISED.finditer(text):
+        no = _NO.match(text, start.end())
+        ends = [start.end(), *([no.end()] if no else [])]
+        values = (reader.value(text, end, strict=True) for end in ends)
+        value = next((value for value in values if value), None)
+        if value and not _asked(text, value.end) and not _WITHDRAWN.match(text, value.end):
+            yield _Conclusion(start.start(), value.letters, False, revises=True)
     after = 0
     for mention in reader.mentions(text):
         if mention.start >= after and (tail := _CORRECT.match(text, mention.end)):
@@ -236,10 +255,16 @@ def _lines(text: str, reader: OptionReader) -> Iterator[list[frozenset[str]]]:
         elif found.kind == "option":
             whole.append(found.letters)
         elif not (found.lettered and _REJECTED.search(re.split(r"(?<=[.!?])\s", found.rest, maxsplit=1)[0])):
-            begun.append(found.letters)
+            begun.append(found.letters | _beside(found.rest, reader))
     if _REFUSED.search(text):
         begun = []
     yield from (letters, whole, begun)
+
+
+def _beside(rest: str, reader: OptionReader) -> frozenset[str]:
+    """The options that a line lists behind its first, as in "A: 10%, B: 80%"."""
+    listed = (reader.letters.get(found[1]) for found in _LETTERED.finditer(rest))
+    return frozenset(letter for letter in listed if letter)
 
 
 def _answering(line: str, reader: OptionReader) -> str:
