@@ -103,7 +103,7 @@ _HEDGED = re.compile(
     r"\b(?:might|may|could|perhaps|possibly|whether|if|unless|unlike|versus|vs|compared|rather than|instead of)\b", re.I
 )
 _WITHDRAWN = re.compile(
-    r"[\"'`*_)\]]*,?\s+(?:if|unless|(?:is|was|are|were)(?:n't| not| wrong| incorrect| unlikely| contraindicated"
+    r"[\"'`*_)\]]*,?\s+(?:if|unless|(?:is|was|are|were)(?:n't| not| wrong| incorrect| unlikely"
     r"| ruled out)|(?:should|must|can|could|would)(?:n't| not| be (?:avoided|stopped|excluded|ruled out))"
     r"|(?:but|or) (?:maybe |perhaps |possibly )?not(?=\W*(?:[.!?]|\Z)))\b",
     re.IGNORECASE,
@@ -175,9 +175,8 @@ def _settled(conclusions: list[_Conclusion], text: str) -> frozenset[str]:
     kept: list[_Conclusion] = []
     for each in conclusions:
         since = text[kept[-1].at : each.at] if kept else ""
-        if kept and (
-            each.revises or _REVISION.search(since) or (each.final and not any(other.final for other in kept))
-        ):
+        revised = each.revises or _REVISION.search(since)
+        if revised or (each.final and not any(other.final for other in kept)):
             kept = []
         kept.append(each)
     if any(not each.letters for each in kept):
