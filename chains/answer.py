@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from langchain_core.documents import Document
@@ -105,6 +106,10 @@ def compose(
         warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown[:_LISTED])}{more}.")
     if not draft["abstained"]:
         warnings += _citation_warnings(text, citations)
+    if loose := [citation["key"] for citation in citations if citation["match"] == "fuzzy"]:
+        warnings.append(
+            f"Quoted in other words than the document's, which are shown: [{']['.join(dict.fromkeys(loose))}]."
+        )
     return Answer(
         text=text,
         choice=draft["choice"],
@@ -163,9 +168,8 @@ def _uncited_sentences(text: str, citations: Sequence[Citation]) -> int:
     mark = re.compile(rf"\[(?:{'|'.join(citation['key'] for citation in citations)})\]")
     count = 0
     for line in text.splitlines():
-        spans = split_sentences(line)
-        ends = [start for start, _ in spans[1:]] + [len(line)]
-        for (start, _), end in zip(spans, ends, strict=True):
+        starts = [start for start, _ in split_sentences(line)]
+        for start, end in pairwise([*starts, len(line)]):
             sentence = line[start:end].strip()
             cited = mark.search(sentence) or mark.match(line[end:].lstrip())
             count += not (cited or sentence.endswith(":") or not any(c.isalpha() for c in sentence))

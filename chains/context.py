@@ -33,7 +33,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def render_documents(documents: Sequence[Document]) -> str:
-    """Return the documents one after another, each between tags that carry its key.
+    """Return the documents one after another, each between tags that carry its key, with its kind and year.
 
     A text cannot close its own tag: the closing one carries the key, which stands in no text (see
     `assign_keys`), and what looks like one of our tags, or is a control token of a chat template, is broken up.
@@ -46,8 +46,9 @@ def _document(document: Document) -> str:
     title = str(document.metadata.get("title") or "").strip()
     text = document.page_content.strip()
     body = f"{title}\n{text}" if title and title != text else text
-    key = document_key(document)
-    return f'<document key="{key}">\n{_defuse(body)}\n</document {key}>'
+    key, described = document_key(document), _description(document)
+    about = f"({_line(described)})\n" if described else ""
+    return f'<document key="{key}">\n{about}{_defuse(body)}\n</document {key}>'
 
 
 def render_evidence(extraction: Extraction, documents: Mapping[str, Document]) -> str:
@@ -73,10 +74,15 @@ def render_condensed(text: str) -> str:
     return f"<evidence condensed>\n{_defuse(text.strip())}\n</evidence>"
 
 
-def _label(document: Document) -> str:
+def _description(document: Document) -> str:
+    """Return what weighs a document: its publication types, its year, and whether it was retracted."""
     known = [str(document.metadata.get("publication_types") or ""), str(publication_year(document) or "")]
     known += ["RETRACTED"] if document.metadata.get("retracted") else []
-    described = ", ".join(part for part in known if part)
+    return ", ".join(part for part in known if part)
+
+
+def _label(document: Document) -> str:
+    described = _description(document)
     return f"[{document_key(document)}]" + (f" ({_line(described)})" if described else "")
 
 

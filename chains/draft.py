@@ -10,10 +10,13 @@ from briefcontext.chains.reader import Draft
 __all__ = ["parse_draft", "split_quotes"]
 
 _CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:.*$", re.IGNORECASE | re.MULTILINE)
-_CONFLICT_LINE = re.compile(r"^[ \t*_]*conflict[ \t*_]*:[ \t*_]*(?P<words>.*)$", re.IGNORECASE | re.MULTILINE)
+_CONFLICT_LINE = re.compile(r"[ \t*_#]*conflicts?[ \t*_]*:[ \t*_]*(?P<words>.*)", re.IGNORECASE)
+_BULLET = re.compile(r"[ \t]*(?:[-*•]|\d+[.)])[ \t]")
 _QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:[ \t*_]*(?=$|\[)", re.IGNORECASE | re.MULTILINE)
 _QUOTE_LINE = re.compile(r"^[ \t*•-]*\[(?P<key>[^\]\n]+)\][ \t:–-]*(?P<quote>\S.*)$", re.MULTILINE)
-_NO_ANSWER = re.compile(r"\s*[*_]*no[ _]answer[ \t*_]*(?:[:.][\s*_]*|$)", re.IGNORECASE)
+_NO_ANSWER = re.compile(
+    r"[\s*_\"'`#]*no[ _-]answer[ \t*_\"'`]*(?:[:.][\s*_\"'`]*|[ \t]+[-–—]+\s+|—\s*|\s*\Z|[ \t]*\n\s*)", re.IGNORECASE
+)
 _NO_REASON = "The reader says that the documents do not answer the question, and gives no reason."
 _NO_CONFLICT = re.compile(r"(?:none|no|n/a)\b.{0,20}$", re.IGNORECASE)
 
@@ -30,16 +33,14 @@ def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: li
     options = question["options"]
     stated = _CHOICE_LINE.search(text)
     # What stands before the line that the prompt asks for is reasoning, and what a conflict says is others' view.
-    choosing = _CONFLICT_LINE.sub("", text[stated.start() :] if stated else text)
+    choosing, _ = _without_conflict(text[stated.start() :] if stated else text)
     choice = parse_choice(choosing, options) if options and not refusal else None
     warnings = list(warnings)
     if options and forced and choice is not None:
         warnings.append("A choice was forced by the setting force_choice.")
     if options and choice is None and not refusal:
         warnings.append("The reader named none of the options.")
-    said = _CONFLICT_LINE.search(text)
-    conflict = said["words"].strip() if said else ""
-    body = text[refusal.end() :] if refusal else _CONFLICT_LINE.sub("", _CHOICE_LINE.sub("", text))
+    body, conflict = _without_conflict(_CHOICE_LINE.sub("", text[refusal.end() :] if refusal else text))
     return Draft(
         text=body.strip() or (_NO_REASON if refusal else ""),
         choice=choice,
@@ -48,3 +49,20 @@ def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: li
         abstained=bool(refusal),
         warnings=warnings,
     )
+
+
+def _without_conflict(text: str) -> tuple[str, str]:
+    """Take out what is said of a conflict: its line with the bullets under it, or the paragraph under a bare label."""
+    kept: list[str] = []
+    taken: list[str] = []
+    bare = inside = False
+    for line in text.split("\n"):
+        if label := _CONFLICT_LINE.fullmatch(line):
+            bare, inside = not label["words"].strip(), True
+            taken.append(label["words"].strip())
+        elif inside and (_BULLET.match(line) or (bare and line.strip())):
+            taken.append(line.strip())
+        else:
+            inside = False
+            kept.append(line)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)), "\n".join(filter(None, taken))

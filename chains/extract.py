@@ -13,7 +13,7 @@ from briefcontext.chains.account import Account
 from briefcontext.chains.choice import parse_choice
 from briefcontext.chains.citation import document_key
 from briefcontext.chains.context import render_documents
-from briefcontext.chains.extraction import Extraction, Quote, extraction_without_evidence
+from briefcontext.chains.extraction import NOTHING_USED, Extraction, Quote, extraction_without_evidence
 from briefcontext.chains.grounding import ground
 from briefcontext.chains.model import Model, Reply, Request
 from briefcontext.chains.question import Question
@@ -150,7 +150,7 @@ def _extraction(
     if not given:
         error = "The finding comes without a quote, so that it cannot be checked."
     if lost and not quotes:
-        error = f"{error} Nothing of this reading is used."
+        error = f"{error} {NOTHING_USED}"
     if not record.relevant or (lost and not quotes):
         error = error if lost else None
         return extraction_without_evidence(index, documents, "none", confidence=record.confidence, error=error)

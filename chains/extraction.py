@@ -6,7 +6,10 @@ from typing import Literal, NotRequired
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-__all__ = ["Extraction", "Match", "Quote", "extraction_without_evidence"]
+__all__ = ["NOTHING_USED", "Extraction", "Match", "Quote", "extraction_without_evidence"]
+
+NOTHING_USED = "Nothing of this reading is used."
+"""Ends the error of an extraction whose evidence was all dropped."""
 
 Match = Literal["exact", "normalised", "fuzzy", "title"]
 

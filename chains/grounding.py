@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 from rapidfuzz import fuzz
 
 from briefcontext.chains.extraction import Match, Quote
+from briefcontext.chains.wording import respelled
 
 __all__ = ["FUZZY_THRESHOLD", "MIN_QUOTE_LETTERS", "ground"]
 
@@ -17,7 +18,11 @@ FUZZY_THRESHOLD = 90.0
 MIN_QUOTE_LETTERS = 8
 """A quote with fewer letters and digits than this says too little to be traced."""
 
-_FIGURES = re.compile(r"\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\d)")
+_SIGN = r"(?<![^\s(\[,;:=<>≤≥])[-−–]"
+_FIGURES = re.compile(rf"\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\d)|{_SIGN}(?=\d)")
+_SIGN_BEFORE = re.compile(rf"(?P<sign>{_SIGN})\Z")
+_DIGITS_BEFORE = re.compile(r"\d[.,]?\Z")
+_DIGITS_AFTER = re.compile(r"[.,]?\d")
 _TELLING = re.compile(
     r"n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely|more|less|fewer|than|before|after|above|below)\b"
     r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen|hypo|hyper|brady|tachy)"
@@ -78,18 +83,33 @@ def _quote(document: Document, start: int, end: int, match: Match) -> Quote:
 
 
 def _exact(wanted: str, document: Document) -> Quote | None:
-    start = document.page_content.find(wanted)
-    return None if start < 0 else _quote(document, start, start + len(wanted), "exact")
+    text, start = document.page_content, -1
+    while (start := text.find(wanted, start + 1)) >= 0:
+        if not _cuts_a_figure(text, start, start + len(wanted)):
+            return _quote(document, start, start + len(wanted), "exact")
+    return None
 
 
 def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
     text, places = _letters(document.page_content)
-    start = text.find(letters)
-    if start < 0:
-        return None
-    found = _quote(document, places[start], places[start + len(letters) - 1] + 1, "normalised")
-    # Letters and digits alone cannot tell 1.5 from 15, or "<" from ">".
-    return found if _figures(wanted) == _figures(found["text"]) else None
+    at = -1
+    while (at := text.find(letters, at + 1)) >= 0:
+        start, end = places[at], places[at + len(letters) - 1] + 1
+        if sign := _SIGN_BEFORE.search(document.page_content, max(start - 2, 0), start):
+            start = sign.start("sign")
+        found = _quote(document, start, end, "normalised")
+        # Letters and digits alone cannot tell 1.5 from 15, or "<" from ">".
+        if _figures(wanted) == _figures(found["text"]) and not _cuts_a_figure(document.page_content, start, end):
+            return found
+    return None
+
+
+def _cuts_a_figure(text: str, start: int, end: int) -> bool:
+    """Whether a number, with its sign, begins before `start` or goes on after `end`."""
+    begins = text[start].isdigit() and (
+        _DIGITS_BEFORE.search(text, max(start - 2, 0), start) or _SIGN_BEFORE.search(text, max(start - 2, 0), start)
+    )
+    return bool(begins or (text[end - 1].isdigit() and _DIGITS_AFTER.match(text, end)))
 
 
 def _letters(text: str) -> tuple[str, list[int]]:
@@ -111,11 +131,13 @@ def _fuzzy(wanted: str, document: Document, threshold: float) -> Quote | None:
     found = fuzz.partial_ratio_alignment(_lower(wanted), text, score_cutoff=threshold)
     if found is None or found.dest_end <= found.dest_start:
         return None
-    start, end = _whole_words(text, found.dest_start, found.dest_end)
-    # One dropped "not" or a changed figure leaves two sentences alike, and turns the meaning round.
-    if _telling(_lower(wanted)) != _telling(text[start:end]):
+    place = respelled(wanted, document.page_content, found.dest_start, found.dest_end)
+    if place is None or _cuts_a_figure(document.page_content, *place):
         return None
-    return _quote(document, start, end, "fuzzy")
+    # One dropped "not" or a changed figure leaves two sentences alike, and turns the meaning round.
+    if _telling(_lower(wanted)) != _telling(text[slice(*place)]):
+        return None
+    return _quote(document, *place, "fuzzy")
 
 
 def _lower(text: str) -> str:
@@ -129,12 +151,5 @@ def _telling(text: str) -> Counter[str]:
 
 def _figures(text: str) -> Counter[str]:
     """Count the numbers, thousands written with or without a comma, and the signs between them."""
-    return Counter(re.sub(r",(?=\d{3}(?!\d))", "", found) for found in _FIGURES.findall(text))
-
-
-def _whole_words(text: str, start: int, end: int) -> tuple[int, int]:
-    while start > 0 and text[start - 1].isalnum() and text[start].isalnum():
-        start -= 1
-    while end < len(text) and text[end - 1].isalnum() and text[end].isalnum():
-        end += 1
-    return start, end
+    found = (figure.replace("−", "-").replace("–", "-") for figure in _FIGURES.findall(text))
+    return Counter(re.sub(r",(?=\d{3}(?!\d))", "", figure) for figure in found)

@@ -271,7 +271,9 @@ class Run:
 
     def _runner(self, models: RunModels) -> Runner:
         # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
-        reading = self.settings.reading.model_copy(update={"force_choice": self.experiment.force_choice})
+        reading = self.settings.reading.model_copy(
+            update={"force_choice": self.experiment.force_choice, "prompts": None}
+        )
         return Runner(self.experiment, self.materials, models, reading, at_once=max(1, reading.max_in_flight))
 
     def _batch_runner(self, models: RunModels) -> Runner:

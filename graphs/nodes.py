@@ -14,6 +14,7 @@ from briefcontext.chains.reader import Reader
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import Answering, PartitionStarted, Retrieved, RouteDecided, emit
+from briefcontext.graphs.reasons import without_documents, without_evidence
 from briefcontext.graphs.results import Update, abstained, answered, extracted, failed_extraction, worth_reducing
 from briefcontext.graphs.retrieval import encodable_document, more_to_ask, without_retracted
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
@@ -25,9 +26,6 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.signals import TwoRankings
 
 __all__ = ["Nodes"]
-
-NOTHING_RETRIEVED = "No document was retrieved for this question, so there is nothing to answer from."
-NOTHING_RELEVANT = "The documents were read, and none of them contains evidence on this question."
 
 
 class Nodes:
@@ -49,12 +47,13 @@ class Nodes:
         self.answer = RunnableLambda(self._answer, self._aanswer)
 
     def _reader(self) -> Reader:
-        given = self._given_reader
-        return given if given is not None else resources.reader(current_settings(), self._given_retriever)
+        if self._given_reader is None:
+            return resources.reader(current_settings(), self._given_retriever)
+        resources.refuse_settings_of_readers(current_settings())
+        return self._given_reader
 
     async def _areader(self) -> Reader:
-        given = self._given_reader
-        return given if given is not None else await asyncio.to_thread(self._reader)
+        return self._reader() if self._given_reader is not None else await asyncio.to_thread(self._reader)
 
     def _retriever(self) -> RankingRetriever:
         given = self._given_retriever
@@ -95,7 +94,7 @@ class Nodes:
             rankings = TwoRankings.of(text, documents, statistics)
             compared = compare_rankings(documents, rankings.bm25_order, settings)
             preflight = with_prediction(compared, calibration.predict(rankings), caution)
-        route, reason = decide_route(preflight, settings)
+        route, reason = decide_route(preflight, settings, one_ranking=retriever.ranks_by_bm25)
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
         return {"preflight": {**preflight, "reason": reason}, "route": route}
 
@@ -128,14 +127,14 @@ class Nodes:
         """Answer from the partitions that have evidence (ContextReduce), or abstain when none has."""
         reader, account = self._reader(), open_account(state["started"])
         if not worth_reducing(state):
-            return abstained(state, NOTHING_RELEVANT, account, reader)
+            return abstained(state, without_evidence(state), account, reader)
         draft = reader.reduce(state["asked"], state["documents"], state["extractions"], account)
         return answered(state, draft, account, reader)
 
     async def _areduce(self, state: State) -> Update:
         reader, account = await self._areader(), open_account(state["started"])
         if not worth_reducing(state):
-            return abstained(state, NOTHING_RELEVANT, account, reader)
+            return abstained(state, without_evidence(state), account, reader)
         draft = await reader.areduce(state["asked"], state["documents"], state["extractions"], account)
         return answered(state, draft, account, reader)
 
@@ -153,8 +152,8 @@ class Nodes:
         return answered(state, draft, account, reader)
 
     def abstain(self, state: State) -> Update:
-        """Say that nothing was retrieved."""
-        return abstained(state, NOTHING_RETRIEVED, open_account(state["started"]), self._reader())
+        """Say that there is nothing to read."""
+        return abstained(state, without_documents(state), open_account(state["started"]), self._reader())
 
 
 def _retrieved(asked: Question, found: Sequence[Document]) -> Update:

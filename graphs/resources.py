@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from briefcontext.retrievers.calibration import Calibration
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-__all__ = ["as_ranked", "as_reader", "calibration", "knowledge_base", "reader", "retriever"]
+__all__ = [
+    "as_ranked",
+    "as_reader",
+    "calibration",
+    "knowledge_base",
+    "reader",
+    "refuse_settings_of_readers",
+    "retriever",
+]
 
 _KEPT_OPEN = 8
 
@@ -104,6 +112,19 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     else:
         encoder = knowledge_base(settings.knowledge_base).encoder
     return ExtractiveReader(encoder)
+
+
+def refuse_settings_of_readers(settings: Settings) -> None:
+    """Refuse settings that a graph with a reader of its own would leave unheard.
+
+    Raises:
+        InputError: one of them is set.
+    """
+    if unheard := [name for name in ("model", "extract_model", "prompts", "model_cache") if getattr(settings, name)]:
+        raise InputError(
+            f"The graph was built with a reader of its own, so {', '.join(unheard)} would have no effect. Leave it out "
+            "and give it to the reader (LLMReader takes all of them), or build the graph without a reader."
+        )
 
 
 @lru_cache(_KEPT_OPEN)

@@ -53,7 +53,9 @@ def worth_reducing(state: State) -> bool:
     extractions = state["extractions"]
     failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
     if len(failed) == len(extractions):
-        raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
+        raise ModelCallError(
+            f"All {len(failed)} partitions failed. The first: {failed[0]['error']} Ask again when that is mended."
+        )
     evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
     forced = current_settings().force_choice and bool(state["asked"]["options"])
     if evidence or forced:

@@ -59,12 +59,18 @@ def with_prediction(preflight: Preflight, predicted: Prediction, caution: str | 
     )
 
 
-def decide_route(preflight: Preflight, settings: Settings) -> tuple[Route, str]:
-    """Return the route and, in words, why it is taken."""
+def decide_route(preflight: Preflight, settings: Settings, *, one_ranking: bool = False) -> tuple[Route, str]:
+    """Return the route and, in words, why it is taken.
+
+    Args:
+        one_ranking: whether the documents' own order is BM25's, so that there is no other to disagree with.
+    """
     if preflight["consistent"] is None:
         return "abstain", "nothing was retrieved"
     if settings.route != "auto":
         return settings.route, f"the setting route forces {settings.route}"
+    if one_ranking:
+        return "map_reduce", "BM25 found the documents, so that there is no second ranking to compare it with"
     if preflight["probability"] is not None and preflight["probability_threshold"] is not None:
         return _decide_by_prediction(preflight, preflight["probability"], preflight["probability_threshold"], settings)
     overlap = f"the overlap of the two top {preflight['n']} is {preflight['iou']:.2f}"

@@ -44,6 +44,11 @@ class BM25Retriever(RankingRetriever):
 
     knowledge_base: LexicalSearch
 
+    @property
+    def ranks_by_bm25(self) -> bool:
+        """BM25's own ranking."""
+        return True
+
     @classmethod
     def from_documents(cls, documents: Sequence[Document], k: int = DEFAULT_K) -> Self:
         """Retrieve from documents in memory, made for thousands of them; ids and metadata are completed."""

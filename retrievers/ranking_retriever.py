@@ -50,6 +50,11 @@ class RankingRetriever(BaseRetriever):
         """The manifest of the knowledge base whose dense ranking this is; None for any other ranking."""
         return None
 
+    @property
+    def ranks_by_bm25(self) -> bool:
+        """Whether this ranking is BM25's own, so that comparing the two says nothing."""
+        return False
+
     @abstractmethod
     def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         """Return at most `k` documents, best first, made by `ranked`."""

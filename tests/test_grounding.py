@@ -75,6 +75,61 @@ def test_a_changed_figure_sign_or_opposite_is_not_found(text: str, quote: str) -
     assert ground(text, [Document(id="d", page_content=text)]) is not None
 
 
+WHOLE = (
+    "Treatment with warfarin must be stopped at once when bleeding occurs in adults with atrial fibrillation, "
+    "and 50 µg of levothyroxine, or propranolol for the tremor, were given in the haematology ward."
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "others"),
+    [
+        *(("stopped", "started"), ("warfarin", "apixaban"), ("50 µg", "50 mg"), ("adults", "infants")),
+        *(("levothyroxine", "liothyronine"), ("levothyroxine", "levothyronine"), ("must be", "must always be")),
+        *((", or propranolol", ", and propranolol"), ("propranolol for", "metoprolol for")),
+    ],
+)
+def test_another_drug_unit_or_claim_is_not_found_however_much_else_is_alike(words: str, others: str) -> None:
+    assert ground(WHOLE.replace(words, others), [Document(id="d", page_content=WHOLE)]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "others"),
+    [
+        *(("fibrillation", "fibrilation"), ("when bleeding", "when a bleeding"), ("haematology", "hematology")),
+        *(("occurs", "occurred"), (" atrial", ""), ("Treatment", "Treatments")),
+    ],
+)
+def test_spelling_endings_and_words_left_out_do_not_matter(words: str, others: str) -> None:
+    text = f"Before it all. {WHOLE} After it all."
+    found = ground(WHOLE.replace(words, others), [Document(id="d", page_content=text)])
+    assert found is not None
+    assert found["match"] == "fuzzy"
+    assert found["text"] == text[found["start"] : found["end"]]
+    assert found["text"] == WHOLE.rstrip(".")
+
+
+FIGURES = "The mean change was −5.2 mmHg (95% CI −7.1 to −3.3) in 15.2% of 1,200 adults; range 10–20."
+
+
+@pytest.mark.parametrize(
+    ("quote", "words"),
+    [
+        ("The mean change was 5.2 mmHg", None),
+        ("5.2 mmHg (95% CI −7.1 to −3.3)", None),
+        ("5.2% of 1,200 adults", None),
+        ("200 adults; range 10–20", None),
+        ("in 15.2% of 1", None),
+        ("The mean change was −5.2 mmHg", "The mean change was −5.2 mmHg"),
+        ("-5.2 mmHg (95% CI -7.1 to -3.3)", "−5.2 mmHg (95% CI −7.1 to −3.3"),
+        ("1200 adults, range 10-20", "1,200 adults; range 10–20"),
+    ],
+)
+def test_a_figure_is_found_whole_and_with_its_sign(quote: str, words: str | None) -> None:
+    found = ground(quote, [Document(id="d", page_content=FIGURES)])
+    assert (found and found["text"]) == words
+
+
 def test_a_thousand_is_the_same_with_and_without_a_comma() -> None:
     found = ground("enrolled 1000 adults in all", [Document(id="d", page_content="It Enrolled 1,000 adults in all.")])
     assert found is not None

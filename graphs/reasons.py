@@ -1,0 +1,31 @@
+"""Why there is no answer, as the answer says it."""
+
+from briefcontext.chains.extraction import NOTHING_USED
+from briefcontext.graphs.state import State
+
+__all__ = ["without_documents", "without_evidence"]
+
+
+def without_documents(state: State) -> str:
+    """Say why there was nothing to read."""
+    if count := len(state["retracted"]):
+        return (
+            f"All documents that were found for this question are retracted articles ({count}) and were left out, "
+            "so there is nothing to answer from."
+        )
+    return "No document was retrieved for this question, so there is nothing to answer from."
+
+
+def without_evidence(state: State) -> str:
+    """Say that no partition gave evidence; what was not read, or not used, is not said to hold none."""
+    extractions = state["extractions"]
+    failed = sum(extraction["status"] == "failed" for extraction in extractions)
+    unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
+    if not failed and not unused:
+        return "The documents were read, and none of them contains evidence on this question."
+    missing = [f"{failed} could not be read"] if failed else []
+    missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
+    return (
+        f"No evidence on this question was found, but of {len(extractions)} partitions of the documents "
+        f"{' and '.join(missing)}. There may be evidence in them all the same."
+    )

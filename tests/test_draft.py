@@ -1,0 +1,95 @@
+"""An answer out of a model's words, whatever their shape."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from briefcontext.chains.answer import Answer, compose
+from briefcontext.chains.citation import assign_keys, document_key
+from briefcontext.chains.draft import parse_draft
+from briefcontext.chains.ledger import summarise
+from briefcontext.chains.question import check_question
+from briefcontext.graphs.routing import compare_rankings
+from briefcontext.graphs.settings import Settings
+
+QUESTION = check_question("Is it so?", {"A": "yes", "B": "no"})
+DOCUMENTS = assign_keys("Is it so?", [Document(id=str(n), page_content=f"Text {n}.", metadata={}) for n in range(2)])
+FIRST, SECOND = (document_key(document) for document in DOCUMENTS)
+
+
+def _answer(text: str) -> Answer:
+    return compose(
+        parse_draft(text, QUESTION, [], [], forced=False),
+        documents=DOCUMENTS,
+        route="vanilla",
+        preflight=compare_rankings(DOCUMENTS, [0, 1], Settings()),
+        extractions=[],
+        retracted=[],
+        usage=summarise([], seconds=0.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "uncited"),
+    [
+        (f"One [{FIRST}].\n\nTwo [{SECOND}].", 0),
+        (f"One [{FIRST}].\n\n\n  \n- Two [{SECOND}].\n* Three.", 1),
+        (f"# Heading\n\n| a | b |\n|---|---|\n| One | [{FIRST}] |", 2),
+        (f"\n\nOne. [{FIRST}]\n", 0),
+        (f"These are:\n\n1. One [{FIRST}].\n2. Two.", 1),
+    ],
+)
+def test_answers_come_in_paragraphs_lists_and_tables(text: str, uncited: int) -> None:
+    warnings = [warning for warning in _answer(text)["warnings"] if "no citation" in warning]
+    assert warnings == ([f"{uncited} of the answer's sentences carry no citation."] if uncited else [])
+
+
+@given(st.text(alphabet=st.sampled_from(f"[]{FIRST} .:\n\t-*#|Conflict:NO ANSWERQuotes\x00\u2028é?")))
+def test_no_words_of_a_model_break_the_answer(text: str) -> None:
+    assert isinstance(_answer(f"{text} [{FIRST}]")["text"], str)
+
+
+@pytest.mark.parametrize(
+    ("text", "left", "conflict"),
+    [
+        ("It is.\nConflict: X says no.\nChoice: A", "It is.", "X says no."),
+        ("It is.\n\nConflict: X says no.\n\nMore.", "It is.\n\nMore.", "X says no."),
+        ("It is.\nConflict:\n- X says no.\n- Y says yes.\n\nMore.", "It is.\n\nMore.", "- X says no.\n- Y says yes."),
+        (
+            "It is.\nConflict: two trials differ\n1. X says no.\nMore.",
+            "It is.\nMore.",
+            "two trials differ\n1. X says no.",
+        ),
+        ("It is.\n**Conflict:**\nX says no. Y says yes.\nChoice: A", "It is.", "X says no. Y says yes."),
+        ("It is.\nConflict: none\nMore.", "It is.\nMore.", None),
+        ("It is.\nConflict:\n\nMore.", "It is.\n\nMore.", None),
+    ],
+)
+def test_a_conflict_is_read_with_what_stands_under_it(text: str, left: str, conflict: str | None) -> None:
+    draft = parse_draft(text, QUESTION, [], [], forced=False)
+    assert (draft["text"], draft["conflict"]) == (left, conflict)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("NO ANSWER: it is missing.", "it is missing."),
+        ("NO ANSWER - it is missing.", "it is missing."),
+        ("NO ANSWER — it is missing.", "it is missing."),
+        ('"NO ANSWER:" it is missing.', "it is missing."),
+        ("**NO ANSWER**\n\nit is missing.", "it is missing."),
+        ("NO ANSWER: it is missing.\nChoice: none", "it is missing."),
+        ("NO-ANSWER: it is missing.\nConflict: none", "it is missing."),
+    ],
+)
+def test_a_refusal_is_one_however_it_is_set(text: str, reason: str) -> None:
+    draft = parse_draft(text, QUESTION, [], [], forced=False)
+    assert (draft["abstained"], draft["text"], draft["choice"]) == (True, reason, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["No answer was better than yes.", "No answers: 5 of 10.", "There is NO ANSWER: sorry."]
+)
+def test_what_only_mentions_one_is_no_refusal(text: str) -> None:
+    assert not parse_draft(text, QUESTION, [], [], forced=False)["abstained"]
