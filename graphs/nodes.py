@@ -49,7 +49,7 @@ class Nodes:
     def _reader(self) -> Reader:
         if self._given_reader is None:
             return resources.reader(current_settings(), self._given_retriever)
-        resources.refuse_settings_of_readers(current_settings())
+        resources.refuse_model_settings(current_settings())
         return self._given_reader
 
     async def _areader(self) -> Reader:

@@ -27,7 +27,7 @@ __all__ = [
     "calibration",
     "knowledge_base",
     "reader",
-    "refuse_settings_of_readers",
+    "refuse_model_settings",
     "retriever",
 ]
 
@@ -114,7 +114,7 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     return ExtractiveReader(encoder)
 
 
-def refuse_settings_of_readers(settings: Settings) -> None:
+def refuse_model_settings(settings: Settings) -> None:
     """Refuse settings that a graph with a reader of its own would leave unheard.
 
     Raises:

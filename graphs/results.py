@@ -53,9 +53,7 @@ def worth_reducing(state: State) -> bool:
     extractions = state["extractions"]
     failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
     if len(failed) == len(extractions):
-        raise ModelCallError(
-            f"All {len(failed)} partitions failed. The first: {failed[0]['error']} Ask again when that is mended."
-        )
+        raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
     evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
     forced = current_settings().force_choice and bool(state["asked"]["options"])
     if evidence or forced:

@@ -57,9 +57,9 @@ def test_no_words_of_a_model_break_the_answer(text: str) -> None:
         ("It is.\n\nConflict: X says no.\n\nMore.", "It is.\n\nMore.", "X says no."),
         ("It is.\nConflict:\n- X says no.\n- Y says yes.\n\nMore.", "It is.\n\nMore.", "- X says no.\n- Y says yes."),
         (
-            "It is.\nConflict: two trials differ\n1. X says no.\nMore.",
+            "It is.\nConflict: they differ\n1. X says no.\nMore.",
             "It is.\nMore.",
-            "two trials differ\n1. X says no.",
+            "they differ\n1. X says no.",
         ),
         ("It is.\n**Conflict:**\nX says no. Y says yes.\nChoice: A", "It is.", "X says no. Y says yes."),
         ("It is.\nConflict: none\nMore.", "It is.\nMore.", None),
@@ -88,8 +88,6 @@ def test_a_refusal_is_one_however_it_is_set(text: str, reason: str) -> None:
     assert (draft["abstained"], draft["text"], draft["choice"]) == (True, reason, None)
 
 
-@pytest.mark.parametrize(
-    "text", ["No answer was better than yes.", "No answers: 5 of 10.", "There is NO ANSWER: sorry."]
-)
+@pytest.mark.parametrize("text", ["No answer was better.", "No answers: 5 of 10.", "There is NO ANSWER: sorry."])
 def test_what_only_mentions_one_is_no_refusal(text: str) -> None:
     assert not parse_draft(text, QUESTION, [], [], forced=False)["abstained"]
