@@ -77,7 +77,7 @@ class Settings(BaseModel):
     retrieval: SearchMethod = Field(
         default="dense",
         description="How documents are found: by vectors, by BM25, or by both, fused. The preflight check compares "
-        "this ranking with BM25's.",
+        "this ranking with BM25's; where it is BM25's own, the documents are mapped.",
     )
     cross_encoder: str | None = Field(
         default=None,
