@@ -1,0 +1,117 @@
+"""Intervals for differences of paired shares: published examples, the laws they obey, and how often they are right."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.paired_shares import spread_of_shares, tango
+from briefcontext.evaluation.statistics import Interval, bootstrap, spread
+
+Z = float(norm.ppf(0.975))
+COUNTS = st.integers(1, 200).flatmap(
+    lambda n: st.integers(0, n).flatmap(lambda b: st.tuples(st.just(b), st.integers(0, n - b), st.just(n)))
+)
+
+
+def test_it_gives_the_published_bounds_of_a_paired_trial() -> None:
+    # Cavo et al. 2012 in Fagerland, Lydersen and Laake, Statistical Analysis of Contingency Tables (2017), chapter 8:
+    # of 161 patients, 6 and 16 had a complete response only before and only after.
+    interval = tango(6, 16, 161)
+    assert (interval.low, interval.high) == (pytest.approx(-0.1240, abs=5e-5), pytest.approx(-0.0054, abs=5e-5))
+
+
+@pytest.mark.parametrize("n", [1, 12, 35, 500])
+def test_of_nothing_but_ties_it_follows_only_that_differences_are_rare(n: int) -> None:
+    # Without a discordant pair the score equation has the solution z² / (n + z²).
+    bound = Z**2 / (n + Z**2)
+    assert tango(0, 0, n) == Interval(pytest.approx(-bound), pytest.approx(bound), n)  # type: ignore[arg-type]
+
+
+@given(COUNTS)
+def test_it_holds_what_was_observed_and_turns_with_the_methods(counts: tuple[int, int, int]) -> None:
+    win, lose, n = counts
+    interval = tango(win, lose, n)
+    assert -1 <= interval.low <= (win - lose) / n <= interval.high <= 1
+    assert interval.low < interval.high
+    assert tango(lose, win, n) == Interval(-interval.high, -interval.low, n)
+
+
+@given(COUNTS)
+def test_it_holds_0_exactly_where_mcnemars_score_test_does_not_reject(counts: tuple[int, int, int]) -> None:
+    win, lose, n = counts
+    interval = tango(win, lose, n)
+    rejected = (win - lose) ** 2 > Z**2 * (win + lose)
+    assert rejected == (interval.low > 1e-9 or interval.high < -1e-9)
+
+
+@pytest.mark.parametrize("counts", [(-1, 0, 5), (0, -1, 5), (3, 3, 5), (0, 0, 0)])
+def test_impossible_counts_are_refused(counts: tuple[int, int, int]) -> None:
+    with pytest.raises(InputError, match="not possible"):
+        tango(*counts)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        tango(1, 1, 5, confidence=95)
+
+
+@pytest.mark.parametrize("n", [12, 20, 35, 100])
+@pytest.mark.parametrize(("only_first", "only_second"), [(0.05, 0.05), (0.1, 0.1), (0.2, 0.05), (0.3, 0.1), (0.3, 0.3)])
+def test_it_holds_the_true_difference_as_often_as_it_says(n: int, only_first: float, only_second: float) -> None:
+    draws = np.random.default_rng(n).multinomial(n, [only_first, only_second, 1 - only_first - only_second], 4000)
+    held = 0
+    for win, lose, _ in draws.tolist():
+        interval = tango(win, lose, n)
+        held += interval.low <= only_first - only_second <= interval.high
+    assert held / len(draws) >= 0.93
+
+
+def test_a_bootstrap_of_the_differences_does_not() -> None:
+    # Why there is another interval at all.
+    held = 0
+    draws = np.random.default_rng(12).multinomial(12, [0.1, 0.05, 0.85], 300)
+    for seed, (win, lose, tie) in enumerate(draws.tolist()):
+        interval = bootstrap([1.0] * win + [-1.0] * lose + [0.0] * tie, resamples=300, seed=seed)
+        held += interval.low <= 0.05 <= interval.high
+    assert held / len(draws) < 0.9
+
+
+def _answers(rng: np.random.Generator, shares: list[float], items: int) -> list[list[float]]:
+    # Half of what decides is the item's own difficulty, and the same at every position.
+    own, chance = rng.random(items), rng.random((len(shares), items))
+    shared = rng.random((1, items)) < 0.5
+    return [row.tolist() for row in (np.where(shared, own, chance) < np.array(shares)[:, None]).astype(float)]
+
+
+@pytest.mark.parametrize("n", [12, 35, 100])
+@pytest.mark.parametrize("shares", [[0.9, 0.9, 0.9, 0.9, 0.9], [0.8, 0.7, 0.6, 0.7, 0.8], [0.9, 0.3, 0.9]])
+def test_the_interval_of_a_spread_holds_the_true_one(n: int, shares: list[float]) -> None:
+    rng = np.random.default_rng(n)
+    held = 0
+    for _ in range(400):
+        interval = spread_of_shares(_answers(rng, shares, n))
+        held += interval.low <= max(shares) - min(shares) <= interval.high
+    assert held / 400 >= 0.93
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=6, max_size=6), min_size=2, max_size=5))
+@settings(max_examples=30)
+def test_the_interval_of_a_spread_holds_what_was_observed(right: list[list[float]]) -> None:
+    interval = spread_of_shares(right)
+    assert 0 <= interval.low <= spread(right) <= interval.high <= 1
+
+
+def test_positions_that_are_all_right_may_still_differ() -> None:
+    interval = spread_of_shares([[1.0] * 12] * 5)
+    z = float(norm.ppf(1 - 0.05 / 20))
+    assert (interval.low, interval.high, interval.n) == (0.0, pytest.approx(z**2 / (12 + z**2)), 12)
+
+
+def test_a_clear_spread_is_told_from_none() -> None:
+    assert spread_of_shares([[1.0] * 40, [0.0] * 20 + [1.0] * 20]).low > 0.2
+
+
+@pytest.mark.parametrize("right", [[[1.0, 0.0]], [[1.0], [1.0, 0.0]], [[0.5, 1.0], [1.0, 1.0]]])
+def test_a_spread_of_shares_needs_right_or_wrong_at_every_position(right: list[list[float]]) -> None:
+    with pytest.raises(InputError, match=r"position|right or wrong"):
+        spread_of_shares(right)
