@@ -23,7 +23,7 @@ class LLMReader:
     """Answers with a chat model: the workers extract, the allocator answers and reduces.
 
     Args:
-        model: any LangChain chat model, or its name as `provider:model`.
+        model: any LangChain chat model, or its name as `provider:model`; or a `Model`, with prompts of its own.
         extract_model: another one for the extractions; the same by default.
         cache: SQLite file that keeps the replies of models given by name, for experiments.
         prompts: templates of your own; the bundled ones by default.
@@ -34,14 +34,17 @@ class LLMReader:
 
     def __init__(
         self,
-        model: str | BaseChatModel,
+        model: str | BaseChatModel | Model,
         *,
-        extract_model: str | BaseChatModel | None = None,
+        extract_model: str | BaseChatModel | Model | None = None,
         cache: str | None = None,
         prompts: Prompts = BUNDLED,
     ) -> None:
-        self._allocator = Model(model, cache=cache, prompts=prompts)
-        self._worker = self._allocator if extract_model is None else Model(extract_model, cache=cache, prompts=prompts)
+        def opened(given: str | BaseChatModel | Model) -> Model:
+            return given if isinstance(given, Model) else Model(given, cache=cache, prompts=prompts)
+
+        self._allocator = opened(model)
+        self._worker = self._allocator if extract_model is None else opened(extract_model)
 
     @property
     def name(self) -> str:

@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.comparison import compare_methods, comparison_table
+from briefcontext.evaluation.comparison import compare_methods, comparison_tables, interval_note, paired_test
 from briefcontext.evaluation.experiment import Condition, Experiment, Materials, Report, Row, Table, place_key
 from briefcontext.evaluation.item import Item
 from briefcontext.evaluation.outcomes import (
-    Cell,
-    answered,
+    SCORE_NAMES,
+    by_metric,
     cells,
-    cells_table,
-    is_choice,
+    cells_tables,
     p_value,
-    score_name,
+    points_with_interval,
+    scored,
     title_of,
 )
 from briefcontext.evaluation.plots import bar_plot
 from briefcontext.evaluation.position import key_place
 from briefcontext.evaluation.reading import Reading
-from briefcontext.evaluation.statistics import bootstrap, holm, mcnemar_exact, permutation_test
+from briefcontext.evaluation.statistics import holm
 
 __all__ = ["AttentionBias"]
 
@@ -64,78 +64,74 @@ class AttentionBias(Experiment):
         report = Report(
             summary={"cells": found, "effects": effects, "comparisons": comparisons},
             tables=[
-                cells_table(f"{score_name(rows)} among neighbours and among random documents", found),
-                _effects_table(effects),
-                comparison_table(comparisons),
+                *cells_tables("among neighbours and among random documents", found),
+                *_effects_tables(effects),
+                *comparison_tables(comparisons),
             ],
         )
         if out is not None:
-            groups = [(k, company) for k in config["ks"] for company in COMPANIES]
-            names = list(dict.fromkeys(row["method"] for row in rows))
             report.figures += bar_plot(
-                [f"k = {k}\n{company}" for k, company in groups],
-                {name: [_cell(found, name, k, company) for k, company in groups] for name in names},
+                {
+                    f"k = {k}\n{company}": [c for c in found if c["condition"] in ({"k": k, "others": company}, {})]
+                    for k in config["ks"]
+                    for company in COMPANIES
+                },
                 out / self.name,
-                y_label=score_name(rows),
                 simulated=config["simulation"],
             )
         return report
 
 
-def _cell(found: Sequence[Cell], name: str, k: int, company: str) -> Cell | None:
-    wanted = {"k": k, "others": company}
-    return next((c for c in found if c["method"] == name and c["condition"] in (wanted, {})), None)
-
-
 def _effects(rows: Sequence[Row], ks: Sequence[int], seed: int) -> list[dict[str, Any]]:
     """Compare each method with itself: random documents against neighbours, on the same questions."""
     found = []
-    good = answered(rows)
-    for name in dict.fromkeys(row["method"] for row in good if row["condition"]):
-        for k in ks:
-            near, far = (
-                {r["item"]: r for r in good if r["method"] == name and r["condition"] == {"k": k, "others": company}}
-                for company in COMPANIES
-            )
-            items = [item for item in near if item in far]
-            if not items:
-                continue
-            differences = [far[item]["score"] - near[item]["score"] for item in items]
-            win, lose = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-            choice = is_choice([near[item] for item in items])
-            interval = bootstrap(differences, seed=seed)
-            found.append(
-                {
-                    "method": name,
-                    "k": k,
-                    "n": len(items),
-                    "difference": sum(differences) / len(items),
-                    "low": interval.low,
-                    "high": interval.high,
-                    "p": mcnemar_exact(win, lose) if choice else permutation_test(differences, seed=seed),
-                }
-            )
+    for metric, some in by_metric(scored(rows)).items():
+        for name in dict.fromkeys(row["method"] for row in some if row["condition"]):
+            for k in ks:
+                near, far = (
+                    {
+                        row["item"]: row
+                        for row in some
+                        if row["method"] == name and row["condition"] == {"k": k, "others": company}
+                    }
+                    for company in COMPANIES
+                )
+                pairs = [(far[item], near[item]) for item in near if item in far]
+                if pairs:
+                    found.append({"metric": metric, "method": name, "k": k, **paired_test(pairs, seed=seed)})
     for effect, corrected in zip(found, holm([e["p"] for e in found]), strict=True):
         effect["p_holm"] = corrected
     return found
 
 
-def _effects_table(effects: Sequence[Mapping[str, Any]]) -> Table:
+def _effects_tables(effects: Sequence[dict[str, Any]]) -> list[Table]:
+    several = len(by_metric(effects)) > 1
+    return [
+        _effects_table(
+            f"Random documents minus neighbours{f', {SCORE_NAMES[metric]}' if several else ''}", some, metric
+        )
+        for metric, some in by_metric(effects).items()
+    ]
+
+
+def _effects_table(title: str, effects: Sequence[Mapping[str, Any]], metric: str) -> Table:
     rows = [
         [
             title_of(e["method"]),
             str(e["k"]),
             str(e["n"]),
-            f"{100 * e['difference']:+.1f} [{100 * e['low']:+.1f}, {100 * e['high']:+.1f}]",
+            points_with_interval(e["difference"], e["low"], e["high"]),
+            f"{e['win']} / {e['tie']} / {e['lose']}",
+            e["test"],
             p_value(e["p"]),
             p_value(e["p_holm"]),
         ]
         for e in effects
     ]
     return Table(
-        "Random documents minus neighbours",
-        ["Method", "k", "n", "Difference [95% CI]", "p", "p (Holm)"],
+        title,
+        ["Method", "k", "n", "Difference [95% CI]", "Win / tie / lose", "Test", "p", "p (Holm)"],
         rows,
-        "In percentage points on the same questions, bootstrap interval; exact McNemar for multiple choice, a "
-        "permutation test for F1.",
+        f"In percentage points on the same questions; {interval_note(metric)}. Win: right among "
+        "random documents alone.",
     )

@@ -1,18 +1,28 @@
 """Runs side by side, and beside the papers' figures."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.experiment import Table
-from briefcontext.evaluation.outcomes import title_of, with_interval
+from briefcontext.evaluation.outcomes import (
+    SCORE_NAMES,
+    p_value,
+    percent,
+    points_with_interval,
+    title_of,
+    with_interval,
+)
 from briefcontext.evaluation.published import PUBLISHED
 from briefcontext.evaluation.run_folder import SUMMARY
 from briefcontext.evaluation.run_report import SIMULATION, markdown_table
 
 __all__ = ["compare_runs"]
+
+PREFLIGHT = "preflight"
+"""The study that asks no model: it has counts of decisions in place of scores."""
 
 
 def compare_runs(folders: Sequence[Path]) -> str:
@@ -33,7 +43,8 @@ def compare_runs(folders: Sequence[Path]) -> str:
     for experiment in dict.fromkeys(str(summary["experiment"]) for summary in summaries.values()):
         some = {name: summary for name, summary in summaries.items() if summary["experiment"] == experiment}
         parts += [f"## {experiment}", ""]
-        for table in (*_score_tables(some), *_own_tables(some), _published_table(experiment)):
+        own = _preflight_tables(some) if experiment == PREFLIGHT else [*_score_tables(some), *_own_tables(some)]
+        for table in (*own, _published_table(experiment)):
             if table.rows:
                 parts += [markdown_table(table), ""]
     return "\n".join(parts)
@@ -55,86 +66,151 @@ def _summary(folder: Path) -> dict[str, Any]:
         ) from None
     except (OSError, json.JSONDecodeError) as error:
         raise InputError(f"{file} cannot be read: {error}. Run the experiment command again.") from error
-    # The study of the preflight asks no model, and its folder has no other mark.
-    summary.setdefault("experiment", "preflight")
+    # A study of the preflight may have no other mark than its counts.
+    summary.setdefault("experiment", PREFLIGHT)
     return summary
 
 
 def _runs_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
-    columns = (
-        "experiment",
-        "model",
-        "data_set",
-        "items",
-        "answers",
-        "failed",
-        "calls",
-        "input_tokens",
-        "output_tokens",
-    )
+    columns = ("items", "answers", "failed", "calls", "input_tokens", "output_tokens")
     rows = [
-        [name, *(_number(summary.get(column, "–")) for column in columns), "yes" if summary.get("simulation") else "no"]
+        [
+            name,
+            str(summary["experiment"]),
+            "none" if summary["experiment"] == PREFLIGHT else str(summary.get("model") or "–"),
+            str(summary.get("data_set") or "–"),
+            _knowledge_base(summary),
+            *(_number(summary.get(column, "–")) for column in columns),
+            "yes" if summary.get("simulation") else "no",
+        ]
         for name, summary in summaries.items()
     ]
-    heads = ["Experiment", "Model", "Data set", "n", "Answers", "Failed", "Requests", "Input tokens", "Output tokens"]
-    return Table("Runs", ["Run", *heads, "Simulation"], rows)
+    heads = ["Experiment", "Model", "Data set", "Knowledge base", "n", "Answers", "Failed", "Requests"]
+    return Table("Runs", ["Run", *heads, "Input tokens", "Output tokens", "Simulation"], rows)
+
+
+def _knowledge_base(summary: Mapping[str, Any]) -> str:
+    base, passages, encoder = summary.get("knowledge_base"), summary.get("passages"), summary.get("encoder")
+    if isinstance(base, dict):
+        passages, encoder = base.get("passages"), base.get("encoder")
+    name = encoder.get("name") if isinstance(encoder, dict) else encoder
+    return f"{_number(passages)} passages, {name}" if passages is not None else "–"
 
 
 def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def _label(condition: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in condition.items()) or "any"
+
+
+def _preflight_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+    """What the checks decide, over all questions and by data set, a row a run and check."""
+    counts = ("tp", "fp", "fn", "tn")
+    rows = []
+    for name, summary in summaries.items():
+        groups = {"all": summary, **(summary.get("groups") or {})}
+        for group, counted in groups.items():
+            for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
+                if decided := counted.get(check):
+                    row = [name, title, group, str(summary.get("k", "–")), _number(counted.get("n", "–"))]
+                    row += [_number(decided[count]) for count in counts]
+                    row += [
+                        with_interval(decided[share], *(decided.get(f"{share}_interval") or (None, None)))
+                        for share in ("precision", "recall", "specificity")
+                    ]
+                    rows.append([*row, percent(decided["f1"]), percent(decided["skip_share"])])
+    heads = ["Run", "Check", "Questions", "k", "n", *map(str.upper, counts), "Precision [95% CI]", "Recall [95% CI]"]
+    note = (
+        "Positive: the key document is misplaced, and the question goes to the map. Shares in per cent, with Wilson's "
+        "intervals."
+    )
+    tables = [Table("Decisions", [*heads, "Specificity [95% CI]", "F1", "Skip the map"], rows, note)]
+    reasons = [[name, str(s["calibrated_reason"])] for name, s in summaries.items() if s.get("calibrated_reason")]
+    return [*tables, Table("Without a calibrated check", ["Run", "Why"], reasons)]
+
+
 def _score_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """Scores by data set, method and condition, a column a run."""
-    by_group: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
+    """Scores by metric, data set, method and condition, a column a run; cells without a score show their n alone."""
+    found: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
     for name, summary in summaries.items():
         groups = summary.get("groups") or {str(summary.get("data_set", "")): summary.get("cells") or []}
         for group, cells in groups.items():
             for cell in cells:
-                label = ", ".join(f"{key} {value}" for key, value in cell["condition"].items()) or "any"
                 score = with_interval(cell.get("score"), cell.get("low"), cell.get("high"))
-                values = by_group.setdefault(group, {}).setdefault((cell["method"], label), {})
+                title = f"{SCORE_NAMES.get(cell.get('metric', ''), 'Scores')} on {group}"
+                values = found.setdefault(title, {}).setdefault((cell["method"], _label(cell["condition"])), {})
                 values[name] = f"{score} (n = {cell['n']})"
     return [
         Table(
-            f"Scores on {group}",
+            title,
             ["Method", "Condition", *summaries],
             [
                 [title_of(method), label, *(values.get(name, "–") for name in summaries)]
-                for (method, label), values in found.items()
+                for (method, label), values in rows.items()
             ],
             "In per cent, with 95% intervals.",
         )
-        for group, found in by_group.items()
+        for title, rows in found.items()
     ]
 
 
 def _own_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
-    """What an experiment has beside scores: spreads, conflicts, costs, and the means over data sets."""
+    """What an experiment has beside scores: differences, spreads, conflicts, verdicts, costs, means over data sets."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
-
-    def put(run: str, what: str, condition: str, value: str) -> None:
-        rows.setdefault((what, condition), {})[run] = value
-
     for name, summary in summaries.items():
-        for spread in summary.get("spread", []):
-            value = f"{with_interval(spread['spread'], spread['low'], spread['high'])} (n = {spread['n']})"
-            put(name, f"Spread, {title_of(spread['method'])}", f"k {spread['k']}", value)
-        for conflict in summary.get("conflicts", []):
-            value = f"{conflict['resolved']} of {conflict['n']}"
-            put(name, "Conflicts resolved", f"k {conflict['k']}", value)
-        for cost in summary.get("costs", []):
-            value = f"{cost['input_tokens']:,.1f} and {cost['output_tokens']:,.1f} (n = {cost['n']})"
-            label = ", ".join(f"{key} {value}" for key, value in cost["condition"].items()) or "any"
-            put(name, f"Input and output tokens, {title_of(cost['method'])}", label, value)
-        for average in summary.get("averages", []):
-            label = ", ".join(f"{key} {value}" for key, value in average["condition"].items()) or "any"
-            value = f"{100 * average['score']:.2f} (n = {average['groups']} data sets)"
-            put(name, f"Mean over data sets, {title_of(average['method'])}", label, value)
+        for what, condition, value in _own(summary):
+            rows.setdefault((what, condition), {})[name] = value
     table = [
         [what, condition, *(values.get(name, "–") for name in summaries)] for (what, condition), values in rows.items()
     ]
-    return [Table("Beside the scores", ["What", "Condition", *summaries], table)]
+    note = "Differences and spreads in percentage points, means in per cent, all with 95% intervals."
+    return [Table("Beside the scores", ["What", "Condition", *summaries], table, note)]
+
+
+def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield what is compared, under which condition, and the figure."""
+    for spread in summary.get("spread", []):
+        value = f"{with_interval(spread['spread'], spread['low'], spread['high'])} (n = {spread['n']})"
+        yield f"Spread{_metric(spread)}, {title_of(spread['method'])}", f"k {spread['k']}", value
+    for comparison in summary.get("comparisons", []):
+        what = f"Difference from vanilla{_metric(comparison)}, {title_of(comparison['method'])}"
+        yield what, _label(comparison["condition"]), _difference(comparison)
+    for effect in summary.get("effects", []):
+        what = f"Random documents minus neighbours{_metric(effect)}, {title_of(effect['method'])}"
+        yield what, f"k {effect['k']}", _difference(effect)
+    for conflict in summary.get("conflicts", []):
+        yield "Conflicts resolved", f"k {conflict['k']}", f"{conflict['resolved']} of {conflict['n']}"
+    two = list(dict.fromkeys(title_of(cell["method"]) for cell in summary.get("cells", [])))
+    against = f", {two[1]} against {two[0]}" if len(two) == 2 else ""
+    for verdict in summary.get("verdicts", []):
+        share = with_interval(verdict["share"], verdict["low"], verdict["high"])
+        value = f"{verdict['win']} / {verdict['tie']} / {verdict['lose']}, preferred {share} (n = {verdict['n']}, "
+        yield (
+            f"Win / tie / lose{against}",
+            f"rater {verdict['rater']}",
+            f"{value}p (Holm) {p_value(verdict['p_holm'])})",
+        )
+    for cost in summary.get("costs", []):
+        value = f"{cost['input_tokens']:,.1f} and {cost['output_tokens']:,.1f} (n = {cost['n']})"
+        yield f"Input and output tokens, {title_of(cost['method'])}", _label(cost["condition"]), value
+    for average in summary.get("averages", []):
+        value = with_interval(average["score"], average.get("low"), average.get("high"))
+        what = f"Mean over data sets{_metric(average)}, {title_of(average['method'])}"
+        yield what, _label(average["condition"]), f"{value} ({average['groups']} data sets)"
+    for one in summary.get("in_parts") or []:
+        value = f"{one['answers']} of {one['n']} answers"
+        yield f"Did not fit and was read in parts, {title_of(one['method'])}", _label(one["condition"]), value
+
+
+def _metric(figure: Mapping[str, Any]) -> str:
+    return f" in {SCORE_NAMES[figure['metric']]}" if figure.get("metric") in SCORE_NAMES else ""
+
+
+def _difference(figure: Mapping[str, Any]) -> str:
+    shown = points_with_interval(figure["difference"], figure["low"], figure["high"])
+    return f"{shown} (n = {figure['n']}, p (Holm) {p_value(figure['p_holm'])})"
 
 
 def _published_table(experiment: str) -> Table:

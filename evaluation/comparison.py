@@ -6,10 +6,21 @@ from typing import Any
 
 from briefcontext.evaluation.experiment import Row, Table
 from briefcontext.evaluation.methods import VANILLA
-from briefcontext.evaluation.outcomes import answered, is_choice, p_value, title_of
-from briefcontext.evaluation.statistics import bootstrap, holm, mcnemar_exact, permutation_test
+from briefcontext.evaluation.outcomes import (
+    SCORE_NAMES,
+    answered,
+    bootstrap_bounds,
+    by_metric,
+    is_choice,
+    p_value,
+    points_with_interval,
+    scored,
+    title_of,
+)
+from briefcontext.evaluation.paired_shares import tango
+from briefcontext.evaluation.statistics import holm, mcnemar_exact, permutation_test
 
-__all__ = ["Comparison", "compare_methods", "comparison_table", "paired"]
+__all__ = ["Comparison", "compare_methods", "comparison_tables", "interval_note", "paired", "paired_test"]
 
 Comparison = dict[str, Any]
 
@@ -32,7 +43,7 @@ def paired(rows: Sequence[Row], first: str, second: str) -> list[tuple[Row, Row]
 
 
 def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Comparison]:
-    """Test every method against vanilla under every condition.
+    """Test every method against vanilla under every condition, by each metric; questions without a key are left out.
 
     Exact McNemar for multiple choice, a paired permutation test for F1; p-values corrected by Holm over all
     comparisons of the experiment.
@@ -40,30 +51,37 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
     methods = [name for name in dict.fromkeys(row["method"] for row in rows) if name != VANILLA]
     order = list(dict.fromkeys(tuple(row["condition"].items()) for row in rows))
     found: list[Comparison] = []
-    for name in methods:
+    for metric, name, some in ((m, name, some) for m, some in by_metric(scored(rows)).items() for name in methods):
         groups: dict[tuple[Any, ...], list[tuple[Row, Row]]] = {}
-        pairs = paired(rows, VANILLA, name)
+        pairs = paired(some, VANILLA, name)
         for vanilla, other in sorted(pairs, key=lambda pair: order.index(tuple(pair[0]["condition"].items()))):
             condition = {key: value for key, value in vanilla["condition"].items() if not by or key in by}
             groups.setdefault(tuple(condition.items()), []).append((other, vanilla))
         found += [
-            {"method": name, "condition": dict(condition), **_test(some, seed)} for condition, some in groups.items()
+            {"metric": metric, "method": name, "condition": dict(condition), **paired_test(group, seed=seed)}
+            for condition, group in groups.items()
         ]
     for comparison, corrected in zip(found, holm([c["p"] for c in found]), strict=True):
         comparison["p_holm"] = corrected
     return found
 
 
-def _test(pairs: Sequence[tuple[Row, Row]], seed: int) -> Comparison:
-    differences = [float(other["score"]) - float(vanilla["score"]) for other, vanilla in pairs]
+def paired_test(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> Comparison:
+    """Test the first against the second of scored rows on the same questions, all by the same metric.
+
+    For multiple choice exact McNemar and Tango's score interval; for F1 a permutation test and the bootstrap, without
+    an interval (None) where all differences are alike.
+    """
+    differences = [float(first["score"]) - float(second["score"]) for first, second in pairs]
     win, lose = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     choice = is_choice([row for pair in pairs for row in pair])
-    interval = bootstrap(differences, seed=seed)
+    shares = tango(win, lose, len(pairs)) if choice else None
+    low, high = (shares.low, shares.high) if shares else bootstrap_bounds(differences, seed=seed)
     return {
         "n": len(pairs),
         "difference": fmean(differences),
-        "low": interval.low,
-        "high": interval.high,
+        "low": low,
+        "high": high,
         "win": win,
         "tie": len(pairs) - win - lose,
         "lose": lose,
@@ -72,15 +90,30 @@ def _test(pairs: Sequence[tuple[Row, Row]], seed: int) -> Comparison:
     }
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Make a table of comparisons."""
+def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
+    """Make a table of the comparisons by each metric."""
+    several = len(by_metric(comparisons)) > 1
+    return [
+        _table(f"Against vanilla RAG{f', {SCORE_NAMES[metric]}' if several else ''}", some, metric, len(comparisons))
+        for metric, some in by_metric(comparisons).items()
+    ]
+
+
+def interval_note(metric: str) -> str:
+    """Say how the intervals of differences by a metric are made."""
+    if metric == "accuracy":
+        return "intervals are Tango's score intervals for paired shares"
+    return "intervals by bootstrap over questions, and none (–) where all differences are alike"
+
+
+def _table(title: str, comparisons: Sequence[Comparison], metric: str, tested: int) -> Table:
     names = list(dict.fromkeys(name for comparison in comparisons for name in comparison["condition"]))
     rows = [
         [
             title_of(c["method"]),
             *(str(c["condition"].get(name, "any")) for name in names),
             str(c["n"]),
-            f"{100 * c['difference']:+.1f} [{100 * c['low']:+.1f}, {100 * c['high']:+.1f}]",
+            points_with_interval(c["difference"], c["low"], c["high"]),
             f"{c['win']} / {c['tie']} / {c['lose']}",
             c["test"],
             p_value(c["p"]),
@@ -89,9 +122,9 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         for c in comparisons
     ]
     return Table(
-        "Against vanilla RAG",
+        title,
         ["Method", *names, "n", "Difference [95% CI]", "Win / tie / lose", "Test", "p", "p (Holm)"],
         rows,
-        "Differences in percentage points on the same questions; intervals by bootstrap over questions. "
-        f"Holm corrects over the {len(rows)} comparisons of this table.",
+        f"Differences in percentage points on the same questions; {interval_note(metric)}. "
+        f"Holm corrects over the {tested} comparisons of this experiment.",
     )

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from briefcontext.evaluation.comparison import compare_methods, comparison_table, paired
+from briefcontext.evaluation.comparison import compare_methods, comparison_tables, paired
 from briefcontext.evaluation.experiment import Report, Row, Table
 from briefcontext.evaluation.figure_style import OKABE_ITO
 from briefcontext.evaluation.integration import RealRankings
 from briefcontext.evaluation.methods import VANILLA
-from briefcontext.evaluation.outcomes import answered, cells, cells_table, percent, with_interval
+from briefcontext.evaluation.outcomes import answered, cells, cells_tables, percent, with_interval
 from briefcontext.evaluation.plots import stacked_plot
 from briefcontext.evaluation.statistics import wilson
 
@@ -39,11 +39,11 @@ class Conflict(RealRankings):
         ]
         comparisons = compare_methods(on_conflicts, seed=config["seed"]) if on_conflicts else []
         if comparisons:
-            report.tables.append(comparison_table(comparisons))
+            report.tables += comparison_tables(comparisons)
         else:
             report.remarks.append("No partitions of any question disagreed.")
         every = cells(rows, seed=config["seed"])
-        report.tables.append(cells_table("All questions, conflicting or not", every))
+        report.tables += cells_tables("on all questions, conflicting or not", every)
         report.summary = {"conflicts": found, "comparisons": comparisons, "cells": every}
         if out is not None:
             report.figures += stacked_plot(

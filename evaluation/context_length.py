@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from briefcontext.evaluation.comparison import compare_methods, comparison_table
+from briefcontext.evaluation.comparison import compare_methods, comparison_tables
 from briefcontext.evaluation.experiment import Condition, Experiment, Materials, Report, Row, place_key
 from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.outcomes import cells, cells_table, conditional_methods, score_name
+from briefcontext.evaluation.outcomes import cells, cells_tables, conditional_methods
 from briefcontext.evaluation.plots import line_plot
 from briefcontext.evaluation.reading import Reading
 
@@ -53,10 +53,7 @@ class ContextLength(Experiment):
         comparisons = compare_methods(rows, seed=config["seed"])
         report = Report(
             summary={"cells": found, "comparisons": comparisons},
-            tables=[
-                cells_table(f"{score_name(rows)} by number of documents", found),
-                comparison_table(comparisons),
-            ],
+            tables=[*cells_tables("by number of documents", found), *comparison_tables(comparisons)],
         )
         if out is not None:
             report.figures += line_plot(
@@ -65,7 +62,6 @@ class ContextLength(Experiment):
                 x="documents",
                 methods=conditional_methods(rows),
                 x_label="Documents in the context",
-                y_label=score_name(rows),
                 logarithmic=True,
                 simulated=config["simulation"],
             )

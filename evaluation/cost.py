@@ -8,9 +8,8 @@ from typing import Any
 from briefcontext.evaluation.experiment import Report, Row, Table
 from briefcontext.evaluation.integration import RealRankings
 from briefcontext.evaluation.methods import VANILLA
-from briefcontext.evaluation.outcomes import answered, cells, cells_table, title_of
+from briefcontext.evaluation.outcomes import answered, bootstrap_bounds, cells, cells_tables, title_of
 from briefcontext.evaluation.plots import stacked_plot
-from briefcontext.evaluation.statistics import bootstrap
 
 __all__ = ["Cost", "cost_of"]
 
@@ -30,6 +29,7 @@ class Cost(RealRankings):
     question = "How many tokens does a question take: one call over all documents, or map and reduce?"
     methods = (VANILLA, "briefcontext", "briefcontext_no_preflight")
     ks = (8, 16)
+    needs_answers = False
 
     def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
         """Tokens by method and stage, and against vanilla."""
@@ -37,7 +37,7 @@ class Cost(RealRankings):
         every = cells(rows, seed=config["seed"])
         report = Report(
             summary={"costs": costs, "cells": every},
-            tables=[_table(costs), cells_table("What the tokens bought", every)],
+            tables=[_table(costs), *cells_tables("that the tokens bought", every)],
         )
         if out is not None:
             bars = {
@@ -74,8 +74,9 @@ def cost_of(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
         for name in ("calls", "input_tokens", "output_tokens"):
             cost[name] = fmean(row["usage"][name] for row in some)
         for side in ("input_tokens", "output_tokens"):
-            interval = bootstrap([float(row["usage"][side]) for row in some], seed=seed)
-            cost[f"{side}_low"], cost[f"{side}_high"] = interval.low, interval.high
+            tokens = [float(row["usage"][side]) for row in some]
+            cost[f"{side}_low"], cost[f"{side}_high"] = bootstrap_bounds(tokens, seed=seed)
+        cost["in_parts"] = sum(bool(row.get("in_parts")) for row in some)
         same = [(row, vanilla[key[1:]][row["item"]]) for row in some if row["item"] in vanilla.get(key[1:], {})]
         base = sum(other["usage"]["input_tokens"] for _, other in same)
         cost["input_ratio"] = sum(row["usage"]["input_tokens"] for row, _ in same) / base if base else None
@@ -87,16 +88,22 @@ def _tokens(row: Row, stage: str, side: str) -> int:
     return sum(call[side] for call in row["calls"] if _STAGES.get(call["stage"], "one_call") == stage)
 
 
+def _bounds(low: float | None, high: float | None) -> str:
+    return "–" if low is None or high is None else f"{low:,.1f}, {high:,.1f}"
+
+
 def _table(costs: Sequence[Mapping[str, Any]]) -> Table:
+    in_parts = any(c["in_parts"] for c in costs)
     rows = [
         [
             title_of(c["method"]),
             str(c["condition"].get("k", "any")),
             str(c["n"]),
+            *([str(c["in_parts"])] if in_parts else []),
             f"{c['calls']:.2f}",
             *(f"{c[f'{stage}_input']:,.1f}" for stage in ("one_call", "map", "reduce")),
             *(
-                f"{c[side]:,.1f} [{c[f'{side}_low']:,.1f}, {c[f'{side}_high']:,.1f}]"
+                f"{c[side]:,.1f} [{_bounds(c[f'{side}_low'], c[f'{side}_high'])}]"
                 for side in ("input_tokens", "output_tokens")
             ),
             "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}",
@@ -105,10 +112,12 @@ def _table(costs: Sequence[Mapping[str, Any]]) -> Table:
     ]
     return Table(
         "Tokens for a question",
-        ["Method", "k", "n", "Calls", "Input, one call", "Input, map", "Input, reduce", "Input in all [95% CI]",
-         "Output in all [95% CI]", "Input over vanilla's"],
+        ["Method", "k", "n", *(["In parts"] if in_parts else []), "Calls", "Input, one call", "Input, map",
+         "Input, reduce", "Input in all [95% CI]", "Output in all [95% CI]", "Input over vanilla's"],
         rows,
         "Means of the tokens that the provider reported (BriefContext's equations 4 and 5 with real figures): vanilla "
         "takes its one call; BriefContext the sum over its partitions and the reduce call. With preflight, questions "
-        "whose rankings agree take one call.",
+        "whose rankings agree take one call. Intervals by bootstrap over questions."
+        + (" In parts: documents that did not fit into one call, whose calls stand under map and reduce."
+           if in_parts else ""),
     )  # fmt: skip

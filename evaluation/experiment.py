@@ -103,6 +103,8 @@ class Experiment(ABC):
     source: ClassVar[Literal["corpus", "document"]] = "corpus"
     needs_key: ClassVar[bool] = False
     """Whether it can only take questions whose key documents are in the corpus."""
+    needs_answers: ClassVar[bool] = True
+    """Whether it can only take questions with an answer key, because it compares scores."""
     real_rankings: ClassVar[bool] = False
     """Whether the ranking is the corpus's own, so that there is a fused one beside it."""
     force_choice: ClassVar[bool] = True
@@ -121,13 +123,15 @@ class Experiment(ABC):
 
     def base_reading(self, item: Item, materials: Materials) -> Reading:
         """Return what does not depend on the condition: the key documents, or the whole document."""
-        short = bool(item.answers) and not item.options
+        short = bool(item.answers) and not item.options and not item.summary
         if self.source == "document":
             return Reading(item, whole=materials.documents.whole(item), short=short)
         return Reading(item, key_documents=materials.base.key_documents(item), short=short)
 
     def left_out(self, item: Item, materials: Materials, *, oracle: bool) -> str | None:
         """Say why a question cannot be used; None when it can."""
+        if self.needs_answers and not item.answers:
+            return "has no answer key"
         if self.source == "document":
             return None if item.document else "is not asked on a long document"
         if (self.needs_key or oracle) and not materials.base.key_documents(item):

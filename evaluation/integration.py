@@ -6,10 +6,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
-from briefcontext.evaluation.comparison import compare_methods, comparison_table
+from briefcontext.evaluation.comparison import compare_methods, comparison_tables
 from briefcontext.evaluation.experiment import Condition, Experiment, Materials, Report, Row, Table
 from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.outcomes import Cell, answered, cells, cells_table, score_name, title_of, with_interval
+from briefcontext.evaluation.outcomes import (
+    SCORE_NAMES,
+    by_metric,
+    cells,
+    cells_tables,
+    scored,
+    title_of,
+    with_interval,
+)
 from briefcontext.evaluation.plots import bar_plot
 from briefcontext.evaluation.reading import Reading
 from briefcontext.evaluation.statistics import bootstrap_average
@@ -53,45 +61,65 @@ class Integration(RealRankings):
         groups = list(dict.fromkeys(row["group"] for row in rows))
         by_group = {group: cells([row for row in rows if row["group"] == group], seed=seed) for group in groups}
         for group, found in by_group.items():
-            report.tables.append(cells_table(f"{score_name(rows)} on {group}", found))
+            report.tables += cells_tables(f"on {group}", found)
         averages = macro_averages(rows, seed=seed)
-        if len(groups) > 1:
-            report.tables.append(_average_table(averages, groups))
+        report.tables += _average_tables(averages)
         comparisons = compare_methods(rows, seed=seed)
-        report.tables.append(comparison_table(comparisons))
+        report.tables += comparison_tables(comparisons)
         report.summary = {"groups": by_group, "averages": averages, "comparisons": comparisons}
         if out is not None:
             for k in config["ks"]:
-                names = list(dict.fromkeys(row["method"] for row in rows))
-                bars = {name: [_cell(by_group[group], name, k) for group in groups] for name in names}
                 report.figures += bar_plot(
-                    groups,
-                    bars,
+                    {group: [c for c in found if c["condition"].get("k", k) == k] for group, found in by_group.items()},
                     out / (self.name if len(config["ks"]) == 1 else f"{self.name}-k{k}"),
-                    y_label=score_name(rows),
                     simulated=config["simulation"],
                 )
         return report
 
 
 def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
-    """Return the mean of the data sets' scores, each counted alike, where a method has one on all of them."""
-    groups = {row["group"] for row in rows}
+    """Return the mean of the data sets' scores by each metric that several of them are scored by.
+
+    Each data set counts alike, and a method needs a score on all of them.
+    """
+    found = []
+    for metric, some in by_metric(scored(rows)).items():
+        groups = list(dict.fromkeys(row["group"] for row in some))
+        if len(groups) > 1:
+            found += [{"metric": metric, **average} for average in _averages(some, groups, seed)]
+    return found
+
+
+def _averages(rows: Sequence[Row], groups: Sequence[str], seed: int) -> list[dict[str, Any]]:
     scores: dict[tuple[Any, ...], dict[str, list[float]]] = {}
-    for row in answered(rows):
+    for row in rows:
         key = (row["method"], *row["condition"].items())
         scores.setdefault(key, {}).setdefault(row["group"], []).append(float(row["score"]))
     found = []
     for key, some in scores.items():
         if len(some) == len(groups):
-            interval = bootstrap_average(list(some.values()), seed=seed)
-            average: dict[str, Any] = {"method": key[0], "condition": dict(key[1:]), "groups": len(some)}
-            average.update(n=sum(map(len, some.values())), score=fmean(map(fmean, some.values())))
-            found.append({**average, "low": interval.low, "high": interval.high})
+            varies = any(min(values) < max(values) for values in some.values())
+            interval = bootstrap_average(list(some.values()), seed=seed) if varies else None
+            found.append(
+                {
+                    "method": key[0],
+                    "condition": dict(key[1:]),
+                    "groups": len(groups),
+                    "group_names": list(groups),
+                    "n": sum(map(len, some.values())),
+                    "score": fmean(map(fmean, some.values())),
+                    "low": interval.low if interval else None,
+                    "high": interval.high if interval else None,
+                }
+            )
     return found
 
 
-def _average_table(averages: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> Table:
+def _average_tables(averages: Sequence[dict[str, Any]]) -> list[Table]:
+    return [_average_table(SCORE_NAMES[metric], some) for metric, some in by_metric(averages).items()]
+
+
+def _average_table(name: str, averages: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         [
             title_of(average["method"]),
@@ -101,13 +129,11 @@ def _average_table(averages: Sequence[Mapping[str, Any]], groups: Sequence[str])
         ]
         for average in averages
     ]
+    groups = averages[0]["group_names"]
     return Table(
-        "Mean over data sets",
-        ["Method", "k", "n", "Mean score [95% CI]"],
+        f"{name}, mean over data sets",
+        ["Method", "k", "n", f"Mean {name} [95% CI]"],
         rows,
-        f"Each of {len(groups)} data sets counts alike: {', '.join(groups)}.",
+        f"Each of {len(groups)} data sets counts alike: {', '.join(groups)}. In per cent; intervals by bootstrap over "
+        "the questions of each, and none (–) where no score differs.",
     )
-
-
-def _cell(found: Sequence[Cell], name: str, k: int) -> Cell | None:
-    return next((cell for cell in found if cell["method"] == name and cell["condition"].get("k", k) == k), None)

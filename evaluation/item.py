@@ -21,6 +21,8 @@ class Item:
     """Passage or source ids (PMIDs) of the key documents; empty when unknown."""
     document: str | None = None
     """The id of the one long document that it is asked on, where there is one."""
+    summary: bool = False
+    """Whether its answers are some sentences long, and not a word or a phrase."""
     group: str = ""
     """The data set's name: "bioasq", "pubmedqa", "medqa" and so on."""
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_core.documents import Document
@@ -16,7 +16,7 @@ from briefcontext.chains.draft import parse_draft, split_quotes
 from briefcontext.chains.model import Request
 from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.rates import CallLimits
-from briefcontext.chains.window import room_for
+from briefcontext.chains.window import room_for, split_to_fit
 from briefcontext.errors import InputError
 from briefcontext.evaluation.given_ranking import given
 from briefcontext.evaluation.reading import Outcome, Reading
@@ -68,6 +68,7 @@ def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any
 def _from_answer(answer: Answer) -> Outcome:
     trace = current_trace()
     output = trace.last_output(_FINAL) if trace else ""
+    one_call = answer["route"] in ("vanilla", "order_preserving")
     return Outcome(
         output=split_quotes(output)[0],
         text=_MARKS.sub("", answer["text"]).strip(),
@@ -76,6 +77,8 @@ def _from_answer(answer: Answer) -> Outcome:
         iou=answer["preflight"]["iou"],
         partition_choices=(answer["conflict"] or {"choices": {}})["choices"],
         failed_calls=answer["usage"]["failed_calls"],
+        # What exceeds the window is not read in the one call that the route means, but extracted from.
+        in_parts=one_call and trace is not None and any(call.stage == "extract" for call in trace.calls),
     )
 
 
@@ -98,14 +101,22 @@ async def _long_context(reading: Reading, models: RunModels, settings: Settings)
 
 
 async def _self_route(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    """Read the passages, and the whole document when the model says that they do not answer (Li et al. 2024)."""
+    """Read the passages, and the whole document when the model says that they do not answer (Li et al. 2024).
+
+    Passages that do not fit into the window are left out, those of the lowest ranks first.
+    """
     question, account = _asked(reading), _account(settings)
     documents = assign_keys(question["text"], reading.ranking("documents"))
-    messages = _prompt(models, "self_route", question, documents=render_documents(documents))
+    empty = _prompt(models, "self_route", question, documents="")
+    fitting, *beyond = split_to_fit(
+        documents, room_for(models.model, account, sum(len(message.text) for message in empty))
+    )
+    messages = _prompt(models, "self_route", question, documents=render_documents(fitting))
     output = await models.ask(Request("self_route", messages), account)
     if "UNANSWERABLE" not in output.upper():
-        return _from_words(output, question, account, route="self_route")
-    return await _long_context(reading, models, settings)
+        return _from_words(output, question, account, route="self_route", truncated=bool(beyond))
+    whole = await _long_context(reading, models, settings)
+    return replace(whole, truncated=whole.truncated or bool(beyond))
 
 
 def _prompt(models: RunModels, name: str, question: Question, **values: Any) -> list[BaseMessage]:

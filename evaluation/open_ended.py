@@ -28,6 +28,7 @@ class OpenEnded(RealRankings):
     methods = (VANILLA, "briefcontext")
     ks = (16,)
     force_choice = False
+    needs_answers = False
 
     def base_reading(self, item: Item, materials: Materials) -> Reading:
         """Leave the answer as long as it is: nobody compares it word by word."""
@@ -47,9 +48,10 @@ class OpenEnded(RealRankings):
         write_sheets(folder, pairs, simulated=config["simulation"])
         verdicts = [verdict for file in sorted(folder.glob("verdicts-*.csv")) for verdict in read_verdicts(file)]
         counted = count_verdicts(verdicts, read_key(folder), first, second)
-        used = cells(rows, seed=config["seed"])
+        # Raters judge, and no key does: a question that has one is counted with the others.
+        used = cells([{**row, "metric": "none"} for row in rows], seed=config["seed"])
         report = Report(
-            summary={"pairs": len(pairs), "verdicts": counted, "cells": _without_scores(used)},
+            summary={"pairs": len(pairs), "verdicts": counted, "cells": used},
             remarks=[
                 f"{len(pairs)} pairs are in pairs.csv, and on the page pairs.html, for raters. Which answer is whose "
                 "is in key.json: keep it from them. Take their verdicts in with --verdicts FILE."
@@ -57,7 +59,7 @@ class OpenEnded(RealRankings):
         )
         if counted:
             report.tables.append(_table(counted, first, second))
-        report.tables.append(cells_table("What was used", _without_scores(used)))
+        report.tables.append(cells_table("What was used", used))
         return report
 
     @staticmethod
@@ -65,13 +67,6 @@ class OpenEnded(RealRankings):
         if len(names) != 2:
             raise InputError(f"Pairs are made of two methods, and {len(names)} are given. Name two with --method.")
         return names[0], names[1]
-
-
-def _without_scores(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {name: value for name, value in cell.items() if name not in ("score", "low", "high", "exact_match")}
-        for cell in found
-    ]
 
 
 def count_verdicts(

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from briefcontext.evaluation.comparison import compare_methods, comparison_table
+from briefcontext.evaluation.comparison import compare_methods, comparison_tables
 from briefcontext.evaluation.experiment import Condition, Experiment, Materials, Report, Row
 from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.outcomes import cells, cells_table, score_name
+from briefcontext.evaluation.outcomes import cells, cells_tables
 from briefcontext.evaluation.plots import line_plot, token_plot
 from briefcontext.evaluation.reading import Reading
 
@@ -43,10 +43,7 @@ class Order(Experiment):
         comparisons = compare_methods(rows, seed=config["seed"])
         report = Report(
             summary={"cells": found, "comparisons": comparisons},
-            tables=[
-                cells_table(f"{score_name(rows)} by number of chunks", found),
-                comparison_table(comparisons),
-            ],
+            tables=[*cells_tables("by number of chunks", found), *comparison_tables(comparisons)],
         )
         whole = {row["condition"]["chunks"]: 0 for row in rows if row["condition"] and row["status"] == "ok"}
         for row in rows:
@@ -66,7 +63,6 @@ class Order(Experiment):
                 x="chunks",
                 methods=ranked,
                 x_label="Chunks of 128 tokens",
-                y_label=score_name(rows),
                 logarithmic=True,
                 simulated=config["simulation"],
             )
@@ -74,7 +70,6 @@ class Order(Experiment):
                 found,
                 out / f"{self.name}-tokens",
                 methods=names,
-                y_label=score_name(rows),
                 simulated=config["simulation"],
             )
         return report

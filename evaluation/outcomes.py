@@ -6,25 +6,36 @@ from typing import Any
 
 from briefcontext.evaluation.experiment import Row, Table
 from briefcontext.evaluation.methods import METHODS
-from briefcontext.evaluation.statistics import Interval, bootstrap, wilson
+from briefcontext.evaluation.statistics import bootstrap, wilson
 
 __all__ = [
+    "SCORE_NAMES",
+    "Bounds",
     "Cell",
     "answered",
+    "bootstrap_bounds",
+    "by_metric",
     "cells",
     "cells_table",
+    "cells_tables",
     "conditional_methods",
     "is_choice",
-    "mean_interval",
     "p_value",
     "percent",
-    "score_name",
+    "points_with_interval",
+    "scored",
     "title_of",
     "with_interval",
 ]
 
 Cell = dict[str, Any]
-"""One method under one condition: n, score, interval, what went wrong, tokens."""
+"""One method under one condition by one metric: n, score, interval, what went wrong, tokens."""
+
+Bounds = tuple[float | None, float | None]
+"""Of an interval; None where the data cannot tell."""
+
+SCORE_NAMES = {"accuracy": "Accuracy", "f1": "F1", "none": "Answers without a key"}
+"""What tables and figures call a metric. Means are never taken over two of them."""
 
 
 def answered(rows: Sequence[Row]) -> list[Row]:
@@ -37,22 +48,35 @@ def is_choice(rows: Sequence[Row]) -> bool:
     return all(row["metric"] == "accuracy" for row in rows)
 
 
-def score_name(rows: Sequence[Row]) -> str:
-    """Return what the scores of these rows are."""
-    kinds = {row["metric"] for row in answered(rows)}
-    return {frozenset({"accuracy"}): "Accuracy", frozenset({"f1"}): "F1"}.get(frozenset(kinds), "Score")
+def scored(rows: Sequence[Row]) -> list[Row]:
+    """Return the answered rows of questions with a key; without one there is nothing to score an answer by."""
+    return [row for row in answered(rows) if row["metric"] != "none"]
 
 
-def mean_interval(rows: Sequence[Row], *, seed: int) -> tuple[float, Interval]:
-    """Return the mean score of rows and its 95% interval: Wilson's for shares, a bootstrap's for F1."""
-    scores = [float(row["score"]) for row in rows]
-    if is_choice(rows):
-        return fmean(scores), wilson(round(sum(scores)), len(scores))
-    return fmean(scores), bootstrap(scores, seed=seed)
+def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each metric, in the order of `SCORE_NAMES`; also of cells, comparisons and spreads."""
+    groups = {metric: [row for row in rows if row["metric"] == metric] for metric in SCORE_NAMES}
+    return {metric: some for metric, some in groups.items() if some}
+
+
+def bootstrap_bounds(values: Sequence[float], *, seed: int) -> Bounds:
+    """Return a bootstrap's 95% bounds of a mean; none where no value differs, and resampling cannot tell."""
+    if min(values) == max(values):
+        return None, None
+    interval = bootstrap(values, seed=seed)
+    return interval.low, interval.high
+
+
+def _mean_bounds(rows: Sequence[Row], scores: Sequence[float], seed: int) -> Bounds:
+    """Return the 95% bounds of a mean score: Wilson's for shares, a bootstrap's for F1."""
+    if not is_choice(rows):
+        return bootstrap_bounds(scores, seed=seed)
+    interval = wilson(round(sum(scores)), len(scores))
+    return interval.low, interval.high
 
 
 def cells(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Cell]:
-    """Return one cell for each method and condition, in the order of the rows.
+    """Return one cell for each metric, method and condition: metric by metric, in the order of the rows.
 
     Args:
         rows: of items.jsonl.
@@ -60,15 +84,16 @@ def cells(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Cel
         by: condition values to keep apart; none means all. Others are pooled.
     """
     groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
+    for row in (row for some in by_metric(rows).values() for row in some):
         condition = {name: value for name, value in row["condition"].items() if not by or name in by}
-        groups.setdefault((row["method"], tuple(condition.items())), []).append(row)
-    return [_cell(method, dict(condition), some, seed) for (method, condition), some in groups.items()]
+        groups.setdefault((row["metric"], row["method"], tuple(condition.items())), []).append(row)
+    return [_cell(metric, method, dict(condition), some, seed) for (metric, method, condition), some in groups.items()]
 
 
-def _cell(method: str, condition: Mapping[str, Any], rows: Sequence[Row], seed: int) -> Cell:
+def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence[Row], seed: int) -> Cell:
     good = answered(rows)
     cell: Cell = {
+        "metric": metric,
         "method": method,
         "condition": condition,
         "n": len(good),
@@ -76,14 +101,16 @@ def _cell(method: str, condition: Mapping[str, Any], rows: Sequence[Row], seed: 
         "unparsed": sum(row["outcome"] == "unparsed" for row in good),
         "abstained": sum(row["outcome"] == "abstained" for row in good),
         "truncated": sum(bool(row.get("truncated")) for row in good),
+        "in_parts": sum(bool(row.get("in_parts")) for row in good),
     }
     if good:
-        if all(row["metric"] != "none" for row in good):
-            mean, interval = mean_interval(good, seed=seed)
-            cell.update(score=mean, low=interval.low, high=interval.high)
+        if metric != "none":
+            scores = [float(row["score"]) for row in good]
+            low, high = _mean_bounds(good, scores, seed)
+            cell.update(score=fmean(scores), low=low, high=high)
         for name in ("calls", "input_tokens", "output_tokens"):
             cell[name] = fmean(row["usage"][name] for row in good)
-        if all(row["metric"] == "f1" for row in good):
+        if metric == "f1":
             cell["exact_match"] = fmean(float(row["exact_match"]) for row in good)
     return cell
 
@@ -109,30 +136,62 @@ def p_value(value: float) -> str:
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Write a share in per cent with its interval."""
-    return "–" if value is None else f"{percent(value)} [{percent(low)}, {percent(high)}]"
+    """Write a share in per cent with its interval, if there is one."""
+    bounds = "–" if low is None and high is None else f"{percent(low)}, {percent(high)}"
+    return "–" if value is None else f"{percent(value)} [{bounds}]"
+
+
+def points_with_interval(difference: float, low: float | None, high: float | None) -> str:
+    """Write a difference in percentage points with its interval, if there is one."""
+    bounds = "–" if low is None or high is None else f"{100 * low:+.1f}, {100 * high:+.1f}"
+    return f"{100 * difference:+.1f} [{bounds}]"
+
+
+def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
+    """Make a table for each metric of cells: "Accuracy by position", "F1 by position"."""
+    return [cells_table(f"{SCORE_NAMES[metric]} {what}", some) for metric, some in by_metric(found).items()]
 
 
 def cells_table(title: str, found: Sequence[Cell]) -> Table:
-    """Make a table of cells."""
+    """Make a table of the cells of one metric."""
     names = list(dict.fromkeys(name for cell in found for name in cell["condition"]))
-    truncated = any(cell["truncated"] for cell in found)
+    metric = found[0]["metric"]
+    extra = {
+        "Truncated": "Truncated: what did not fit into the model's input window was left out of the prompt. ",
+        "In parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call. ",
+    }
+    extra = {head: note for head, note in extra.items() if any(cell[_key(head)] for cell in found)}
     exact = any("exact_match" in cell for cell in found)
     rows = []
     for cell in found:
         row = [title_of(cell["method"]), *(str(cell["condition"].get(name, "any")) for name in names)]
-        row += [str(cell["n"]), with_interval(cell.get("score"), cell.get("low"), cell.get("high"))]
+        row.append(str(cell["n"]))
+        if metric != "none":
+            row.append(with_interval(cell.get("score"), cell.get("low"), cell.get("high")))
         row += [percent(cell.get("exact_match"))] if exact else []
         row += [str(cell[name]) for name in ("unparsed", "abstained", "failed")]
-        row += [str(cell["truncated"])] if truncated else []
+        row += [str(cell[_key(head)]) for head in extra]
         row += [f"{cell[name]:,.1f}" if name in cell else "–" for name in ("calls", "input_tokens", "output_tokens")]
         rows.append(row)
-    columns = ["Method", *names, "n", "Score [95% CI]", *(["Exact match"] if exact else [])]
-    columns += ["Unparsed", "Abstained", "Failed", *(["Truncated"] if truncated else [])]
+    columns = ["Method", *names, "n", *([f"{SCORE_NAMES[metric]} [95% CI]"] if metric != "none" else [])]
+    columns += [*(["Exact match"] if exact else []), "Unparsed", "Abstained", "Failed", *extra]
     return Table(
         title,
         [*columns, "Calls", "Input tokens", "Output tokens"],
         rows,
-        "Scores in per cent. Unparsed and abstained answers are part of n and count as wrong; questions whose calls "
-        "failed are not part of n. Calls and tokens are means for one question, as the method alone would need them.",
+        f"{_NOTES[metric]}Questions whose calls failed are not part of n. {''.join(extra.values())}"
+        "Calls and tokens are means for one question, as the method alone would need them.",
     )
+
+
+_NOTES = {
+    "accuracy": "In per cent, with Wilson's intervals. Unparsed and abstained answers are part of n and count as "
+    "wrong. ",
+    "f1": "In per cent; intervals by bootstrap, and none (–) where all scores are alike and resampling cannot tell. "
+    "Abstained answers are part of n and count as wrong. ",
+    "none": "",
+}
+
+
+def _key(head: str) -> str:
+    return head.lower().replace(" ", "_")

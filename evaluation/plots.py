@@ -1,11 +1,11 @@
 """The figures of the experiments."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from briefcontext.evaluation.figure_style import MARKERS, OKABE_ITO, figure, save
-from briefcontext.evaluation.outcomes import Cell, title_of
+from briefcontext.evaluation.outcomes import SCORE_NAMES, Cell, by_metric, title_of
 
 __all__ = ["bar_plot", "line_plot", "stacked_plot", "token_plot"]
 
@@ -17,7 +17,6 @@ def line_plot(
     x: str,
     methods: Sequence[str],
     x_label: str,
-    y_label: str,
     panel: str | None = None,
     x_ticks: Sequence[int] | None = None,
     logarithmic: bool = False,
@@ -26,11 +25,39 @@ def line_plot(
     """Draw scores over a condition value, a line a method with 95% intervals, a plot a value of `panel`.
 
     Methods that see no ranking are drawn as level lines. Lines stand a little apart, so that intervals can be told
-    from each other.
+    from each other. Of several metrics, each gets a figure, with its name behind that of the file.
     """
-    scored = [cell for cell in found if "score" in cell]
+    drawn = []
+    for name, file, scored in _by_metric(found, path):
+        drawn += _line_plot(
+            scored, file, x=x, methods=methods, x_label=x_label, y_label=name, panel=panel, x_ticks=x_ticks,
+            logarithmic=logarithmic, simulated=simulated,
+        )  # fmt: skip
+    return drawn
+
+
+def _by_metric(found: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, list[Cell]]]:
+    """Yield each metric's name, the path of its figure, and its cells that have a score."""
+    groups = by_metric([cell for cell in found if "score" in cell])
+    for metric, some in groups.items():
+        yield SCORE_NAMES[metric], path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}"), some
+
+
+def _line_plot(
+    scored: Sequence[Cell],
+    path: Path,
+    *,
+    x: str,
+    methods: Sequence[str],
+    x_label: str,
+    y_label: str,
+    panel: str | None,
+    x_ticks: Sequence[int] | None,
+    logarithmic: bool,
+    simulated: bool,
+) -> list[Path]:
     values = list(dict.fromkeys(c["condition"].get(panel) for c in scored if c["condition"])) if panel else [None]
-    if not scored or not values:
+    if not values:
         return []
     styles = _styles([cell["method"] for cell in scored])
     with figure(len(values), width=5.2 if len(values) > 1 else 6.4) as (drawn, axes):
@@ -58,13 +85,17 @@ def line_plot(
         return save(drawn, path)
 
 
-def token_plot(
-    found: Sequence[Cell], path: Path, *, methods: Sequence[str], y_label: str, simulated: bool = False
+def token_plot(found: Sequence[Cell], path: Path, *, methods: Sequence[str], simulated: bool = False) -> list[Path]:
+    """Draw scores over the mean input tokens of a question, with 95% intervals; a figure a metric."""
+    drawn = []
+    for name, file, scored in _by_metric([cell for cell in found if cell.get("input_tokens", 0) > 0], path):
+        drawn += _token_plot(scored, file, methods=methods, y_label=name, simulated=simulated)
+    return drawn
+
+
+def _token_plot(
+    scored: Sequence[Cell], path: Path, *, methods: Sequence[str], y_label: str, simulated: bool
 ) -> list[Path]:
-    """Draw scores over the mean input tokens of a question, with 95% intervals."""
-    scored = [cell for cell in found if "score" in cell and cell["input_tokens"] > 0]
-    if not scored:
-        return []
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     styles = _styles([cell["method"] for cell in scored])
@@ -86,21 +117,36 @@ def token_plot(
 
 
 def bar_plot(
-    groups: Sequence[str],
-    bars: Mapping[str, Sequence[Cell | None]],
+    groups: Mapping[str, Sequence[Cell]],
     path: Path,
     *,
-    y_label: str,
     simulated: bool = False,
 ) -> list[Path]:
-    """Draw scores as points with 95% intervals, side by side in groups; `bars` maps a method to a cell a group."""
-    if not bars:
-        return []
+    """Draw scores as points with 95% intervals, side by side in groups of a cell a method; a figure a metric."""
+    drawn = []
+    for name, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
+        kept = {
+            group: [cell for cell in cells if any(cell is one for one in scored)] for group, cells in groups.items()
+        }
+        kept = {group: cells for group, cells in kept.items() if cells}
+        methods = list(dict.fromkeys(cell["method"] for cell in scored))
+        bars = {method: [_of(method, cells) for cells in kept.values()] for method in methods}
+        drawn += _bar_plot(list(kept), bars, file, y_label=name, simulated=simulated)
+    return drawn
+
+
+def _of(method: str, cells: Sequence[Cell]) -> Cell | None:
+    return next((cell for cell in cells if cell["method"] == method), None)
+
+
+def _bar_plot(
+    groups: Sequence[str], bars: Mapping[str, Sequence[Cell | None]], path: Path, *, y_label: str, simulated: bool
+) -> list[Path]:
     styles = _styles(list(bars))
     with figure(width=max(6.4, 1.5 * len(groups) + 3), height=4.4) as (drawn, (axis,)):
         for place, (name, some) in enumerate(bars.items()):
             shift = (place - (len(bars) - 1) / 2) * 0.7 / max(1, len(bars))
-            kept = [(at + shift, cell) for at, cell in enumerate(some) if cell is not None and "score" in cell]
+            kept = [(at + shift, cell) for at, cell in enumerate(some) if cell is not None]
             _points(axis, [at for at, _ in kept], [cell for _, cell in kept], name, styles, line="")
         axis.set_xticks(range(len(groups)), list(groups))
         axis.set_xlim(-0.6, len(groups) - 0.4)
@@ -126,8 +172,11 @@ def _points(
     colour, marker = styles[name]
     scores = [100 * cell["score"] for cell in some]
     # Rounding may put a mean a hair outside of its own interval, and bars cannot have negative lengths.
-    below = [max(0.0, 100 * (cell["score"] - cell["low"])) for cell in some]
-    above = [max(0.0, 100 * (cell["high"] - cell["score"])) for cell in some]
+    # Where there is no interval there is no bar.
+    below, above = (
+        [float("nan") if cell[bound] is None else max(0.0, sign * 100 * (cell["score"] - cell[bound])) for cell in some]
+        for bound, sign in (("low", 1), ("high", -1))
+    )
     axis.errorbar(
         xs, scores, yerr=[below, above], label=title_of(name), color=colour, marker=marker, linestyle=line,
         markersize=6, linewidth=1.6, elinewidth=1.1, capsize=3,
@@ -137,7 +186,8 @@ def _points(
 def _level(axis: Any, cell: Cell, styles: Mapping[str, Any]) -> None:
     colour, _ = styles[cell["method"]]
     axis.axhline(100 * cell["score"], color=colour, linestyle="--", linewidth=1.4, label=title_of(cell["method"]))
-    axis.axhspan(100 * cell["low"], 100 * cell["high"], color=colour, alpha=0.08, linewidth=0)
+    if cell["low"] is not None:
+        axis.axhspan(100 * cell["low"], 100 * cell["high"], color=colour, alpha=0.08, linewidth=0)
 
 
 def stacked_plot(

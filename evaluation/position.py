@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.comparison import compare_methods, comparison_table
+from briefcontext.evaluation.comparison import compare_methods, comparison_tables
 from briefcontext.evaluation.experiment import Condition, Experiment, Materials, Report, Row, place_key
 from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.outcomes import cells, cells_table, conditional_methods, score_name
+from briefcontext.evaluation.outcomes import cells, cells_tables, conditional_methods
 from briefcontext.evaluation.plots import line_plot
 from briefcontext.evaluation.reading import Reading
-from briefcontext.evaluation.spread import spread_table, spreads
+from briefcontext.evaluation.spread import spread_tables, spreads
 
 __all__ = ["PERCENTILES", "Position", "key_place"]
 
@@ -58,11 +58,11 @@ class Position(Experiment):
         """Score by position, spread, and tests against vanilla."""
         report = Report()
         found = cells(rows, seed=config["seed"])
-        report.tables.append(cells_table(f"{score_name(rows)} by position of the key document", found))
+        report.tables += cells_tables("by position of the key document", found)
         spread = spreads(rows, "position", "k", seed=config["seed"])
-        report.tables.append(spread_table(spread))
+        report.tables += spread_tables(spread)
         comparisons = compare_methods(rows, seed=config["seed"])
-        report.tables.append(comparison_table(comparisons))
+        report.tables += comparison_tables(comparisons)
         report.summary = {"cells": found, "spread": spread, "comparisons": comparisons}
         if out is not None:
             report.figures += line_plot(
@@ -72,7 +72,6 @@ class Position(Experiment):
                 panel="k",
                 methods=conditional_methods(rows),
                 x_label="Position of the key document (percentile)",
-                y_label=score_name(rows),
                 x_ticks=PERCENTILES,
                 simulated=config["simulation"],
             )

@@ -75,6 +75,7 @@ def run_preflight(
         labelled = at[k]
         labels = labelled.misplaced
         calibrated, reason, runs = None, None, list[NestedRun]()
+        passages = len(base)
         measured: dict[str, Any] | None = None
         if given is not None:
             predictions = [given.predict(question.rankings) for question in labelled.questions]
@@ -94,6 +95,9 @@ def run_preflight(
         "n": len(labels),
         "misplaced": int(labels.sum()),
         "base_rate": float(labels.mean()),
+        "items": len(labels),
+        "data_set": ", ".join(dict.fromkeys(question.item.group for question in labelled.questions)),
+        "passages": passages,
         "k": k,
         "iou": {"n": PREFLIGHT_TOP_N, "threshold": PREFLIGHT_IOU_THRESHOLD, **iou.model_dump(mode="json")},
         "calibrated": None if calibrated is None else calibrated.model_dump(mode="json"),

@@ -65,6 +65,9 @@ class Outcome:
     partition_choices: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Option letter to the partitions that chose it."""
     truncated: bool = False
-    """Whether the document did not fit into the model's window and was cut in its middle."""
+    """Whether something did not fit into the model's window and was left out: a long document's middle, or the
+    passages of the lowest ranks."""
+    in_parts: bool = False
+    """Whether documents that were to be read in one call did not fit into the window, and were read in parts."""
     failed_calls: int = 0
     """Attempts that failed before the calls succeeded."""

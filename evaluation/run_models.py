@@ -11,14 +11,14 @@ from briefcontext.chains.account import Account
 from briefcontext.chains.chat_model import open_chat_model, without_streaming
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model import Model, Request
+from briefcontext.chains.model import Model, Reply, Request
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.reply_cache import ReplyCache
-from briefcontext.chains.steps import adrive
+from briefcontext.chains.steps import Steps, adrive
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.given_ranking import GivenRanking
-from briefcontext.evaluation.trace import TracedReplies, reading_stage
+from briefcontext.evaluation.trace import TracedReplies, enter_stage, reading_stage
 from briefcontext.graphs.graph import build_graph
 from briefcontext.prompts import BUNDLED, Prompts
 
@@ -50,9 +50,8 @@ class RunModels:
         **kwargs: Any,
     ) -> None:
         kept = None if replies is None else ReplyCache(replies)
-        chat = _open(model, kept, kwargs)
-        self.model = Model(chat, prompts=prompts)
-        worker = None if extract_model is None else _open(extract_model, kept, kwargs)
+        chat = self.model = TracedModel(_open(model, kept, kwargs), prompts=prompts)
+        worker = None if extract_model is None else TracedModel(_open(extract_model, kept, kwargs), prompts=prompts)
         self.reader = TracedReader(LLMReader(chat, extract_model=worker, prompts=prompts))
         self.graph = build_graph(reader=self.reader, retriever=GivenRanking())
 
@@ -74,6 +73,18 @@ def _open(model: str | BaseChatModel, kept: ReplyCache | None, kwargs: dict[str,
         name = model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
         chat = chat.model_copy(update={"cache": TracedReplies(kept, name)})
     return chat
+
+
+class TracedModel(Model):
+    """A model whose calls are noted with their own stage.
+
+    Documents that do not fit into the one call of a route are extracted from within it.
+    """
+
+    def ask(self, request: Request, account: Account) -> Steps[Reply]:
+        """Do as `Model.ask` does."""
+        enter_stage(request.stage)
+        return (yield from super().ask(request, account))
 
 
 class TracedReader:

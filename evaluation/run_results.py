@@ -1,9 +1,11 @@
 """Summary, report and figures of a run, made of its rows."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from briefcontext.evaluation.experiment import Experiment, Report
+from briefcontext.evaluation.experiment import Experiment, Report, Row
+from briefcontext.evaluation.outcomes import answered, title_of
 from briefcontext.evaluation.plan import LeftOut
 from briefcontext.evaluation.run_folder import REPORT, SUMMARY, RunFolder, write_whole
 from briefcontext.evaluation.run_report import is_simulated, report_markdown
@@ -42,10 +44,23 @@ def write_results(
         if len(failed) < len(rows)
         else Report(remarks=["No question was answered: every call failed."])
     )
+    in_parts = _in_parts(rows)
+    if in_parts:
+        words = "; ".join(
+            f"{title_of(one['method'])}{_label(one['condition'])}: {one['answers']} of {one['n']}" for one in in_parts
+        )
+        report.remarks.insert(
+            0,
+            f"**{sum(one['answers'] for one in in_parts)} answers did not fit the window and were read in parts**, by "
+            f"map and reduce in place of one call ({words}). There a method is not what its name says: take a model "
+            "with a larger input window, or fewer documents.",
+        )
     summary: Summary = {
         "experiment": config["experiment"],
         "model": config["model"],
         "data_set": config["data_set"]["name"],
+        "knowledge_base": config.get("knowledge_base"),
+        "in_parts": in_parts,
         "simulation": simulation,
         **facts,
         **report.summary,
@@ -53,3 +68,24 @@ def write_results(
     folder.write_json(SUMMARY, summary)
     write_whole(folder.path / REPORT, report_markdown(experiment.title, experiment.question, config, facts, report))
     return summary
+
+
+def _in_parts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Count the answers that were to take one call and did not fit into it, by method and condition."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in answered(rows):
+        groups.setdefault((row["method"], *row["condition"].items()), []).append(row)
+    counted = [
+        {
+            "method": key[0],
+            "condition": dict(key[1:]),
+            "answers": sum(bool(row.get("in_parts")) for row in some),
+            "n": len(some),
+        }
+        for key, some in groups.items()
+    ]
+    return [one for one in counted if one["answers"]]
+
+
+def _label(condition: Mapping[str, Any]) -> str:
+    return "".join(f", {name} {value}" for name, value in condition.items())

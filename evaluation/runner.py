@@ -104,7 +104,7 @@ def _row(task: Task, trace: Trace, **values: Any) -> Row:
         "question": task.item.question,
         "method": task.method.name,
         "condition": {} if task.condition is None else dict(task.condition.values),
-        "metric": "accuracy" if task.item.options else "f1" if task.item.answers else "none",
+        "metric": "none" if not task.item.answers else "accuracy" if task.item.options else "f1",
         **values,
         "usage": {
             "calls": len(calls),
@@ -128,7 +128,10 @@ def _row(task: Task, trace: Trace, **values: Any) -> Row:
 
 
 def _scored(task: Task, outcome: Outcome) -> Mapping[str, Any]:
-    """Score an answer. What names no option is an outcome of its own, and counts as wrong."""
+    """Score an answer, if its question has a key.
+
+    What names no option is an outcome of its own, and counts as wrong.
+    """
     item = task.item
     values: dict[str, Any] = {
         "text": outcome.text,
@@ -136,15 +139,19 @@ def _scored(task: Task, outcome: Outcome) -> Mapping[str, Any]:
         "iou": outcome.iou,
         "partition_choices": {letter: list(parts) for letter, parts in outcome.partition_choices.items()},
         "truncated": outcome.truncated,
+        "in_parts": outcome.in_parts,
         "failed_calls": outcome.failed_calls,
     }
     if item.options:
         choice = parse_choice(outcome.output, item.options)
-        correct = choice is not None and choice in item.answers
-        word = "abstained" if choice is None and outcome.abstained else "unparsed" if choice is None else "wrong"
-        return {**values, "choice": choice, "score": float(correct), "outcome": "right" if correct else word}
+        values["choice"] = choice
+        if choice is None:
+            word = "abstained" if outcome.abstained else "unparsed"
+        else:
+            word = "answered" if not item.answers else "right" if choice in item.answers else "wrong"
+        return {**values, "outcome": word, **({"score": float(word == "right")} if item.answers else {})}
     if not item.answers:
-        return {**values, "score": 0.0, "outcome": "abstained" if outcome.abstained else "answered"}
+        return {**values, "outcome": "abstained" if outcome.abstained else "answered"}
     scored = score_answer("" if outcome.abstained else outcome.text, item.answers)
     return {
         **values,

@@ -4,39 +4,43 @@ from collections.abc import Sequence
 from typing import Any
 
 from briefcontext.evaluation.experiment import Row, Table
-from briefcontext.evaluation.outcomes import answered, p_value, title_of
+from briefcontext.evaluation.outcomes import SCORE_NAMES, Bounds, by_metric, p_value, scored, title_of, with_interval
+from briefcontext.evaluation.paired_shares import spread_of_shares
 from briefcontext.evaluation.statistics import bootstrap_spread, holm, spread, spread_test
 
-__all__ = ["spread_table", "spreads"]
+__all__ = ["spread_tables", "spreads"]
 
 
 def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[dict[str, Any]]:
     """Return the spread, best mean minus worst, of each method's scores over a condition value.
 
-    Over the questions that were answered at all positions. p-values are corrected by Holm.
+    Over the questions with a key that were answered at all positions, each metric by itself. p-values are corrected
+    by Holm. The interval is made of Tango's for shares (`spread_of_shares`) and by bootstrap for F1, where it is
+    None if no position's scores differ.
     """
-    groups: dict[tuple[str, Any], dict[str, dict[Any, float]]] = {}
-    for row in answered(rows):
+    groups: dict[tuple[str, str, Any], dict[str, dict[Any, float]]] = {}
+    for row in scored(rows):
         if over in row["condition"]:
-            key = (row["method"], row["condition"].get(panel))
+            key = (row["metric"], row["method"], row["condition"].get(panel))
             groups.setdefault(key, {}).setdefault(row["item"], {})[row["condition"][over]] = float(row["score"])
     found = []
-    for (method, value), by_item in groups.items():
+    for (metric, method, value), by_item in groups.items():
         positions = sorted({position for scores in by_item.values() for position in scores})
         complete = [scores for scores in by_item.values() if len(scores) == len(positions)]
         if not complete or len(positions) < 2:
             continue
         matrix = [[scores[position] for scores in complete] for position in positions]
         means = [sum(scores) / len(complete) for scores in matrix]
-        interval = bootstrap_spread(matrix, seed=seed)
+        low, high = _bounds(matrix, metric, seed)
         found.append(
             {
+                "metric": metric,
                 "method": method,
                 panel: value,
                 "n": len(complete),
                 "spread": spread(matrix),
-                "low": interval.low,
-                "high": interval.high,
+                "low": low,
+                "high": high,
                 "best": positions[means.index(max(means))],
                 "worst": positions[means.index(min(means))],
                 "p": spread_test(matrix, seed=seed),
@@ -47,14 +51,35 @@ def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[di
     return found
 
 
-def spread_table(found: Sequence[dict[str, Any]]) -> Table:
-    """Make a table of spreads."""
+def _bounds(matrix: Sequence[Sequence[float]], metric: str, seed: int) -> Bounds:
+    if metric != "accuracy" and all(min(scores) == max(scores) for scores in matrix):
+        return None, None
+    interval = spread_of_shares(matrix) if metric == "accuracy" else bootstrap_spread(matrix, seed=seed)
+    return interval.low, interval.high
+
+
+def spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
+    """Make a table of the spreads by each metric."""
+    several = len(by_metric(found)) > 1
+    return [
+        _table(f"Spread over positions{f', {SCORE_NAMES[metric]}' if several else ''}", some, metric)
+        for metric, some in by_metric(found).items()
+    ]
+
+
+_INTERVALS = {
+    "accuracy": "the interval is made of Tango's score intervals for all pairs of positions, corrected by Bonferroni",
+    "f1": "the interval is that of the bootstrap's largest sampling error, and none (–) where no score differs",
+}
+
+
+def _table(title: str, found: Sequence[dict[str, Any]], metric: str) -> Table:
     rows = [
         [
             title_of(s["method"]),
             str(s["k"]),
             str(s["n"]),
-            f"{100 * s['spread']:.1f} [{100 * s['low']:.1f}, {100 * s['high']:.1f}]",
+            with_interval(s["spread"], s["low"], s["high"]),
             f"{s['best']} / {s['worst']}",
             p_value(s["p"]),
             p_value(s["p_holm"]),
@@ -62,11 +87,10 @@ def spread_table(found: Sequence[dict[str, Any]]) -> Table:
         for s in found
     ]
     return Table(
-        "Spread over positions",
+        title,
         ["Method", "k", "n", "Spread [95% CI]", "Best / worst", "p", "p (Holm)"],
         rows,
         "Best position minus worst, in percentage points, over questions answered at all positions. A largest "
-        "difference of noisy means is never negative; the interval allows for that by the bootstrap of the largest "
-        "sampling error, and where it holds 0 the positions may be alike. p: how often shuffling each question's "
-        "scores over the positions spreads them as far.",
+        f"difference of noisy means is never negative, and {_INTERVALS[metric]}; where it holds 0 the positions may be "
+        "alike. p: how often shuffling each question's scores over the positions spreads them as far.",
     )

@@ -14,7 +14,16 @@ from langchain_core.outputs import ChatGeneration, Generation
 
 from briefcontext.chains.reply_cache import ReplyCache
 
-__all__ = ["Trace", "TracedCall", "TracedReplies", "current_trace", "reading_stage", "trace_call", "tracing"]
+__all__ = [
+    "Trace",
+    "TracedCall",
+    "TracedReplies",
+    "current_trace",
+    "enter_stage",
+    "reading_stage",
+    "trace_call",
+    "tracing",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,11 @@ def reading_stage(stage: str, index: int = 0) -> Iterator[None]:
 def current_trace() -> Trace | None:
     """The trace that is being kept here."""
     return _TRACE.get()
+
+
+def enter_stage(stage: str) -> None:
+    """Say what the calls that are made from here on are for, within the same partition."""
+    _STAGE.set((stage, _STAGE.get()[1]))
 
 
 def trace_call(

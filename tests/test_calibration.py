@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from briefcontext.cli import app
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.evaluation.calibrate import calibrate, check_enough, least_misplaced, nested_cross_validation
+from briefcontext.evaluation.compare import compare_runs
 from briefcontext.evaluation.confusion import count_decisions
 from briefcontext.evaluation.item import Item
 from briefcontext.evaluation.labelled import LabelledQuestions, label_questions
@@ -323,6 +324,18 @@ def test_the_study_puts_both_checks_side_by_side(base: KnowledgeBase, items: lis
     assert {"report.md", "cost_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
     assert not [name for name in names if "tmp" in name or "partial" in name]
     assert "nested cross-validation" in (tmp_path / "report.md").read_text()
+    compared = compare_runs([tmp_path])
+    for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
+        counted = summary[check]
+        counts = " | ".join(str(counted[name]) for name in ("tp", "fp", "fn", "tn"))
+        (row,) = (line for line in compared.splitlines() if f"| {title} | all | 16 | 90 |" in line)
+        assert f"| {counts} |" in row
+        for share in ("precision", "recall", "specificity"):
+            low, high = counted[f"{share}_interval"]
+            assert f"| {100 * counted[share]:.1f} [{100 * low:.1f}, {100 * high:.1f}] |" in row
+        assert row.endswith(f"| {100 * counted['f1']:.1f} | {100 * counted['skip_share']:.1f} |")
+    assert f"| preflight | none | {summary['data_set'] or '–'} | {summary['passages']:,} passages, " in compared
+    assert "426, 423, 34, 235" in compared
 
 
 def test_the_study_of_a_calibration_is_what_that_calibration_decides(

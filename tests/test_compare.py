@@ -6,11 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from langchain_openai import ChatOpenAI
 
 from briefcontext.cli import main
 from briefcontext.errors import InputError
 from briefcontext.evaluation.compare import compare_runs
+from briefcontext.evaluation.outcomes import points_with_interval
+from briefcontext.evaluation.run import Run as ExperimentRun
+from briefcontext.knowledge import demo_knowledge_base
 from tests.openai_server import OpenAIServer, Reply
+from tests.questions import known, run_settings
+from tests.simulated_reader import MODEL, SimulatedReader
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -115,3 +121,39 @@ def test_two_runs_stand_side_by_side_and_a_simulation_is_marked(tmp_path: Path) 
     assert "This holds for: two." in compared
     with pytest.raises(InputError, match="no run to compare"):
         compare_runs([])
+
+
+def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, tmp_path: Path) -> None:
+    command = ["experiment", "preflight", "--questions", questions, "--kb", str(demo_knowledge_base().path)]
+    code, _, error = run(*command, "--out", str(tmp_path / "preflight"))
+    assert code == 0, error
+    summary = json.loads((tmp_path / "preflight" / "summary.json").read_text())
+    assert summary["items"] == summary["n"] == 1
+    assert summary["data_set"] == tmp_path.name
+    code, compared, _ = run("compare", str(tmp_path / "preflight"))
+    assert code == 0
+    counts = " | ".join(str(summary["iou"][name]) for name in ("tp", "fp", "fn", "tn"))
+    assert f"| preflight | IoU | all | 16 | 1 | {counts} |" in compared
+    assert "Too few labelled questions" in compared
+    for published in ("426, 423, 34, 235", "50.18, 92.61, 65.09", "35.71", "24.1%"):
+        assert published in compared
+
+
+@pytest.mark.parametrize(
+    ("experiment", "key", "what", "condition"),
+    [
+        ("position", "comparisons", "Difference from vanilla in Accuracy, OP-RAG", "k 8, position 0"),
+        ("attention_bias", "effects", "Random documents minus neighbours in Accuracy, Vanilla RAG", "k 8"),
+    ],
+)
+def test_the_differences_that_a_run_found_are_shown(
+    tmp_path: Path, server: OpenAIServer, experiment: str, key: str, what: str, condition: str
+) -> None:
+    server.script = SimulatedReader(known(40))
+    chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
+    settings = run_settings(tmp_path, experiment, 40, model=chat, methods=("rag", "op_rag"), ks=(8,), limit=8)
+    first = ExperimentRun(settings).execute(tmp_path / "run")[key][0]
+    shown = points_with_interval(first["difference"], first["low"], first["high"])
+    compared = compare_runs([tmp_path / "run"])
+    assert f"| {what} | {condition} | {shown} (n = 8, p (Holm) " in compared
+    assert ("-5.3 points" in compared) == (experiment == "position")

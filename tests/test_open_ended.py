@@ -10,6 +10,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.compare import compare_runs
 from briefcontext.evaluation.pairs import make_pairs, write_sheets
 from briefcontext.evaluation.run import Run
 from briefcontext.evaluation.run_models import RunModels
@@ -101,6 +102,8 @@ def test_verdicts_are_taken_in_and_counted_for_each_rater(tmp_path: Path, run: R
     assert one["p"] == pytest.approx(2 * 0.5**6)
     assert (two["rater"], two["n"], two["tie"]) == ("two", 1, 1)
     assert "| one | 8 | 6 / 2 / 0 |" in (out / "report.md").read_text()
+    what = "| Win / tie / lose, OP-RAG against Vanilla RAG | rater one | 6 / 2 / 0, preferred 75.0 ["
+    assert what in compare_runs([out])
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def _item(row: dict[str, Any]) -> Item:
         options=YES_NO if kind == "yesno" else {},
         answers=answers,
         gold_ids=tuple(dict.fromkeys(_pmid(address) for address in row.get("documents") or [])),
+        summary=kind == "summary",
     )
 
 

@@ -97,6 +97,8 @@ def _item(row: dict[str, Any], number: int, decisions: tuple[dict[str, str], boo
         options=options,
         answers=answers,
         gold_ids=identifiers(_first(row, _GOLD)),
+        # BioASQ's ideal answers are summaries, also where there is no type.
+        summary=not options and bool(answers) and (kind == "summary" or answer is None),
         document=None if document is None else identifier(document),
         group="" if group is None else identifier(group),
     )

@@ -79,7 +79,7 @@ def _questions(
             raise InputError(f"{path}, row {number}: the question is blank. Fill it in, or empty the row.")
         name = cell[id_] if id_ is not None and id_ < len(cell) else ""
         known = (cell[answer],) if answer is not None and answer < len(cell) and cell[answer] else ()
-        reading.items.append(Item(name or f"row-{number}", cell[question], {}, known, ()))
+        reading.items.append(Item(name or f"row-{number}", cell[question], {}, known, (), summary=True))
     return reading
 
 

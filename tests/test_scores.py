@@ -1,0 +1,275 @@
+"""What is scored and by what, and what is said where a method could not be what its name says."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.compare import compare_runs
+from briefcontext.evaluation.reading import SHORT_ANSWER
+from briefcontext.evaluation.run import Run
+from briefcontext.evaluation.run_settings import RunSettings
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.sources.source import EntrySource
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build
+from tests.openai_server import Call, OpenAIServer, Reply, faithful
+from tests.questions import OPTIONS, build_corpus, open_corpus, question
+
+Execute = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def execute(tmp_path: Path, server: OpenAIServer) -> Execute:
+    """Run an experiment on rows of JSON, or on a data set that is given by name, and return its summary."""
+    server.script = lambda call: faithful(call) if call.stage != "answer" else _right(call)
+
+    def execute(experiment: str, data: list[dict[str, Any]] | str, **given: Any) -> dict[str, Any]:
+        spec = data if isinstance(data, str) else f"jsonl:{_write(tmp_path / 'questions.jsonl', data)}"
+        if "document_encoder" not in given:
+            if not (tmp_path / "corpus").exists():
+                build_corpus(tmp_path / "corpus", 12, others=80)
+            given = {"knowledge_base": open_corpus(str(tmp_path / "corpus")), **given}
+        chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
+        values: dict[str, Any] = {"figures": False, "progress": False, "reading": Settings(max_retries=0), **given}
+        return Run(RunSettings(experiment, spec, model=chat, **values)).execute(tmp_path / "run")
+
+    return execute
+
+
+def _write(file: Path, rows: list[dict[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def _right(call: Call) -> Reply:
+    return Reply("It is so.\nChoice: A" if "A. yes" in call.user else "metformin")
+
+
+def _rows(count: int, *, keyed: int, options: bool = True) -> list[dict[str, Any]]:
+    answer = "A" if options else "metformin"
+    return [
+        {
+            "id": f"q{n}",
+            "question": question(n),
+            **({"options": OPTIONS} if options else {}),
+            **({"answer": answer} if n < keyed else {}),
+        }
+        for n in range(count)
+    ]
+
+
+def items(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "run" / "items.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("options", [True, False], ids=["multiple choice", "free text"])
+def test_questions_without_a_key_are_left_out_of_what_compares_scores(
+    execute: Execute, tmp_path: Path, server: OpenAIServer, options: bool
+) -> None:
+    summary = execute("integration", _rows(6, keyed=4, options=options), methods=("rag", "hybrid"), ks=(4,))
+    assert summary["left_out"] == {"has no answer key": 2}
+    (found,) = summary["groups"].values()
+    assert [(cell["n"], cell["score"]) for cell in found] == [(4, 1.0), (4, 1.0)]
+    assert [comparison["n"] for comparison in summary["comparisons"]] == [4]
+    assert len(items(tmp_path)) == 8
+    assert "has no answer key" in (tmp_path / "run" / "report.md").read_text()
+    assert not [call for call in server.calls if "compound 5" in call.user]
+
+
+@pytest.mark.parametrize("experiment", ["integration", "conflict", "position", "context_length", "attention_bias"])
+def test_an_experiment_on_scores_refuses_questions_none_of_which_has_a_key(
+    execute: Execute, server: OpenAIServer, experiment: str
+) -> None:
+    with pytest.raises(InputError, match="3 has no answer key"):
+        execute(experiment, _rows(3, keyed=0), methods=("rag",), ks=(8,))
+    assert server.calls == []
+
+
+def test_cost_takes_questions_without_a_key_and_scores_none_of_them(execute: Execute, tmp_path: Path) -> None:
+    keyless = [*_rows(6, keyed=4)[4:], *({**row, "id": f"f{row['id']}"} for row in _rows(3, keyed=0, options=False))]
+    summary = execute("cost", [*_rows(4, keyed=4), *keyless], methods=("rag", "op_rag"), ks=(4,))
+    assert summary["left_out"] == {}
+    assert {cost["n"] for cost in summary["costs"]} == {9}
+    by_metric = {cell["metric"]: cell for cell in summary["cells"] if cell["method"] == "rag"}
+    assert by_metric["accuracy"]["n"] == 4
+    assert by_metric["accuracy"]["score"] == 1.0
+    assert by_metric["none"]["n"] == 5
+    assert "score" not in by_metric["none"]
+    unscored = [row for row in items(tmp_path) if row["metric"] == "none"]
+    assert len(unscored) == 10
+    assert not any("score" in row or "exact_match" in row for row in unscored)
+    assert {(row["outcome"], row.get("choice")) for row in unscored} == {("answered", "A"), ("answered", None)}
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "### Answers without a key that the tokens bought" in report
+
+
+def _bioasq(folder: Path) -> str:
+    documents = ["http://www.ncbi.nlm.nih.gov/pubmed/1"]
+    summary = "An HbA1c of 48 or higher, or a fasting plasma glucose of 7.0 or higher, supports the diagnosis."
+    rows = [
+        *(
+            {"id": f"y{n}", "body": question(n), "type": "yesno", "exact_answer": "yes" if n else "no"}
+            for n in range(3)
+        ),
+        {"id": "f", "body": "Which drug comes first?", "type": "factoid", "exact_answer": ["metformin"]},
+        {"id": "l", "body": "Which drugs are given?", "type": "list", "exact_answer": [["metformin"], ["insulin"]]},
+        {"id": "s", "body": "How is it diagnosed?", "type": "summary", "ideal_answer": [summary]},
+    ]
+    (folder / "golden.json").write_text(json.dumps({"questions": [{**row, "documents": documents} for row in rows]}))
+    return f"bioasq:{folder / 'golden.json'}"
+
+
+def test_accuracy_and_f1_of_a_mixed_data_set_stand_apart(execute: Execute, tmp_path: Path) -> None:
+    summary = execute("integration", _bioasq(tmp_path), methods=("rag", "op_rag"), ks=(4,), figures=True)
+    cells = {(c["metric"], c["method"]): c for c in summary["groups"]["bioasq"]}
+    assert cells["accuracy", "rag"]["n"] == 3
+    assert cells["accuracy", "rag"]["score"] == pytest.approx(2 / 3)
+    scores = [row["score"] for row in items(tmp_path) if row["method"] == "rag" and row["metric"] == "f1"]
+    assert cells["f1", "rag"]["n"] == len(scores) == 3
+    assert cells["f1", "rag"]["score"] == pytest.approx(sum(scores) / 3)
+    assert [(c["metric"], c["n"], c["test"]) for c in summary["comparisons"]] == [
+        ("accuracy", 3, "McNemar, exact"),
+        ("f1", 3, "permutation"),
+    ]
+    report = (tmp_path / "run" / "report.md").read_text()
+    for title in ("### Accuracy on bioasq", "### F1 on bioasq", "### Against vanilla RAG, Accuracy"):
+        assert title in report
+    assert "Score [95% CI]" not in report
+    for figure in ("integration-accuracy.png", "integration-f1.svg"):
+        assert (tmp_path / "run" / figure).stat().st_size > 0
+    compared = compare_runs([tmp_path / "run"])
+    assert "### Accuracy on bioasq" in compared
+    assert "### F1 on bioasq" in compared
+
+
+def test_an_average_over_data_sets_is_of_one_metric(execute: Execute) -> None:
+    rows = [
+        *({**row, "group": "one"} for row in _rows(4, keyed=4)),
+        *({**row, "id": f"t{row['id']}", "group": "two", "answer": "B"} for row in _rows(3, keyed=3)),
+        *({**row, "id": f"f{row['id']}", "group": "two"} for row in _rows(3, keyed=3, options=False)),
+    ]
+    (average,) = execute("integration", rows, methods=("rag",), ks=(4,))["averages"]
+    assert (average["metric"], average["groups"], average["n"]) == ("accuracy", 2, 7)
+    assert average["score"] == pytest.approx((1.0 + 0.0) / 2)
+    # No answer of a data set differs from another, so that resampling cannot tell how sure the average is.
+    assert (average["low"], average["high"]) == (None, None)
+
+
+def test_a_summary_is_not_asked_to_be_as_short_as_a_fact(
+    execute: Execute, tmp_path: Path, server: OpenAIServer
+) -> None:
+    execute("integration", _bioasq(tmp_path), methods=("rag",), ks=(4,))
+    asked = {
+        name: next(call.user for call in server.calls if name in call.user) for name in ("comes first", "diagnosed")
+    }
+    assert SHORT_ANSWER in asked["comes first"]
+    assert SHORT_ANSWER not in asked["diagnosed"]
+
+
+def test_where_no_difference_varies_a_share_has_an_interval_and_f1_has_none(execute: Execute, tmp_path: Path) -> None:
+    rows = [*_rows(12, keyed=12), *({**row, "id": f"f{row['id']}"} for row in _rows(12, keyed=12, options=False))]
+    summary = execute("integration", rows, methods=("rag", "op_rag"), ks=(4,))
+    shares, f1 = summary["comparisons"]
+    assert (shares["difference"], shares["tie"]) == (0.0, 12)
+    assert shares["low"] == pytest.approx(-0.2425, abs=5e-5)
+    assert shares["high"] == pytest.approx(0.2425, abs=5e-5)
+    assert (f1["low"], f1["high"]) == (None, None)
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "| 12 | +0.0 [-24.2, +24.2] | 0 / 12 / 0 |" in report
+    assert "| 12 | +0.0 [–] | 0 / 12 / 0 | permutation |" in report
+    assert "| 12 | 100.0 [–] | 100.0 |" in report
+
+
+def test_the_effect_of_company_has_the_same_interval(execute: Execute) -> None:
+    rows = [{**row, "gold_ids": [f"key-{n}"]} for n, row in enumerate(_rows(12, keyed=12))]
+    (effect,) = execute("attention_bias", rows, methods=("rag",), ks=(4,))["effects"]
+    assert (effect["n"], effect["tie"], effect["test"]) == (12, 12, "McNemar, exact")
+    assert effect["high"] == pytest.approx(-effect["low"]) == pytest.approx(0.2425, abs=5e-5)
+
+
+WINDOW = 2500
+LONG = "The patients were seen again after a year, and nothing had changed in the arm that was treated. "
+
+
+def _long_corpus(folder: Path) -> Any:
+    documents = [
+        Document(id=f"long-{n}", page_content=f"Compound {n} was given. {LONG * 12}", metadata={"source_id": f"{n}"})
+        for n in range(12)
+    ]
+    build(folder, EntrySource(documents, name="long", fingerprint="sha256:long", size=len(documents)))
+    return open_corpus(str(folder))
+
+
+def test_answers_that_were_read_in_parts_are_counted_and_said(
+    execute: Execute, tmp_path: Path, server: OpenAIServer
+) -> None:
+    reading = Settings(max_retries=0, max_input_tokens=WINDOW)
+    base = _long_corpus(tmp_path / "long")
+    given: dict[str, Any] = {"methods": ("rag", "op_rag", "hybrid"), "knowledge_base": base, "reading": reading}
+    summary = execute("integration", _rows(2, keyed=2), ks=(2, 12), **given)
+    rows = items(tmp_path)
+    assert {(row["condition"]["k"], row["in_parts"]) for row in rows} == {(2, False), (12, True)}
+    for row in rows:
+        stages = {call["stage"] for call in row["calls"]}
+        assert ("extract" in stages) == row["in_parts"]
+    (found,) = summary["groups"].values()
+    assert {(cell["condition"]["k"], cell["in_parts"]) for cell in found} == {(2, 0), (12, 2)}
+    assert [(one["method"], one["answers"], one["n"]) for one in summary["in_parts"]] == [
+        ("rag", 2, 2),
+        ("op_rag", 2, 2),
+        ("hybrid", 2, 2),
+    ]
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "**6 answers did not fit the window and were read in parts**" in report
+    assert "Vanilla RAG, k 12: 2 of 2" in report
+    assert "| In parts |" in report
+    assert "| Did not fit and was read in parts, Hybrid RAG | k 12 | 2 of 2 answers |" in compare_runs(
+        [tmp_path / "run"]
+    )
+
+
+def test_cost_counts_the_calls_that_were_really_made(execute: Execute, tmp_path: Path, server: OpenAIServer) -> None:
+    reading = Settings(max_retries=0, max_input_tokens=WINDOW)
+    base = _long_corpus(tmp_path / "long")
+    summary = execute("cost", _rows(2, keyed=2), methods=("rag",), ks=(12,), knowledge_base=base, reading=reading)
+    (cost,) = summary["costs"]
+    assert cost["in_parts"] == 2
+    assert cost["calls"] == len(server.calls) / 2 > 2
+    assert cost["one_call_input"] == 0
+    assert cost["map_input"] + cost["reduce_input"] == cost["input_tokens"] > 0
+    assert "| In parts | Calls |" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_self_route_reads_the_best_ranked_passages_that_fit(
+    execute: Execute, tmp_path: Path, server: OpenAIServer
+) -> None:
+    def script(call: Call) -> Reply:
+        unanswerable = "UNANSWERABLE" in call.system and "compound 1" in call.user
+        return Reply("UNANSWERABLE" if unanswerable else "Yes.\nChoice: A")
+
+    server.script = script
+    rows = [{**row, "context": f"Compound {n} was given. {LONG * 400}"} for n, row in enumerate(_rows(2, keyed=2))]
+    summary = execute(
+        "order", rows, methods=("self_route",), ks=(2, 64), document_encoder=HashingEncoder(),
+        reading=Settings(max_retries=0, max_input_tokens=WINDOW),
+    )  # fmt: skip
+    assert summary["failed"] == 0
+    assert all(len(call.prompt) <= WINDOW * 3 for call in server.calls)
+    few, many = (sorted(row for row in map(_seen, items(tmp_path)) if row[0] == chunks) for chunks in (2, 64))
+    # Where the passages do not answer, the whole document is read, of which the middle is left out.
+    assert few == [(2, "q0", "self_route", False), (2, "q1", "long_context", True)]
+    assert many == [(64, "q0", "self_route", True), (64, "q1", "long_context", True)]
+    first = next(call for call in server.calls if "compound 0" in call.user and len(call.documents) > 2)
+    ranked = next(row["documents"] for row in items(tmp_path) if _seen(row)[:2] == (64, "q0"))
+    assert 2 < len(first.documents) < len(ranked)
+    assert "| 64 | 2 | " in (tmp_path / "run" / "report.md").read_text()
+
+
+def _seen(row: dict[str, Any]) -> tuple[int, str, str, bool]:
+    return row["condition"]["chunks"], row["item"], row["route"], row["truncated"]
