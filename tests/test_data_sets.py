@@ -184,6 +184,26 @@ def _lines(path: Path, *rows: object) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize(
+    ("row", "summary"),
+    [
+        ({"type": "summary", "ideal_answer": ["It is green, and it fades."]}, True),
+        ({"type": "summary", "answer": "It is green, and it fades."}, True),
+        ({"ideal_answer": ["It is green, and it fades."]}, True),
+        ({"type": "factoid", "answer": ["green"], "ideal_answer": ["It is green, and it fades."]}, False),
+        ({"type": "yesno", "answer": "yes", "ideal_answer": ["It is green, and it fades."]}, False),
+        ({}, False),
+    ],
+)
+def test_an_answer_of_some_sentences_is_known_for_a_summary(
+    tmp_path: Path, row: dict[str, object], summary: bool
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"id": "q", "question": "What of toys?", **row}) + "\n")
+    (item,) = load_data_set(str(file)).items
+    assert item.summary is summary
+
+
 def test_gzipped_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl.gz"
     path.write_bytes(gzip.compress((SAMPLES / "questions.jsonl").read_bytes()))
