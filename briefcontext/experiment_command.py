@@ -95,7 +95,8 @@ def experiment(
     reading = Settings(
         partition_size=partition_size,
         **({} if iou_threshold is None else {"iou_threshold": iou_threshold}),
-        **({} if calibration is None else {"preflight": str(calibration)}),
+        # A file may be called as one of the other kinds of preflight is.
+        **({} if calibration is None else {"preflight": str(calibration.absolute())}),
         max_input_tokens=max_input_tokens,
         prompts=prompts,
         max_in_flight=in_flight,
