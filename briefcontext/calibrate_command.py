@@ -9,7 +9,7 @@ __all__ = ["calibrate"]
 
 
 def calibrate(
-    kb: Annotated[str, typer.Option("--kb", help="Folder of the knowledge base.")],
+    kb: Annotated[str, typer.Option("--kb", help="Folder of the knowledge base, or demo.")],
     questions: Annotated[
         str,
         typer.Option(metavar="FILE", help="JSON lines with id, question and gold_ids: ids of passages or sources."),
@@ -32,9 +32,10 @@ def calibrate(
 
     from briefcontext.evaluation.calibrate import calibrate as fit
     from briefcontext.evaluation.calibration_figures import draw_figures
+    from briefcontext.evaluation.corpus import open_knowledge_base
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.evaluation.labelled import label_questions
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+    from briefcontext.evaluation.run_progress import CountedProgress
     from briefcontext.printable import printable
     from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate
 
@@ -54,9 +55,12 @@ def calibrate(
                 parts.append(f"{what} {value:.3f} ({interval[0]:.3f}-{interval[1]:.3f})")
         say(f"{name:<11} {', '.join(parts)}; {counted.skip_share:.1%} of the questions skip the map")
 
-    items = load_data_set(questions).items
-    with KnowledgeBase.open(kb) as base:
-        labelled = label_questions(base, items, [top_k])[top_k]
+    data_set = load_data_set(questions)
+    for reason, count in data_set.left_out.items():
+        say(f"Left out as the data set was read: {count} questions: {reason}.")
+    with open_knowledge_base(kb) as base:
+        with CountedProgress("questions") as progress:
+            labelled = label_questions(base, data_set.items, [top_k], progress.reach)[top_k]
         if labelled.left_out:
             say(f"Left out, without gold_ids or documents: {_listed(labelled.left_out)}.")
         if labelled.missing_gold_ids:

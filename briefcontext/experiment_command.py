@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from briefcontext.errors import InputError
+from briefcontext.experiment_options import check_methods, check_options, given_options
 
 if TYPE_CHECKING:
     from briefcontext.evaluation.run import Run
@@ -16,6 +17,7 @@ _NAMES = "position, integration, conflict, context_length, attention_bias, order
 
 
 def experiment(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"{_NAMES}.")],
     questions: Annotated[
         str,
@@ -32,7 +34,7 @@ def experiment(
     prompts: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
     ] = None,
-    kb: Annotated[str | None, typer.Option("--kb", help="Folder of the knowledge base.")] = None,
+    kb: Annotated[str | None, typer.Option("--kb", help="Folder of the knowledge base, or demo.")] = None,
     encoder: Annotated[str, typer.Option(help="Encoder for the chunks of long documents.")] = "minilm",
     method: Annotated[
         list[str] | None, typer.Option(help="A method to compare; give it once for each. Default: the experiment's.")
@@ -71,12 +73,15 @@ def experiment(
         str | None, typer.Option(help="open_ended: a chat model that judges each pair, in both orders.")
     ] = None,
     figures: Annotated[bool, typer.Option(help="Draw figures.")] = True,
-    calibration: Annotated[Path | None, typer.Option(help="preflight: a calibration to test.")] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Calibrated preflight: for preflight to test, else to decide by."),
+    ] = None,
 ) -> None:
     """Run one of the papers' experiments, and write rows, tables and figures."""
-    prices = (input_price, output_price)
+    check_options(name, given_options(context))
     if name == "preflight":
-        _preflight(questions, kb, out, calibration, limit, seed, k)
+        _preflight(questions, kb, out, calibration, limit, seed, k, iou_threshold, figures)
         return
     if batch not in (None, "export", "import"):
         raise InputError(f"--batch is {batch!r}: write --batch export, or --batch import with --replies FILE.")
@@ -90,6 +95,8 @@ def experiment(
     reading = Settings(
         partition_size=partition_size,
         **({} if iou_threshold is None else {"iou_threshold": iou_threshold}),
+        # A file may be called as one of the other kinds of preflight is.
+        **({} if calibration is None else {"preflight": str(calibration.absolute())}),
         max_input_tokens=max_input_tokens,
         prompts=prompts,
         max_in_flight=in_flight,
@@ -110,11 +117,12 @@ def experiment(
             limit=limit,
             per_class=per_class,
             temperature=None if temperature < 0 else temperature,
-            prices=Prices(*prices),
+            prices=Prices(input_price, output_price),
             figures=figures,
             reading=reading,
         )
     )
+    check_methods(name, [method.name for method in run.methods], given_options(context))
     if dry_run:
         _print_estimate(run, out)
     elif batch is not None:
@@ -161,20 +169,34 @@ def _preflight(
     limit: int | None,
     seed: int,
     ks: list[int] | None,
+    iou_threshold: float | None,
+    figures: bool,
 ) -> None:
     if kb is None:
         raise InputError("The experiment preflight takes its documents from a knowledge base: name it with --kb DIR.")
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.evaluation.preflight_study import KS, run_preflight
-    from briefcontext.evaluation.run_folder import REPORT
+    from briefcontext.evaluation.run_progress import CountedProgress
     from briefcontext.evaluation.sampling import sample
+    from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD
 
-    items = load_data_set(questions).items
-    if limit is not None:
-        items = sample(items, limit, seed)
-    run_preflight(kb, items, out, calibration=calibration, k=ks[0] if ks else None, seed=seed, ks=ks or KS)
-    if (out / REPORT).exists():
-        _print_report(out)
+    data_set = load_data_set(questions)
+    items = data_set.items if limit is None else sample(data_set.items, limit, seed)
+    with CountedProgress("questions") as progress:
+        run_preflight(
+            kb,
+            items,
+            out,
+            calibration=calibration,
+            k=ks[0] if ks else None,
+            ks=ks or KS,
+            seed=seed,
+            data_set_left_out=data_set.left_out,
+            figures=figures,
+            progress=progress.reach,
+            iou_threshold=PREFLIGHT_IOU_THRESHOLD if iou_threshold is None else iou_threshold,
+        )
+    _print_report(out)
 
 
 def _print_report(out: Path) -> None:

@@ -24,7 +24,8 @@ def check_question(text: object, options: object = None) -> Question:
     """Return the question with outer white space removed, or say what is wrong with it.
 
     Raises:
-        InputError: the question is blank or too long; there is only one option, or one is blank.
+        InputError: the question is blank or too long; there is only one option, or one is blank; a text holds half
+            of a surrogate pair, which no model can be sent.
     """
     if not isinstance(text, str) or not text.strip():
         raise InputError("The question is empty. Ask one, for example: Which drug is first choice for type 2 diabetes?")
@@ -34,7 +35,20 @@ def check_question(text: object, options: object = None) -> Question:
             f"The question has {len(text):,} characters; at most {MAX_QUESTION_CHARACTERS:,} are taken. "
             "Shorten it, and put long material into a knowledge base."
         )
+    _check_characters(text, "The question")
     return Question(text=text, options=_check_options(options))
+
+
+def _check_characters(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        found = ord(text[error.start])
+        raise InputError(
+            f"{what} holds U+{found:04X} at character {error.start + 1}, which is half of a character (a lone "
+            "surrogate, as a text cut within an emoji leaves it, or one that is not UTF-8). "
+            "Remove it, or write the whole character."
+        ) from None
 
 
 def _check_options(options: object) -> dict[str, str]:
@@ -49,6 +63,7 @@ def _check_options(options: object) -> dict[str, str]:
             raise InputError(f"Option {given!r} needs a single letter and a text, for example A=yes.")
         if letter in checked:
             raise InputError(f"Option {letter} is given twice. Give each option a letter of its own.")
+        _check_characters(text, f"Option {letter}")
         checked[letter] = text.strip()
     if len(checked) < 2:
         raise InputError("Multiple choice needs at least two options, for example A=yes B=no.")

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.run_folder import write_whole
+from briefcontext.evaluation.run_folder import json_line, read_lines, write_whole
 from briefcontext.evaluation.trace import current_trace
 
 __all__ = ["Batch", "ImportCount"]
@@ -81,7 +81,7 @@ class Batch:
                 "Give the file of results that belongs to the exported requests."
             )
         name = f"replies-{self.stage:03}.jsonl"
-        write_whole(self._folder / name, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept))
+        write_whole(self._folder / name, "".join(map(json_line, kept)))
         self._replies.update((row["custom_id"], row) for row in kept)
         return counts
 
@@ -95,8 +95,8 @@ class Batch:
         size = 0
         for id, body in sorted(self.wanted.items()):
             row = {"custom_id": id, "method": "POST", "url": URL, "body": body}
-            line = json.dumps(row, ensure_ascii=False) + "\n"
-            length = len(line.encode())
+            line = json_line(row)
+            length = len(line)
             if parts[-1] and (len(parts[-1]) == MOST_REQUESTS or size + length > MOST_BYTES):
                 parts.append([])
                 size = 0
@@ -160,14 +160,14 @@ def _usable(row: dict[str, Any]) -> bool:
 
 def _lines(file: Path) -> Iterator[dict[str, Any]]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_lines(file)
+    except OSError as error:
         raise InputError(f"{file} cannot be read: {error}. Give a file of JSON lines.") from error
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
+                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            except ValueError as error:
                 raise InputError(f"{file}, line {number}, is not JSON: {error}. Fetch the file again.") from error
             if not isinstance(row, dict):
                 raise InputError(f"{file}, line {number}, is not a JSON object. Give a file of batch results.")

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.evaluation.comparison import compare_methods, comparison_tables, paired
-from briefcontext.evaluation.experiment import Report, Row, Table
+from briefcontext.evaluation.experiment import Materials, Report, Row, Table
 from briefcontext.evaluation.figure_style import OKABE_ITO
 from briefcontext.evaluation.integration import RealRankings
+from briefcontext.evaluation.item import Item
 from briefcontext.evaluation.methods import VANILLA
 from briefcontext.evaluation.outcomes import answered, cells, cells_tables, percent, with_interval
 from briefcontext.evaluation.plots import stacked_plot
@@ -26,6 +27,12 @@ class Conflict(RealRankings):
     question = "When partitions choose different options, how often does the reduce step settle on the right one?"
     methods = (VANILLA, _MAPPED)
     ks = (8, 16)
+
+    def left_out(self, item: Item, materials: Materials, *, oracle: bool) -> str | None:
+        """Leave free text out: partitions are seen to disagree by the options that they choose."""
+        if not item.options:
+            return "has no options to disagree on"
+        return super().left_out(item, materials, oracle=oracle)
 
     def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
         """Count conflicts, those resolved, and win, tie and lose against vanilla on them."""

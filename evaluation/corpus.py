@@ -21,11 +21,24 @@ if TYPE_CHECKING:
     from briefcontext.retrievers.hybrid import HybridRetriever
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-__all__ = ["Corpus", "LongDocuments"]
+__all__ = ["Corpus", "LongDocuments", "open_knowledge_base"]
 
 _KEPT_RANKINGS = 64
 _KEPT_DOCUMENTS = 256
 """Long documents whose vectors are kept: more than are asked on at once, so that none is encoded for each condition."""
+
+
+def open_knowledge_base(name: str) -> "KnowledgeBase":
+    """Open a knowledge base by its folder, or the bundled one as `demo`.
+
+    Raises:
+        KnowledgeBaseError: it is missing, broken or unfinished.
+        MissingExtraError: its encoder's package is not installed.
+    """
+    from briefcontext.knowledge.demo import demo_knowledge_base
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+
+    return demo_knowledge_base() if name == DEMO else KnowledgeBase.open(name)
 
 
 class Corpus:
@@ -40,15 +53,8 @@ class Corpus:
 
     @classmethod
     def open(cls, name: str) -> "Corpus":
-        """Open a knowledge base by its folder, or the bundled one as `demo`.
-
-        Raises:
-            KnowledgeBaseError: it is missing, broken or unfinished.
-        """
-        from briefcontext.knowledge.demo import demo_knowledge_base
-        from briefcontext.knowledge.knowledge_base import KnowledgeBase
-
-        return cls(demo_knowledge_base() if name == DEMO else KnowledgeBase.open(name))
+        """Open a knowledge base as `open_knowledge_base` does, and raise what it raises."""
+        return cls(open_knowledge_base(name))
 
     @property
     def statistics(self) -> TermStatistics | None:

@@ -9,6 +9,7 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.bm25_index import TermStatistics
+from briefcontext.knowledge.manifest import Manifest
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 __all__ = ["GivenRanking", "given"]
@@ -42,6 +43,14 @@ class GivenRanking(RankingRetriever):
 
     One graph then serves all rankings: to build one takes longer than to run it.
     """
+
+    manifest: Manifest | None = None
+    """Of the knowledge base whose dense ranking is given; None where the ranking is synthetic."""
+
+    @property
+    def dense_over(self) -> Manifest | None:
+        """The manifest, by which a calibrated preflight knows that it may be used."""
+        return self.manifest
 
     @property
     def term_statistics(self) -> TermStatistics | None:

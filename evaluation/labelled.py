@@ -19,7 +19,7 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.consistency import intersection_over_union
 from briefcontext.retrievers.signals import MODEL_SIGNALS, TwoRankings, measure
 
-__all__ = ["Labelled", "LabelledQuestions", "label_questions"]
+__all__ = ["Labelled", "LabelledQuestions", "label_questions", "questions_sha256"]
 
 _ENCODED_AT_ONCE = 64
 
@@ -72,9 +72,14 @@ class LabelledQuestions:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the questions, in their order: ids, texts and gold ids."""
-        rows = [[q.item.id, q.item.question, list(q.item.gold_ids)] for q in self.questions]
-        return hashlib.sha256(json.dumps(rows, ensure_ascii=True).encode()).hexdigest()
+        """Of the questions, as `questions_sha256` makes it."""
+        return questions_sha256([question.item for question in self.questions])
+
+
+def questions_sha256(items: Sequence[Item]) -> str:
+    """Return the SHA-256 of questions in their order: ids, texts and gold ids."""
+    rows = [[item.id, item.question, list(item.gold_ids)] for item in items]
+    return hashlib.sha256(json.dumps(rows, ensure_ascii=True).encode()).hexdigest()
 
 
 def label_questions(
@@ -108,6 +113,7 @@ def label_questions(
     found: dict[int, list[Labelled]] = {k: [] for k in ks}
     left_out = [item.id for item in items if not item.gold_ids]
     for done, (item, documents) in enumerate(_retrieved(base, asked, max(ks)), start=1):
+        progress(done, len(asked))
         if not documents:
             left_out.append(item.id)
             continue
@@ -115,7 +121,6 @@ def label_questions(
         for k in ks:
             rankings = TwoRankings.of(item.question, documents[:k], statistics)
             found[k].append(Labelled(item, rankings, rank if rank is not None and rank <= k else None, has_gold))
-        progress(done, len(asked))
     return {k: LabelledQuestions(questions, k, missing, left_out) for k, questions in found.items()}
 
 

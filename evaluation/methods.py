@@ -22,7 +22,7 @@ from briefcontext.evaluation.given_ranking import given
 from briefcontext.evaluation.reading import Outcome, Reading
 from briefcontext.evaluation.run_models import RunModels
 from briefcontext.evaluation.trace import current_trace
-from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.settings import IOU, Settings
 
 __all__ = ["METHODS", "VANILLA", "Method", "method"]
 
@@ -57,6 +57,8 @@ def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any
         documents = reading.ranking(kind)
         # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
         changed = {"top_k": len(documents), "keep_retracted": True, "on_partition_failure": "report", **settings}
+        # A calibration fits one ranking and k, and a forced route need not be decided.
+        changed |= {} if settings["route"] == "auto" else {"preflight": IOU}
         asked: Any = {"question": reading.question, "options": dict(reading.item.options)}
         with given(documents, reading.statistics):
             result = await models.graph.ainvoke(asked, context=base.model_copy(update=changed))

@@ -13,8 +13,9 @@ from briefcontext.evaluation.methods import VANILLA
 from briefcontext.evaluation.outcomes import cells, cells_table, p_value, title_of, with_interval
 from briefcontext.evaluation.pairs import make_pairs, read_key, write_sheets
 from briefcontext.evaluation.reading import Reading
+from briefcontext.evaluation.run_report import is_simulated
 from briefcontext.evaluation.statistics import holm, mcnemar_exact, wilson
-from briefcontext.evaluation.verdicts import Verdict, read_verdicts
+from briefcontext.evaluation.verdict_files import Verdict, kept_verdicts
 
 __all__ = ["OpenEnded"]
 
@@ -45,8 +46,9 @@ class OpenEnded(RealRankings):
         first, second = self._two(config["methods"])
         folder = Path(config["folder"])
         pairs = make_pairs(rows, first, second, config["seed"])
-        write_sheets(folder, pairs, simulated=config["simulation"])
-        verdicts = [verdict for file in sorted(folder.glob("verdicts-*.csv")) for verdict in read_verdicts(file)]
+        # A judge that is simulated makes no figure a result, but the answers are what they are.
+        write_sheets(folder, pairs, simulated=is_simulated({**config, "judges": []}))
+        verdicts = kept_verdicts(folder)
         counted = count_verdicts(verdicts, read_key(folder), first, second)
         # Raters judge, and no key does: a question that has one is counted with the others.
         used = cells([{**row, "metric": "none"} for row in rows], seed=config["seed"])
@@ -57,6 +59,11 @@ class OpenEnded(RealRankings):
                 "is in key.json: keep it from them. Take their verdicts in with --verdicts FILE."
             ],
         )
+        if changed := sum(count["changed"] for count in counted):
+            report.remarks.append(
+                f"{changed} verdicts differ from an earlier one of the same rater on the same pair; the later one "
+                "counts. Were these two people, give each a name of their own in the column rater."
+            )
         if counted:
             report.tables.append(_table(counted, first, second))
         report.tables.append(cells_table("What was used", used))
@@ -74,12 +81,18 @@ def count_verdicts(
 ) -> list[dict[str, Any]]:
     """Count, for each rater, how often the second method's answer was preferred to the first's.
 
-    Verdicts on pairs that the key does not know are counted apart. A sign test (exact McNemar on wins and losses),
+    Verdicts on pairs that the key does not know are counted apart, and of two on the same pair the later one counts.
+    A sign test (exact McNemar on wins and losses),
     corrected by Holm over the raters.
     """
     found: list[dict[str, Any]] = []
     for rater in dict.fromkeys(verdict.rater for verdict in verdicts):
-        own = {verdict.pair: verdict for verdict in verdicts if verdict.rater == rater}
+        own: dict[str, Verdict] = {}
+        changed = 0
+        for verdict in verdicts:
+            if verdict.rater == rater:
+                changed += verdict.pair in own and own[verdict.pair].verdict != verdict.verdict
+                own[verdict.pair] = verdict
         known = [verdict for verdict in own.values() if verdict.pair in key]
         names = ["tie" if v.verdict == "tie" else key[v.pair][v.verdict] for v in known]
         win, lose = names.count(second), names.count(first)
@@ -95,6 +108,7 @@ def count_verdicts(
                 "low": interval.low if interval else None,
                 "high": interval.high if interval else None,
                 "unknown_pairs": len(own) - len(known),
+                "changed": changed,
                 "p": mcnemar_exact(win, lose),
             }
         )

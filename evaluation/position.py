@@ -37,8 +37,11 @@ class Position(Experiment):
 
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
         """Five places for each k."""
-        if min(ks) < 2:
-            raise InputError("With fewer than 2 documents there is only one place. Give --k 2 or more.")
+        if min(ks) < len(PERCENTILES):
+            raise InputError(
+                f"Among {min(ks)} documents there are no {len(PERCENTILES)} different places for the key document, so "
+                f"that its positions cannot be told apart. Give --k {len(PERCENTILES)} or more."
+            )
         return [Condition({"k": k, "position": position}) for k in ks for position in PERCENTILES]
 
     def arrange(self, item: Item, condition: Condition, materials: Materials) -> Reading:

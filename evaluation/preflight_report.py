@@ -8,8 +8,8 @@ __all__ = ["preflight_report"]
 _COUNTS = ("tp", "fp", "fn", "tn")
 
 
-def preflight_report(summary: Mapping[str, Any]) -> str:
-    """Return the report of a summary that `run_preflight` made."""
+def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str:
+    """Return the report of a summary that `run_preflight` made, with its figures where they were drawn."""
     lines = [
         "# Preflight check",
         "",
@@ -48,7 +48,7 @@ def preflight_report(summary: Mapping[str, Any]) -> str:
                 if counted[name] is not None:
                     rows.append(_row(f"{group} ({counted['n']:,}), {label}", counted[name]))
         lines += [*_table(["check", *_COUNTS, "precision", "recall", "specificity", "F1", "skip the map"], rows), ""]
-    if _has(summary) and 0 < summary["misplaced"] < summary["n"]:
+    if figures and _has(summary) and 0 < summary["misplaced"] < summary["n"]:
         lines += [f"![{name}]({name}.png)" for name in ("calibration_curve", "precision_recall", "cost_curve")]
         lines += [""]
     lines += ["## IoU check, by k, n and threshold", ""]

@@ -1,7 +1,8 @@
 """The preflight check, measured: BriefContext's overlap and a calibrated one, side by side on labelled questions."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.calibrate import NestedRun, calibrate
 from briefcontext.evaluation.calibration_figures import draw_figures
 from briefcontext.evaluation.confusion import count_decisions
+from briefcontext.evaluation.corpus import open_knowledge_base
 from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.labelled import LabelledQuestions, label_questions
+from briefcontext.evaluation.labelled import LabelledQuestions, label_questions, questions_sha256
 from briefcontext.evaluation.preflight_report import preflight_report
-from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.evaluation.run_folder import REPORT, SUMMARY, RunFolder, json_line, write_whole
+from briefcontext.evaluation.run_settings import versions
+from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.calibration import Calibration
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K
@@ -42,6 +46,9 @@ def run_preflight(
     ks: Sequence[int] = KS,
     seed: int = 0,
     target_recall: float = TARGET_RECALL,
+    iou_threshold: float = PREFLIGHT_IOU_THRESHOLD,
+    data_set_left_out: Mapping[str, int] | None = None,
+    figures: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """Measure the preflight check on questions whose key documents are known, and return the summary.
@@ -52,25 +59,50 @@ def run_preflight(
     that goes to the map. With a calibration, `calibrated` is what that fixed model decides. Without one, it is what
     models decide that were fitted on other folds of these very questions, or None with `calibrated_reason`.
 
+    The folder is taken as a run's is: not that of another run, or of other settings. The same study writes it anew.
+
     Args:
         items: those without gold ids are left out, and counted.
-        k: documents retrieved for the two checks, by default the calibration's, or 16; n and the overlap's threshold
-            are the settings' defaults.
+        kb: a knowledge base's folder, or `demo`.
+        k: documents retrieved for the two checks, by default the calibration's, or 16; n is the settings' default.
         n_values, thresholds, ks: what the IoU check is tabulated over.
         seed: of the folds.
         target_recall: of the nested cross-validation.
+        iou_threshold: of the IoU check.
+        data_set_left_out: why questions of the data set are not among the items, and how many.
+        figures: whether to draw them.
         progress: called with how many questions are done, and of how many.
 
     Raises:
-        InputError: the calibration is for another encoder or k; or no question can be labelled.
+        InputError: the calibration is for another encoder or k; no question can be labelled; or the folder is
+            another run's.
         KnowledgeBaseError: the knowledge base cannot be opened.
         MissingExtraError: scikit-learn, statsmodels or matplotlib is not installed.
     """
+    Settings(iou_threshold=iou_threshold)  # It is from 0 to 1, or is refused.
     given = Calibration.read(calibration) if calibration is not None else None
     if k is None:
         k = DEFAULT_K if given is None else given.k
-    with KnowledgeBase.open(kb) as base:
+    folder = RunFolder(out)
+    with open_knowledge_base(kb) as base, folder.locked():
         caution = given.check(base.manifest, k) if given is not None else None
+        folder.claim(
+            {
+                "experiment": "preflight",
+                "knowledge_base": base.manifest.id,
+                "encoder": base.manifest.encoder.name,
+                "items_sha256": questions_sha256(items),
+                "k": k,
+                "ks": list(ks),
+                "n_values": list(n_values),
+                "thresholds": list(thresholds),
+                "iou_threshold": iou_threshold,
+                "calibration": None if given is None else sha256(given.model_dump_json().encode()).hexdigest(),
+                "target_recall": target_recall,
+                "seed": seed,
+                "versions": versions(),
+            }
+        )
         at = label_questions(base, items, sorted({k, *ks}), progress)
         labelled = at[k]
         labels = labelled.misplaced
@@ -90,8 +122,9 @@ def run_preflight(
             except InputError as error:
                 reason = str(error)
     overlap = labelled.iou(PREFLIGHT_TOP_N)
-    iou = count_decisions(labels, overlap <= PREFLIGHT_IOU_THRESHOLD)
+    iou = count_decisions(labels, overlap <= iou_threshold)
     summary: dict[str, Any] = {
+        "experiment": "preflight",
         "n": len(labels),
         "misplaced": int(labels.sum()),
         "base_rate": float(labels.mean()),
@@ -99,29 +132,29 @@ def run_preflight(
         "data_set": ", ".join(dict.fromkeys(question.item.group for question in labelled.questions)),
         "passages": passages,
         "k": k,
-        "iou": {"n": PREFLIGHT_TOP_N, "threshold": PREFLIGHT_IOU_THRESHOLD, **iou.model_dump(mode="json")},
+        "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **iou.model_dump(mode="json")},
         "calibrated": None if calibrated is None else calibrated.model_dump(mode="json"),
         "calibrated_by": source,
         "calibrated_reason": reason,
         "nested_cross_validation": measured,
         "calibration": None if given is None else _named(given),
-        "warnings": _warnings(labelled, caution, given),
+        "warnings": _warnings(labelled, caution, given, data_set_left_out or {}),
         "knowledge_base": base.manifest.id,
         "encoder": base.manifest.encoder.model_dump(mode="json"),
         "questions_sha256": labelled.sha256,
         "left_out": labelled.left_out,
+        "data_set_left_out": dict(data_set_left_out or {}),
         "missing_gold_ids": labelled.missing_gold_ids,
         "seed": seed,
-        "groups": _groups(labelled, runs),
-        "iou_table": _iou_table(at, n_values, thresholds),
+        "groups": _groups(labelled, runs, iou_threshold),
+        "iou_table": _iou_table(at, n_values, sorted({*thresholds, iou_threshold})),
     }
-    out.mkdir(parents=True, exist_ok=True)
-    _write(out / "rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in _rows(labelled, runs)))
-    if calibrated is not None and 0 < labels.sum() < len(labels):
+    write_whole(out / "rows.jsonl", "".join(map(json_line, _rows(labelled, runs, iou_threshold))))
+    if figures and calibrated is not None and 0 < labels.sum() < len(labels):
         held_out = HELD_OUT if given is None else "by the calibration given"
         draw_figures(out, labels, runs[0].probability, calibrated, iou, held_out=held_out)
-    _write(out / "report.md", preflight_report(summary))
-    _write(out / "summary.json", json.dumps(summary, indent=2) + "\n")
+    write_whole(out / REPORT, preflight_report(summary, figures=figures))
+    write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
     return summary
 
 
@@ -129,8 +162,11 @@ def _named(calibration: Calibration) -> dict[str, Any]:
     return calibration.model_dump(mode="json", include={"created", "threshold", "target_recall", "fitted_on", "k"})
 
 
-def _warnings(labelled: LabelledQuestions, caution: str | None, calibration: Calibration | None) -> list[str]:
+def _warnings(
+    labelled: LabelledQuestions, caution: str | None, calibration: Calibration | None, left_out: Mapping[str, int]
+) -> list[str]:
     warnings = [caution] if caution else []
+    warnings += [f"Left out as the data set was read: {count} questions: {why}." for why, count in left_out.items()]
     if calibration is not None and calibration.fitted_on.sha256 == labelled.sha256:
         warnings.append(
             "The calibration was fitted on these very questions, so that its figures here are better than it is: give "
@@ -147,7 +183,7 @@ def _warnings(labelled: LabelledQuestions, caution: str | None, calibration: Cal
     return warnings
 
 
-def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun]) -> list[dict[str, Any]]:
+def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold: float) -> list[dict[str, Any]]:
     rows = []
     for place, question in enumerate(labelled.questions):
         overlap = question.iou(PREFLIGHT_TOP_N)
@@ -158,7 +194,7 @@ def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun]) -> list[dict[s
                 "gold_rank": question.rank,
                 "misplaced": question.misplaced,
                 "iou": overlap,
-                "iou_maps": overlap <= PREFLIGHT_IOU_THRESHOLD,
+                "iou_maps": overlap <= iou_threshold,
                 "probability": float(runs[0].probability[place]) if runs else None,
                 "calibrated_maps": bool(runs[0].mapped[place]) if runs else None,
             }
@@ -166,12 +202,12 @@ def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun]) -> list[dict[s
     return rows
 
 
-def _groups(labelled: LabelledQuestions, runs: Sequence[NestedRun]) -> dict[str, Any]:
+def _groups(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold: float) -> dict[str, Any]:
     """The same counts for each data set among the questions, where there are several."""
     groups = np.array([question.item.group for question in labelled.questions])
     if len(set(groups)) < 2:
         return {}
-    mapped = labelled.iou(PREFLIGHT_TOP_N) <= PREFLIGHT_IOU_THRESHOLD
+    mapped = labelled.iou(PREFLIGHT_TOP_N) <= iou_threshold
     table = {}
     for group in sorted(set(groups)):
         of = groups == group
@@ -196,9 +232,3 @@ def _iou_table(
         for n in n_values
         for threshold in thresholds
     ]
-
-
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)

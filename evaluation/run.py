@@ -1,5 +1,6 @@
 """Running an experiment from its settings to its report."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -9,6 +10,7 @@ from typing import Any
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.batch import Batch
+from briefcontext.evaluation.calibrated_run import calibrated
 from briefcontext.evaluation.corpus import Corpus, LongDocuments
 from briefcontext.evaluation.data_sets import DataSet, load_data_set
 from briefcontext.evaluation.dry_run import CountingModel, Estimate, estimate_table
@@ -24,6 +26,8 @@ from briefcontext.evaluation.run_settings import RunSettings, encoder_name, give
 from briefcontext.evaluation.runner import Runner
 from briefcontext.evaluation.sampling import balanced_sample, sample
 from briefcontext.evaluation.trace import Trace
+from briefcontext.graphs import resources
+from briefcontext.knowledge.manifest import Manifest
 from briefcontext.prompts import Prompts
 
 __all__ = ["BatchDone", "Run"]
@@ -52,15 +56,27 @@ class Run:
         self.prompts = Prompts(settings.reading.prompts)
         self.experiment: Experiment = experiment(settings.experiment)
         self.methods: list[Method] = methods(settings.methods or self.experiment.methods)
-        self.ks = tuple(sorted(set(settings.ks or self.experiment.ks)))
+        calibration = resources.calibration(settings.reading)
+        own_ks = self.experiment.ks if calibration is None else (calibration.k,)
+        self.ks = tuple(sorted(set(settings.ks or own_ks)))
         if self.ks and self.ks[0] < 1:
             raise InputError(f"--k is {self.ks[0]}. Give at least 1 document.")
         self._data_set: DataSet = load_data_set(settings.data_set)
         self.materials = self._materials()
         oracle = any(method.need == "key documents" for method in self.methods)
         self._check_needs()
-        candidates, self.left_out = usable(self.experiment, self._data_set.items, self.materials, oracle=oracle)
+        candidates, left_out = usable(self.experiment, self._data_set.items, self.materials, oracle=oracle)
+        self.left_out = dict(Counter(self._data_set.left_out) + Counter(left_out))
         self.items = self._sampled(candidates)
+        self.calibrated = calibrated(
+            calibration,
+            self.experiment,
+            self.methods,
+            self.ks,
+            items=self.items,
+            asked=self._data_set.items,
+            materials=self.materials,
+        )
         self.plan = plan(self.experiment, self.items, self.methods, self.experiment.conditions(self.ks))
 
     def _sampled(self, items: Sequence[Any]) -> list[Any]:
@@ -109,6 +125,11 @@ class Run:
         return Materials(long=LongDocuments(self._data_set.documents, encoder), seed=settings.seed)
 
     @property
+    def _manifest(self) -> Manifest | None:
+        """The knowledge base's, where its own dense ranking is what methods read."""
+        return self.materials.base.knowledge_base.manifest if self.experiment.real_rankings else None
+
+    @property
     def tasks(self) -> list[Task]:
         """All answers that the run has to get, in order."""
         return [task for tasks in self.plan for task in tasks]
@@ -135,6 +156,7 @@ class Run:
             "per_class": settings.per_class,
             "items_sha256": sha256("\0".join(item.id for item in self.items).encode()).hexdigest(),
             "reading": reading,
+            "calibration": self.calibrated,
             "prompts_sha256": self.prompts.digest,
             "versions": versions(),
         }
@@ -147,7 +169,7 @@ class Run:
         def keep(row: Row, trace: Trace) -> None:
             estimate.add(row["method"], trace.calls)
 
-        models = RunModels(CountingModel(), replies=None, prompts=self.prompts)
+        models = RunModels(CountingModel(), replies=None, prompts=self.prompts, manifest=self._manifest)
         self._runner(models).run(self.plan, there.__contains__, keep)
         return estimate_table(estimate, self.settings.prices)
 
@@ -266,6 +288,7 @@ class Run:
             extract_model=settings.extract_model,
             replies=folder.path / REPLIES,
             prompts=self.prompts,
+            manifest=self._manifest,
             **kwargs,
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 from briefcontext.errors import InputError
 from briefcontext.evaluation.experiment import Row
 
-__all__ = ["RunFolder", "read_rows", "write_whole"]
+__all__ = ["RunFolder", "json_line", "read_lines", "read_rows", "write_whole"]
 
 CONFIG = "config.json"
 ITEMS = "items.jsonl"
@@ -96,12 +96,11 @@ class RunFolder:
             # A line that a kill cut short would run into this one.
             if lines.tell() and _last_byte(file) != b"\n":
                 lines.write(b"\n")
-            lines.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            lines.write(json_line(row).encode())
 
     def rewrite(self, rows: Iterable[Row]) -> None:
         """Write all rows anew, one of each id, in the order given."""
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        write_whole(self.path / ITEMS, lines)
+        write_whole(self.path / ITEMS, "".join(map(json_line, rows)))
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a value as JSON."""
@@ -114,15 +113,31 @@ def _last_byte(file: Path) -> bytes:
         return content.read(1)
 
 
+def json_line(row: Mapping[str, Any]) -> str:
+    """Return a row as a line of JSON in ASCII: whatever a model wrote, it can be encoded and is one line everywhere.
+
+    A reply may hold half of a surrogate pair, which UTF-8 cannot write, or U+2028, at which many programs end a line.
+    """
+    return json.dumps(row) + "\n"
+
+
+def read_lines(file: Path) -> list[bytes]:
+    """Return the lines of a file of JSON lines, which end at line feeds only.
+
+    `splitlines` would also end them at U+2028, U+2029 and U+0085, which JSON allows inside a text.
+    """
+    return file.read_bytes().split(b"\n")
+
+
 def read_rows(file: Path) -> list[Row]:
     """Return the rows of a file of JSON lines, but not what a kill left of a row."""
     if not file.exists():
         return []
     rows = []
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in read_lines(file):
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
+            row = json.loads(line.decode())
+        except ValueError:
             continue
         if isinstance(row, dict) and "id" in row:
             rows.append(row)
@@ -130,9 +145,9 @@ def read_rows(file: Path) -> list[Row]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is never there in part."""
+    """Write a file so that it is never there in part; half of a surrogate pair is spelled out, as JSON does it."""
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_bytes(text.encode("utf-8", "backslashreplace"))
     partial.replace(path)
 
 

@@ -17,9 +17,11 @@ from briefcontext.chains.reader import Draft
 from briefcontext.chains.reply_cache import ReplyCache
 from briefcontext.chains.steps import Steps, adrive
 from briefcontext.errors import ModelCallError
+from briefcontext.evaluation.asked_once import asked_once
 from briefcontext.evaluation.given_ranking import GivenRanking
 from briefcontext.evaluation.trace import TracedReplies, enter_stage, reading_stage
 from briefcontext.graphs.graph import build_graph
+from briefcontext.knowledge.manifest import Manifest
 from briefcontext.prompts import BUNDLED, Prompts
 
 __all__ = ["RunModels", "TracedReader"]
@@ -33,6 +35,7 @@ class RunModels:
         extract_model: another one for the extractions; the same by default.
         replies: file that keeps every reply, and by which calls are traced; None is for a model that does both itself.
         prompts: templates of the user's own.
+        manifest: of the knowledge base whose dense rankings are read; None where they are synthetic.
         kwargs: what the provider's class takes besides, such as the temperature.
 
     Raises:
@@ -47,13 +50,14 @@ class RunModels:
         extract_model: str | BaseChatModel | None = None,
         replies: Path | None,
         prompts: Prompts = BUNDLED,
+        manifest: Manifest | None = None,
         **kwargs: Any,
     ) -> None:
         kept = None if replies is None else ReplyCache(replies)
         chat = self.model = TracedModel(_open(model, kept, kwargs), prompts=prompts)
         worker = None if extract_model is None else TracedModel(_open(extract_model, kept, kwargs), prompts=prompts)
         self.reader = TracedReader(LLMReader(chat, extract_model=worker, prompts=prompts))
-        self.graph = build_graph(reader=self.reader, retriever=GivenRanking())
+        self.graph = build_graph(reader=self.reader, retriever=GivenRanking(manifest=manifest))
 
     async def ask(self, request: Request, account: Account) -> str:
         """Ask the answering model once, with retries, and return its words.
@@ -71,7 +75,7 @@ def _open(model: str | BaseChatModel, kept: ReplyCache | None, kwargs: dict[str,
     chat = without_streaming(chat)
     if kept is not None:
         name = model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
-        chat = chat.model_copy(update={"cache": TracedReplies(kept, name)})
+        chat = asked_once(chat, TracedReplies(kept, name))
     return chat
 
 

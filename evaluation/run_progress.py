@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TextIO
 
-__all__ = ["Prices", "RunProgress"]
+__all__ = ["CountedProgress", "Prices", "RunProgress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
 _MILLION = 1_000_000
@@ -31,35 +31,37 @@ class Prices:
         return f"{input_tokens:,.0f} + {output_tokens:,.0f} tokens" if cost is None else f"${cost:,.2f}"
 
 
-class RunProgress:
-    """Counts the answers of a run; one line that is renewed on a terminal, else a line every few seconds."""
+class CountedProgress:
+    """Counts what is done; one line that is renewed on a terminal, else a line every few seconds.
 
-    def __init__(self, total: int, prices: Prices, *, done: int = 0, stream: TextIO | None = None) -> None:
+    Args:
+        what: what is counted, in the plural.
+        total: how many there are; 0 while that is not known.
+        done: how many were there already.
+        stream: where to tell of it; standard error by default.
+    """
+
+    def __init__(self, what: str, total: int = 0, *, done: int = 0, stream: TextIO | None = None) -> None:
+        self._what = what
         self._total, self._done, self._already = total, done, done
-        self._prices = prices
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._started = self._last = time.monotonic()
-        self._failed = 0
-        self.calls = self.input_tokens = self.output_tokens = 0
 
     def __enter__(self) -> Self:
         if self._already:
-            self._write(f"{self._already} of {self._total} answers are there already.")
+            self._write(f"{self._already} of {self._total} {self._what} are there already.")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._write(self.line())
+        if self._total:
+            self._write(self.line())
 
-    def add(self, *, failed: bool, calls: int, input_tokens: int, output_tokens: int) -> None:
-        """Count an answer, and the calls and tokens that were paid for it."""
-        self._done += 1
-        self._failed += failed
-        self.calls += calls
-        self.input_tokens += input_tokens
-        self.output_tokens += output_tokens
+    def reach(self, done: int, total: int) -> None:
+        """Say how many are done, and of how many."""
+        self._done, self._total = done, total
         now = time.monotonic()
         if self._live:
             self._stream.write(f"\r\x1b[2K{self.line()}")
@@ -74,16 +76,40 @@ class RunProgress:
         made = self._done - self._already
         rate = made / seconds
         left = (self._total - self._done) / rate if rate else None
-        parts = [f"{self._done} of {self._total} answers", f"{rate:.1f}/s"]
+        parts = [f"{self._done} of {self._total} {self._what}", f"{rate:.1f}/s"]
         parts += [f"{_duration(left)} left"] if left else []
-        parts += [f"{self.calls} calls", self._prices.words(self.input_tokens, self.output_tokens)]
-        parts += [f"{self._failed} failed"] if self._failed else []
-        return ", ".join(parts)
+        return ", ".join([*parts, *self._facts()])
+
+    def _facts(self) -> list[str]:
+        """What there is to say beside."""
+        return []
 
     def _write(self, line: str) -> None:
         start = "\r\x1b[2K" if self._live else ""
         self._stream.write(f"{start}{line}\n")
         self._stream.flush()
+
+
+class RunProgress(CountedProgress):
+    """Counts the answers of a run, with their calls and what those cost so far."""
+
+    def __init__(self, total: int, prices: Prices, *, done: int = 0, stream: TextIO | None = None) -> None:
+        super().__init__("answers", total, done=done, stream=stream)
+        self._prices = prices
+        self._failed = 0
+        self.calls = self.input_tokens = self.output_tokens = 0
+
+    def add(self, *, failed: bool, calls: int, input_tokens: int, output_tokens: int) -> None:
+        """Count an answer, and the calls and tokens that were paid for it."""
+        self._failed += failed
+        self.calls += calls
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+        self.reach(self._done + 1, self._total)
+
+    def _facts(self) -> list[str]:
+        facts = [f"{self.calls} calls", self._prices.words(self.input_tokens, self.output_tokens)]
+        return [*facts, f"{self._failed} failed"] if self._failed else facts
 
 
 def _duration(seconds: float) -> str:

@@ -16,8 +16,8 @@ _SIMULATED = "simulated-reader"
 
 
 def is_simulated(config: Mapping[str, Any]) -> bool:
-    """Return whether a model of the run is the simulated reader."""
-    return any(_SIMULATED in str(config.get(name) or "") for name in ("model", "extract_model"))
+    """Return whether a model of the run, or a judge of its answers, is the simulated reader."""
+    return any(_SIMULATED in str(config.get(name) or "") for name in ("model", "extract_model", "judges"))
 
 
 def markdown_table(table: Table) -> str:
@@ -39,6 +39,13 @@ def report_markdown(
     parts = [f"# {title}", ""]
     if is_simulated(config):
         parts += [SIMULATION, ""]
+    missing = facts["planned"] - facts["answers"] - facts["failed"]
+    if missing > 0:
+        parts += [
+            f"**UNFINISHED.** {missing:,} of {facts['planned']:,} answers are not there, and no figure here counts "
+            "them. Give the same command again to get them.",
+            "",
+        ]
     parts += [question, ""]
     parts += [*_facts(config, facts), ""]
     for remark in report.remarks:
@@ -61,10 +68,16 @@ def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"- Model for the extractions: {config['extract_model']}")
     lines.append(f"- Questions: {facts['items']} of {config['data_set']['name']}, seed {config['seed']}")
     for reason, count in facts["left_out"].items():
-        lines.append(f"- Left out: {count} questions, because each {reason}")
+        lines.append(f"- Left out: {count} questions: {reason}")
     if config.get("knowledge_base"):
         base = config["knowledge_base"]
         lines.append(f"- Knowledge base: {base['passages']:,} passages, encoder {base['encoder']}")
+    if calibration := config.get("calibration"):
+        lines.append(
+            f"- Preflight: calibrated on {calibration['fitted_on']:,} questions, target recall "
+            f"{calibration['target_recall']:g}"
+        )
+        lines += [f"- Caution: {caution}" for caution in calibration["cautions"]]
     lines.append(f"- Answers: {facts['answers']} of {facts['planned']}; failed: {facts['failed']}")
     lines.append(
         f"- Asked in all: {facts['calls']:,} requests, {facts['input_tokens']:,} input and "

@@ -9,6 +9,7 @@ from briefcontext.evaluation.outcomes import answered, title_of
 from briefcontext.evaluation.plan import LeftOut
 from briefcontext.evaluation.run_folder import REPORT, SUMMARY, RunFolder, write_whole
 from briefcontext.evaluation.run_report import is_simulated, report_markdown
+from briefcontext.evaluation.verdict_files import judges
 
 __all__ = ["Summary", "write_results"]
 
@@ -19,7 +20,7 @@ def write_results(
     folder: RunFolder, experiment: Experiment, left_out: LeftOut, planned: int, *, figures: bool
 ) -> Summary:
     """Make summary, report and figures of a run's rows."""
-    config = folder.config()
+    config = {**folder.config(), "judges": judges(folder.path)}
     rows = list(folder.rows().values())
     failed = [row for row in rows if row["status"] != "ok"]
     asked = {call["request_sha256"]: call for row in rows for call in row["calls"]}
@@ -63,6 +64,7 @@ def write_results(
         "in_parts": in_parts,
         "simulation": simulation,
         **facts,
+        "missing": planned - len(rows),
         **report.summary,
     }
     folder.write_json(SUMMARY, summary)

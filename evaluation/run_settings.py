@@ -45,7 +45,8 @@ class RunSettings:
     progress: bool = True
     """Whether to tell of it on standard error."""
     reading: Settings = field(default_factory=lambda: Settings(max_in_flight=8))
-    """How the graph reads: partition size, preflight, limits, retries."""
+    """How the graph reads: partition size, preflight, limits, retries. A calibrated preflight is for experiments on
+    real rankings."""
 
 
 def given_name(model: str | BaseChatModel | None) -> str | None:

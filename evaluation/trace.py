@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.caches import BaseCache
 from langchain_core.messages import AIMessage
-from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.outputs import ChatGeneration, ChatResult, Generation
 
 from briefcontext.chains.reply_cache import ReplyCache
 
@@ -65,6 +65,10 @@ class Trace:
 
 _TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
 _STAGE: ContextVar[tuple[str, int]] = ContextVar("stage", default=("", 0))
+_MISSED: ContextVar[tuple[str, str]] = ContextVar("missed", default=("", ""))
+"""Prompt and parameters of the call that is being made here, for which there was no reply."""
+_FOUND_SINCE: ContextVar[bool] = ContextVar("found_since", default=False)
+"""Whether another call has fetched that reply meanwhile."""
 
 
 @contextmanager
@@ -125,7 +129,27 @@ class TracedReplies(BaseCache):
         found = self._kept.lookup(prompt, parameters)
         if found:
             self._note(prompt, parameters, found, kept=True)
+        else:
+            _MISSED.set((prompt, parameters))
+            _FOUND_SINCE.set(False)
         return found
+
+    @property
+    def missed(self) -> str:
+        """Which reply was last looked up here in vain."""
+        return "\0".join(_MISSED.get())
+
+    def found_since(self) -> ChatResult | None:
+        """Return that reply, where another call has fetched it since."""
+        found = self._kept.lookup(*_MISSED.get())
+        if not found:
+            return None
+        _FOUND_SINCE.set(True)
+        return ChatResult(generations=[reply for reply in found if isinstance(reply, ChatGeneration)])
+
+    def keep(self, result: ChatResult) -> None:
+        """Keep that reply at once, for calls that wait for it; LangChain does so once it has completed it."""
+        self._kept.update(*_MISSED.get(), result.generations)
 
     async def alookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """Do as `lookup` does: a read of a local file needs no thread."""
@@ -135,7 +159,7 @@ class TracedReplies(BaseCache):
         """Keep a reply."""
         parameters = self._parameters(llm_string)
         self._kept.update(prompt, parameters, return_val)
-        self._note(prompt, parameters, return_val, kept=False)
+        self._note(prompt, parameters, return_val, kept=_FOUND_SINCE.get())
 
     async def aupdate(self, prompt: str, llm_string: str, return_val: Any) -> None:
         """Do as `update` does: the reply is on disk before anything is made of it."""

@@ -14,6 +14,7 @@ What it does with a prompt of n documents:
 - An extraction quotes the key document when it finds it, with confidence 0.9. A partition without it is misread with
   probability `misread`, as evidence for a wrong option, with confidence 0.5 to 0.95.
 - The reduce step takes the option with the highest confidence, and guesses without evidence.
+- It answers only as a model whose name begins with `simulated-reader`, so that every run of it is marked as one.
 
 Every draw is a hash of the seed, the stage, the question and the documents' words in their order: the same prompt
 gets the same answer.
@@ -78,7 +79,9 @@ class SimulatedReader:
         return min(_HIGHEST, below[1] + share * (above[1] - below[1]) + self.per_document * others)
 
     def __call__(self, call: Call) -> Reply:
-        """Answer one call."""
+        """Answer one call; as another model than the simulated reader, none."""
+        if not str(call.body["model"]).startswith(MODEL):
+            return Reply(f"There is no model {call.body['model']!r} here, only {MODEL}.", status=404)
         known = self._known(call)
         if call.stage == "reduce":
             return Reply(self._reduce(call, known))
@@ -197,7 +200,7 @@ def known_of_trials(folder: str) -> list[Known]:
     """Return what it has to be told of the shared sample of evidence-inference: the annotated spans."""
     from pathlib import Path
 
-    rows = [json.loads(line) for line in (Path(folder) / "questions.jsonl").read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in (Path(folder) / "questions.jsonl").read_bytes().splitlines()]
     return [
         Known(
             row["question"],

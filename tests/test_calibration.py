@@ -349,10 +349,11 @@ def test_the_study_of_a_calibration_is_what_that_calibration_decides(
     wanted = count_decisions(labelled.misplaced[::2], decided)
     assert some["calibrated"] == wanted.model_dump(mode="json")
     assert some["warnings"] == []
-    same = run_preflight(str(base.path), items, out, calibration=tmp_path / "preflight.json", ks=[16])
+    calibration = tmp_path / "preflight.json"
+    same = run_preflight(str(base.path), items, tmp_path / "same", calibration=calibration, ks=[16])
     assert "these very questions" in same["warnings"][0]
     with pytest.raises(InputError, match="top_k"):
-        run_preflight(str(base.path), items, out, calibration=tmp_path / "preflight.json", k=8)
+        run_preflight(str(base.path), items, tmp_path / "k", calibration=calibration, k=8)
 
 
 def test_the_study_of_too_few_questions_says_why_there_is_no_calibrated_check(

@@ -55,7 +55,7 @@ def questions(tmp_path: Path) -> str:
 def test_experiment_and_compare_from_the_command_line(
     run: Run, questions: str, tmp_path: Path, server: OpenAIServer
 ) -> None:
-    command = ["experiment", "position", "--questions", questions, "--kb", "demo", "--method", "rag", "--k", "4"]
+    command = ["experiment", "position", "--questions", questions, "--kb", "demo", "--method", "rag", "--k", "5"]
     model = ["--model", "openai:scripted", "--input-price", "1", "--output-price", "2"]
     out = ["--out", str(tmp_path / "run")]
     code, dry, _ = run(*command, *out, "--dry-run")
@@ -66,7 +66,7 @@ def test_experiment_and_compare_from_the_command_line(
     assert code == 0
     assert "5 of 5 answers" in progress
     assert "$" in progress
-    assert "| Vanilla RAG | 4 | 0 | 1 |" in said
+    assert "| Vanilla RAG | 5 | 0 | 1 |" in said
     for name in ("config.json", "items.jsonl", "summary.json", "report.md", "position.png", "position.svg"):
         assert (tmp_path / "run" / name).stat().st_size > 0
     code, compared, _ = run("compare", str(tmp_path / "run"), "--out", str(tmp_path / "compared.md"))

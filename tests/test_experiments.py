@@ -151,7 +151,7 @@ def test_integration_scores_each_data_set_and_tests_against_vanilla(execute: Exe
 
 
 def test_a_simulation_is_named_wherever_it_appears(execute: Execute, tmp_path: Path) -> None:
-    summary = execute("position", count=4, reader={}, methods=("rag",), ks=(4,), figures=True)
+    summary = execute("position", count=4, reader={}, methods=("rag",), ks=(5,), figures=True)
     assert summary["simulation"] is True
     assert "SIMULATION" in (tmp_path / "run" / "report.md").read_text()
     assert "SIMULATION" in (tmp_path / "run" / "position.svg").read_text()

@@ -15,7 +15,8 @@ from briefcontext.evaluation.pairs import make_pairs, write_sheets
 from briefcontext.evaluation.run import Run
 from briefcontext.evaluation.run_models import RunModels
 from briefcontext.evaluation.run_settings import RunSettings
-from briefcontext.evaluation.verdicts import judge_pairs, read_verdicts
+from briefcontext.evaluation.verdict_files import kept_verdicts
+from briefcontext.evaluation.verdicts import judge_pairs
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.questions import build_corpus, open_corpus, question
@@ -121,6 +122,84 @@ def test_a_file_that_holds_no_verdicts_is_refused(tmp_path: Path, run: Run, cont
         run.take_verdicts(tmp_path / "run", tmp_path / "bad.csv")
 
 
+def verdict_file(file: Path, key: dict[str, Any], verdict: str, rater: str = "", *, mark: str = ",") -> Path:
+    file.parent.mkdir(exist_ok=True)
+    with file.open("w", encoding="utf-8-sig", newline="") as sheet:
+        writer = csv.writer(sheet, delimiter=mark)
+        writer.writerow(["pair", "question", "verdict (A, B or tie)", "rater", "comment"])
+        writer.writerows([pair, "Is it, or not?", verdict, rater, ""] for pair in key)
+    return file
+
+
+def counted(out: Path) -> dict[str, tuple[int, int, int]]:
+    verdicts = json.loads((out / "summary.json").read_text())["verdicts"]
+    return {v["rater"]: (v["n"], v["tie"], v["changed"]) for v in verdicts}
+
+
+def test_raters_whose_files_are_called_alike_are_counted_each(tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "run"
+    run.execute(out)
+    key = json.loads((out / "key.json").read_text())
+    for folder, verdict, rater in (("1", "A", "one"), ("2", "tie", "two"), ("3", "B", ""), ("4", "tie", "")):
+        run.take_verdicts(out, verdict_file(tmp_path / folder / "verdicts.csv", key, verdict, rater))
+    found = counted(out)
+    assert {rater: ties for rater, (_, ties, _) in found.items()} == {
+        **{"one": 0, "two": COUNT, "verdicts": 0},
+        **{rater: COUNT for rater in found if rater.startswith("verdicts (")},
+    }
+    assert len(found) == 4
+
+
+def test_the_same_verdicts_are_kept_once_whatever_their_file_is_called(tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "run"
+    run.execute(out)
+    key = json.loads((out / "key.json").read_text())
+    run.take_verdicts(out, verdict_file(tmp_path / "1" / "verdicts.csv", key, "tie"))
+    run.take_verdicts(out, verdict_file(tmp_path / "2" / "again.csv", key, "tie"))
+    (kept,) = out.glob("verdicts-*.csv")
+    run.take_verdicts(out, kept)
+    assert counted(out) == {"verdicts": (COUNT, COUNT, 0)}
+
+
+def test_a_raters_later_verdict_counts_and_the_change_is_said(tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "run"
+    run.execute(out)
+    key = json.loads((out / "key.json").read_text())
+    run.take_verdicts(out, verdict_file(tmp_path / "1" / "verdicts.csv", key, "A", "one"))
+    run.take_verdicts(out, verdict_file(tmp_path / "2" / "verdicts.csv", key, "tie", "one"))
+    assert counted(out) == {"one": (COUNT, COUNT, COUNT)}
+    assert f"{COUNT} verdicts differ from an earlier one" in (out / "report.md").read_text()
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_a_sheet_that_a_spreadsheet_saved_with_other_marks_is_read(tmp_path: Path, run: Run, mark: str) -> None:
+    out = tmp_path / "run"
+    run.execute(out)
+    key = json.loads((out / "key.json").read_text())
+    assert run.take_verdicts(out, verdict_file(tmp_path / "sheet.csv", key, "tie", "one", mark=mark)) == COUNT
+    assert counted(out) == {"one": (COUNT, COUNT, 0)}
+
+
+def test_no_rater_overwrites_a_judge_nor_one_judge_another(
+    tmp_path: Path, run: Run, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    run.execute(out)
+    key = json.loads((out / "key.json").read_text())
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    server.script = lambda call: Reply("Verdict: A")
+    run.judge(out, "openai:first")
+    assert json.loads((out / "summary.json").read_text())["simulation"] is False
+    run.take_verdicts(out, verdict_file(tmp_path / "judge.csv", key, "A", "one"))
+    run.judge(out, "openai:simulated-reader")
+    assert set(counted(out)) == {"judge openai:first", "one", "judge openai:simulated-reader"}
+    assert json.loads((out / "summary.json").read_text())["simulation"] is True
+    assert "SIMULATION" in (out / "report.md").read_text()
+    # The answers are no simulation, and raters are not told so.
+    assert "SIMULATION" not in (out / "pairs.html").read_text()
+
+
 def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: OpenAIServer) -> None:
     pairs = make_pairs(ROWS[:12], "rag", "briefcontext", seed=0)
 
@@ -132,11 +211,11 @@ def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: Ope
     models = [RunModels(chat, replies=tmp_path / f"{number}.sqlite") for number in range(2)]
     server.script = lambda call: Reply("The first is clearer.\nVerdict: A")
     assert judge_pairs(tmp_path, pairs, models[0], "judge") == 6
-    assert {verdict.verdict for verdict in read_verdicts(tmp_path / "verdicts-judge.csv")} == {"tie"}
+    assert {verdict.verdict for verdict in kept_verdicts(tmp_path)} == {"tie"}
 
     server.script = prefer_longer
     assert judge_pairs(tmp_path, pairs, models[1], "judge") == 0
     by_id = {pair.id: pair for pair in pairs}
-    for verdict in read_verdicts(tmp_path / "verdicts-judge.csv"):
+    for verdict in kept_verdicts(tmp_path):
         assert by_id[verdict.pair].methods[verdict.verdict] == "briefcontext"
     assert len(server.calls) == 4 * len(pairs)

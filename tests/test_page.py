@@ -118,6 +118,15 @@ def without_group_9(call: Call) -> Reply:
     return Reply("overloaded", status=503) if overloaded else faithful(call)
 
 
+def test_a_question_with_half_a_character_is_refused_with_one_clear_error(demo: Starlette) -> None:
+    headers = {"content-type": "application/json"}
+    response = client(demo).post("/api/ask", content=r'{"question": "Is it so \ud83d?"}', headers=headers)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["kind"] == "InputError"
+    assert "The question holds U+D83D at character 10" in error["message"]
+
+
 def test_a_model_that_fails_ends_the_stream_with_one_clear_error(mapped: Starlette, server: OpenAIServer) -> None:
     server.script = lambda call: Reply("overloaded", status=503)
     *before, last = asked(mapped)

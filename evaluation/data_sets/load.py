@@ -103,7 +103,23 @@ def load_data_set(spec: str) -> DataSet:
     items = [replace(item, group=item.group or found.name) for item in found.items]
     files = list(kind.files(path)) if path.is_dir() and kind.files else [path]
     _refuse_equal_ids([item.id for item in items], path)
+    for place, item in enumerate(items, 1):
+        _refuse_half_characters(f"question {place}", path, item.id, item.question, *item.options.values(),
+                                *item.answers, *item.gold_ids, item.group)  # fmt: skip
+    for document in found.documents.values():
+        _refuse_half_characters("a long document", path, document.id, document.title, document.text)
     return DataSet(found.name, items, found.documents, _sha256(path, files), found.left_out)
+
+
+def _refuse_half_characters(what: str, path: Path, *texts: str) -> None:
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError as error:
+        around = ascii(error.object[max(0, error.start - 30) : error.start + 10])
+        raise InputError(
+            f"{path}, {what}: half of a character (a lone surrogate, as a text cut within an emoji leaves it) in "
+            f"{around}, which no model can be sent. Remove it, or write the whole character."
+        ) from None
 
 
 def _refuse_equal_ids(ids: list[str], path: Path) -> None:

@@ -1,0 +1,75 @@
+"""A calibrated preflight in a run: whether it can decide there, and what the run notes of it."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.experiment import Experiment, Materials
+from briefcontext.evaluation.item import Item
+from briefcontext.evaluation.labelled import questions_sha256
+from briefcontext.evaluation.methods import Method
+
+if TYPE_CHECKING:
+    from briefcontext.retrievers.calibration import Calibration
+
+__all__ = ["calibrated"]
+
+DECIDES = "briefcontext"
+"""The one method whose route the preflight decides."""
+
+
+def calibrated(
+    calibration: "Calibration | None",
+    experiment: Experiment,
+    methods: Sequence[Method],
+    ks: Sequence[int],
+    items: Sequence[Item],
+    asked: Sequence[Item],
+    materials: Materials,
+) -> dict[str, Any] | None:
+    """Return what tells the calibration of a run from others, with cautions; None where there is none.
+
+    Args:
+        items: the questions of the run.
+        asked: all questions of its data set.
+
+    Raises:
+        InputError: it cannot decide in this run, and why.
+    """
+    if calibration is None:
+        return None
+    if not experiment.real_rankings:
+        raise InputError(
+            f"A calibration fits the rankings that a knowledge base gives, and those of the experiment "
+            f"{experiment.name} are arranged. Leave --calibration out, or run integration, conflict, cost or "
+            "open_ended."
+        )
+    if DECIDES not in [method.name for method in methods]:
+        raise InputError(
+            f"A calibration decides for the method {DECIDES}, which is not among those of this run. Add "
+            f"--method {DECIDES}, or leave --calibration out."
+        )
+    base = materials.base.knowledge_base
+    cautions = list(dict.fromkeys(caution for k in ks if (caution := calibration.check(base.manifest, k))))
+    if len(base) < calibration.k:
+        raise InputError(
+            f"The calibration is for {calibration.k} retrieved documents, and the knowledge base has {len(base):,} "
+            "passages in all. Take a larger one, or leave --calibration out."
+        )
+    if any(experiment.base_reading(item, materials).short for item in items):
+        raise InputError(
+            "Questions without options are asked for a short answer, in words that the calibration has not seen in a "
+            "question and that would change what it measures. Give multiple-choice questions, or leave --calibration "
+            "out."
+        )
+    if calibration.fitted_on.sha256 == questions_sha256([item for item in asked if item.gold_ids]):
+        cautions.append(
+            "The preflight was calibrated on these very questions, so that it decides better here than it is."
+        )
+    return {
+        "sha256": sha256(calibration.model_dump_json().encode()).hexdigest(),
+        "target_recall": calibration.target_recall,
+        "fitted_on": calibration.fitted_on.n,
+        "cautions": cautions,
+    }

@@ -1,0 +1,248 @@
+"""Rows of a run: none is lost by what stands in it, none is made twice, and none is counted that is not there."""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_openai import ChatOpenAI
+
+from briefcontext.chains.question import check_question
+from briefcontext.errors import InputError, ModelSetupError
+from briefcontext.evaluation.data_sets import load_data_set
+from briefcontext.evaluation.run import Run
+from briefcontext.evaluation.run_folder import RunFolder, json_line
+from briefcontext.evaluation.run_settings import RunSettings
+from briefcontext.graphs.settings import Settings
+from tests.openai_server import Call, OpenAIServer, Reply
+from tests.questions import OPTIONS, answer, build_corpus, known, open_corpus, question, run_settings
+from tests.simulated_reader import MODEL, SimulatedReader
+
+LINE_ENDS = "\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"
+"""At which `str.splitlines` ends a line, and JSON does not."""
+HALF = "\ud83d"
+
+
+def chat(server: OpenAIServer, model: str = "scripted") -> ChatOpenAI:
+    return ChatOpenAI(model=model, base_url=server.url, api_key="none", max_retries=0)
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "items.jsonl").read_bytes().splitlines()]
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> str:
+    (folder / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return f"jsonl:{folder / 'asked.jsonl'}"
+
+
+def integration(folder: Path, server: OpenAIServer, rows: list[dict[str, Any]], **given: Any) -> Run:
+    if not (folder / "corpus").exists():
+        build_corpus(folder / "corpus", 3)
+    values: dict[str, Any] = {
+        "model": chat(server),
+        "knowledge_base": open_corpus(str(folder / "corpus")),
+        "methods": ("rag",),
+        "ks": (4,),
+        "figures": False,
+        "progress": False,
+        "reading": Settings(max_in_flight=8, max_retries=0),
+        **given,
+    }
+    return Run(RunSettings("integration", written(folder, rows), **values))
+
+
+def choice(number: int, **given: Any) -> dict[str, Any]:
+    return {"id": f"q{number}", "question": question(number), "options": OPTIONS, "answer": answer(number), **given}
+
+
+@given(st.lists(st.text(st.characters() | st.sampled_from(LINE_ENDS + HALF + "\n\r"))))
+def test_whatever_a_row_holds_is_one_line_and_comes_back(texts: list[str]) -> None:
+    row = {"id": "q", "texts": texts}
+    line = json_line(row)
+    assert line.splitlines() == line.split("\n")[:1] == [line.removesuffix("\n")]
+    assert json.loads(line.encode().decode()) == row
+
+
+@pytest.mark.parametrize("mark", [*LINE_ENDS, HALF])
+def test_an_older_run_whose_rows_hold_line_ends_is_read_whole(tmp_path: Path, mark: str) -> None:
+    row = {"id": "q", "text": f"one{mark}two"}
+    line = json.dumps(row, ensure_ascii=mark == HALF) + "\n"
+    (tmp_path / "items.jsonl").write_text(line + line.replace('"q"', '"r"') + line[:9], encoding="utf-8")
+    assert RunFolder(tmp_path).rows() == {"q": row, "r": {**row, "id": "r"}}
+
+
+def test_a_reply_with_line_ends_or_half_a_character_is_a_row_and_is_asked_for_once(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
+    words = f"One{LINE_ENDS}two{HALF}.\nChoice: A"
+    server.script = lambda call: Reply(raw=json.dumps(reply(call, words)).encode())
+    rows = [choice(number, question=f"{question(number)}\u2028Answer briefly.") for number in range(3)]
+    summary = integration(tmp_path, server, rows).execute(tmp_path / "run")
+    assert (summary["answers"], summary["failed"], summary["missing"], summary["calls"]) == (3, 0, 0, 3)
+    assert [row["question"] for row in rows_of(tmp_path / "run")] == [row["question"] for row in rows]
+    assert all(HALF in row["calls"][0]["output"] for row in rows_of(tmp_path / "run"))
+    assert "UNFINISHED" not in (tmp_path / "run" / "report.md").read_text()
+
+    again = integration(tmp_path, server, rows).execute(tmp_path / "run")
+    assert again == summary
+    assert len(server.calls) == 3
+
+
+def reply(call: Call, words: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": words}
+    head = {"id": "x", "object": "chat.completion", "created": 0, "model": call.body["model"]}
+    usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+    return {**head, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+
+
+def test_evidence_with_half_a_character_reaches_the_reduce_step(tmp_path: Path, server: OpenAIServer) -> None:
+    def script(call: Call) -> Reply:
+        if call.stage != "extract":
+            return Reply("It is so.\nChoice: A")
+        key, text = call.documents[0]
+        quote = {"key": key, "quote": text.split("\n")[-1].split(". ")[0]}
+        found = {"relevant": True, "quotes": [quote], "finding": f"It is so {HALF}.", "choice": "A", "confidence": 0.9}
+        return Reply(raw=json.dumps(reply(call, json.dumps(found))).encode())
+
+    server.script = script
+    run = integration(tmp_path, server, [choice(0)], methods=("briefcontext_no_preflight",), ks=(8,))
+    summary = run.execute(tmp_path / "run")
+    assert (summary["answers"], summary["failed"]) == (1, 0)
+    assert server.stages().count("reduce") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "named"),
+    [
+        (f"Is it so{HALF}?", None, r"The question holds U\+D83D at character 9"),
+        ("Is it so?", {"A": "yes", "B": f"no{HALF}"}, r"Option B holds U\+D83D at character 3"),
+    ],
+)
+def test_a_question_with_half_a_character_is_refused(text: str, options: dict[str, str] | None, named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        check_question(text, options)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [choice(1, question=f"Is it{HALF}?"), choice(1, options={"A": "yes", "B": HALF}), choice(1, id=f"q{HALF}")],
+    ids=["question", "option", "id"],
+)
+def test_a_data_set_with_half_a_character_is_refused_with_its_place(tmp_path: Path, row: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"asked\.jsonl, question 2: half of a character .*\\ud83d"):
+        load_data_set(written(tmp_path, [choice(0), row]))
+
+
+def test_answers_that_are_not_there_are_said_loudly(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply("Choice: A")
+    run = integration(tmp_path, server, [choice(number) for number in range(3)], model="openai:scripted")
+    run.batch(tmp_path / "run", None)
+    RunFolder(tmp_path / "run").append({**_row("q0"), "status": "ok"})
+    run._finish(RunFolder(tmp_path / "run"))
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["missing"] == 2
+    assert "**UNFINISHED.** 2 of 3 answers are not there" in (tmp_path / "run" / "report.md").read_text()
+
+
+def _row(item: str) -> dict[str, Any]:
+    usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "kept_replies": 0}
+    return {"id": f"{item}|rag|k 4", "item": item, "group": "asked", "question": item, "method": "rag", "calls": [],
+            "condition": {"k": 4}, "metric": "accuracy", "score": 1.0, "outcome": "right", "choice": "A", "text": "",
+            "route": "vanilla", "iou": 1.0, "partition_choices": {}, "truncated": False, "failed_calls": 0,
+            "usage": usage, "documents": [], "key_places": []}  # fmt: skip
+
+
+def test_equal_requests_that_come_at_the_same_time_are_asked_once(tmp_path: Path, server: OpenAIServer) -> None:
+    rows = [choice(0, id=f"q{number}") for number in range(8)]
+    server.script = lambda call: Reply("It is so.\nChoice: A")
+    summary = integration(tmp_path, server, rows).execute(tmp_path / "run")
+    assert server.arrived == summary["calls"] == 1
+    assert summary["answers"] == 8
+    assert Counter(row["usage"]["kept_replies"] for row in rows_of(tmp_path / "run")) == {1: 7, 0: 1}
+
+
+def test_equal_extractions_that_come_at_the_same_time_are_asked_once(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(3))
+    rows = [choice(0, id=f"q{number}") for number in range(6)]
+    given = {"model": chat(server, MODEL), "methods": ("briefcontext_no_preflight",), "ks": (8,)}
+    summary = integration(tmp_path, server, rows, **given).execute(tmp_path / "run")
+    assert server.arrived == summary["calls"] == len({json.dumps(call.body) for call in server.calls})
+    assert summary["answers"] == 6
+
+
+def test_an_equal_request_has_a_try_of_its_own_when_the_first_fails(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(status=503) if call.number == 0 else Reply("It is so.\nChoice: A")
+    rows = [choice(0, id=f"q{number}") for number in range(5)]
+    summary = integration(tmp_path, server, rows).execute(tmp_path / "run")
+    assert (summary["answers"], summary["failed"]) == (4, 1)
+    assert server.arrived == 2
+
+
+def test_a_model_is_asked_in_a_second_event_loop_too(tmp_path: Path, server: OpenAIServer) -> None:
+    from briefcontext.chains.account import Account
+    from briefcontext.chains.model import Request
+    from briefcontext.evaluation.run_models import RunModels
+    from briefcontext.prompts import BUNDLED
+
+    models = RunModels(chat(server), replies=tmp_path / "replies.sqlite")
+    server.script = lambda call: Reply("It is so.")
+
+    async def ask(words: str) -> list[str]:
+        request = Request("closed_book", BUNDLED.render("closed_book", words, {}))
+        return list(await asyncio.gather(*(models.ask(request, Account()) for _ in range(4))))
+
+    assert asyncio.run(ask("One?")) == asyncio.run(ask("Two?")) == ["It is so."] * 4
+    assert server.arrived == 2
+
+
+def test_the_simulated_reader_answers_under_no_other_name(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(3))
+    with pytest.raises(ModelSetupError):
+        integration(tmp_path, server, [choice(0)], model=chat(server, "gpt-4o")).execute(tmp_path / "run")
+    named = chat(server, f"{MODEL}-biased")
+    assert integration(tmp_path, server, [choice(0)], model=named).execute(tmp_path / "other")["simulation"] is True
+
+
+def test_questions_that_the_reader_of_a_data_set_left_out_are_counted(tmp_path: Path, server: OpenAIServer) -> None:
+    folder = tmp_path / "trials"
+    (folder / "txt_files").mkdir(parents=True)
+    (folder / "txt_files" / "PMC7.txt").write_text("TITLE: A trial\n\nBODY: Aspirin lowered the marker.\n")
+    head = "PromptID,PMCID,Outcome,Intervention,Comparator\n"
+    (folder / "prompts_merged.csv").write_text(head + "1,7,marker,aspirin,placebo\n2,7,,aspirin,placebo\n")
+    (folder / "annotations_merged.csv").write_text(
+        "UserID,PromptID,PMCID,Valid Label,Valid Reasoning,Label,Annotations,Label Code,In Abstract,"
+        "Evidence Start,Evidence End\n0,1,7,True,True,significantly decreased,lowered,-1,True,0,5\n"
+        "0,2,7,True,True,significantly decreased,lowered,-1,True,0,5\n"
+    )
+    from tests.hashing_encoder import HashingEncoder
+
+    server.script = lambda call: Reply("It is so.\nChoice: A")
+    spec = f"evidence-inference:{folder}"
+    settings = RunSettings("order", spec, model=chat(server), methods=("rag",), ks=(2,), figures=False,
+                           document_encoder=HashingEncoder(), reading=Settings(max_retries=0))  # fmt: skip
+    left_out = load_data_set(spec).left_out
+    assert left_out
+    assert Run(settings).execute(tmp_path / "run")["left_out"] == dict(left_out)
+    reason, count = next(iter(left_out.items()))
+    assert f"- Left out: {count} questions: {reason}" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_conflict_leaves_free_text_out_and_counts_it(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(3))
+    settings = run_settings(tmp_path, "conflict", 2, model=chat(server, MODEL), ks=(8,))
+    with (tmp_path / "questions.jsonl").open("a") as file:
+        file.write('{"id": "free", "question": "What lowers it?", "answer": "aspirin"}\n')
+    summary = Run(settings).execute(tmp_path / "run")
+    assert summary["left_out"] == {"has no options to disagree on": 1}
+    assert summary["items"] == 2
+
+    free = {"id": "free", "question": "What lowers it?", "answer": "aspirin"}
+    asked = len(server.calls)
+    with pytest.raises(InputError, match="none of the questions: 1 has no options"):
+        Run(RunSettings("conflict", written(tmp_path, [free]), model="openai:m", ks=(8,),
+                        knowledge_base=open_corpus(str(tmp_path / "corpus"))))  # fmt: skip
+    assert len(server.calls) == asked
