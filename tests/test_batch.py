@@ -79,6 +79,36 @@ def test_batches_end_in_the_answers_of_a_run_that_asks(
     assert sent == {json.dumps(row["body"], sort_keys=True) for row in [*rows, *reduce]}
 
 
+def test_line_ends_that_json_does_not_know_break_no_request_and_no_reply(tmp_path: Path) -> None:
+    words = "It is\u2028so\u2029and\x85not otherwise.\nChoice: A"
+
+    def run() -> Run:
+        settings = run_settings(tmp_path, "position", 1, model="openai:m", methods=("rag",), ks=(5,))
+        file = tmp_path / "questions.jsonl"
+        file.write_text(file.read_text().replace("Does compound", "Does\u2028the\x85compound"), encoding="utf-8")
+        return Run(settings)
+
+    out = tmp_path / "run"
+    (requests,) = run().batch(out, None).files
+    assert len(requests.read_text(encoding="utf-8").splitlines()) == 5
+    # As an older export and as a provider may write it.
+    rows = [json.loads(line) for line in requests.read_text(encoding="utf-8").split("\n") if line]
+    requests.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    body: dict[str, Any] = {
+        **{"id": "x", "object": "chat.completion", "created": 0, "model": "m", "usage": usage},
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": words}, "finish_reason": "stop"}],
+    }
+    lines = [{"custom_id": row["custom_id"], "response": {"status_code": 200, "body": body}} for row in rows]
+    results = tmp_path / "1.jsonl"
+    results.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    last = run().batch(out, results)
+    assert (last.imported["replies"], list(last.files)) == (5, [])
+    assert set(outcomes(out).values()) == {"right"}
+    again = run().batch(out, None)
+    assert (list(again.files), again.waiting) == ([], 0)
+
+
 def test_an_export_again_writes_the_same_requests(tmp_path: Path) -> None:
     first = make_run(tmp_path).batch(tmp_path / "run", None)
     before = [file.read_text() for file in first.files]

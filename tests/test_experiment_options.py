@@ -194,24 +194,15 @@ def test_a_calibration_decides_which_questions_are_mapped(
         ("context_length", [], "those of the experiment context_length are arranged"),
         ("cost", ["--method", "rag"], "decides for the method briefcontext"),
         ("cost", ["--k", "8"], "top_k = 16, and top_k is 8"),
+        ("cost", ["--calibration", "iou"], "There is no calibration .*iou"),
     ],
 )
 def test_a_calibration_that_cannot_decide_is_refused_before_a_call(
     tmp_path: Path, questions: str, calibration: str, server: OpenAIServer, name: str, given: list[str], reason: str
 ) -> None:
+    common = ["--kb", "demo", "--model", "openai:m", "--calibration", calibration]
     with pytest.raises(InputError, match=reason):
-        run(
-            name,
-            questions,
-            tmp_path / "run",
-            "--kb",
-            "demo",
-            "--model",
-            "openai:m",
-            *given,
-            "--calibration",
-            calibration,
-        )
+        run(name, questions, tmp_path / "run", *common, *given)
     assert server.calls == []
 
 

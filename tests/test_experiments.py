@@ -68,6 +68,13 @@ def test_position_recovers_the_bias_that_the_reader_has(execute: Execute, table:
         assert spread["low"] > 0
 
 
+@pytest.mark.parametrize("k", range(5, 130))
+def test_the_positions_are_different_places_from_five_documents_on(k: int) -> None:
+    places = [key_place(position, k) for position in PERCENTILES]
+    assert (places[0], places[-1]) == (0, k - 1)
+    assert places == sorted(set(places))
+
+
 def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -> None:
     execute("position", count=6, reader={}, methods=("rag", "op_rag", "briefcontext_no_preflight"), ks=(8,))
     rows = [json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()]
