@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import Literal
 
 from briefcontext.chains.ledger import ModelCall
 from briefcontext.chains.rates import CallLimits
@@ -33,6 +34,8 @@ class Account:
     """Least similarity, 0 to 100, at which differing words count as a quote."""
     force_choice: bool = False
     """Whether a multiple-choice question must be answered with a letter, evidence or not."""
+    on_partition_failure: Literal["report", "raise"] = "report"
+    """Whether a part of an over-long partition that cannot be read is reported, or fails the whole of it."""
     tell: Tell | None = None
     """Who is told the tokens of the answer."""
     calls: list[ModelCall] = field(default_factory=list)

@@ -1,5 +1,6 @@
 """Opening a chat model by its name."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ from briefcontext.chains.failure import one_line
 from briefcontext.errors import MissingExtraError, ModelSetupError
 
 __all__ = ["counting_streamed_tokens", "model_key", "model_name", "open_chat_model", "without_streaming"]
+
+_ADDRESS_FIELD = re.compile(r"(?:_url|_base|endpoint)$")
+"""The names that LangChain's integrations give to the address: base_url, anthropic_api_url, groq_api_base, endpoint."""
 
 
 def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any) -> BaseChatModel:
@@ -45,7 +49,7 @@ def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any
     if cache is not None:
         from briefcontext.chains.reply_cache import ReplyCache
 
-        chat.cache = ReplyCache(cache)
+        chat.cache = ReplyCache(cache, model_key(chat))
     return chat
 
 
@@ -71,8 +75,15 @@ def model_name(chat: BaseChatModel) -> str:
 
 
 def model_key(chat: BaseChatModel) -> str:
-    """Return what tells this model at its address from others."""
-    # An OpenAI client knows its address also where the environment sets it.
-    client = getattr(chat, "root_client", None) or getattr(chat, "root_async_client", None)
-    address = getattr(client, "base_url", None) or getattr(chat, "base_url", None) or ""
-    return f"{type(chat).__name__} {model_name(chat)} {address}"
+    """Return what tells this model at its address from others, also where the environment sets the address."""
+    return f"{type(chat).__name__} {model_name(chat)} {_address(chat)}"
+
+
+def _address(chat: BaseChatModel) -> str:
+    # OpenAI's client and Ollama's know their address best; other integrations have it in a field.
+    private = (chat.__pydantic_private__ or {}).get("_client")
+    clients = (getattr(chat, "root_client", None), getattr(chat, "root_async_client", None), private)
+    inner = getattr(private, "_client", None)
+    known = [getattr(client, "base_url", None) for client in (*clients, inner)]
+    known += [getattr(chat, name, None) for name in sorted(type(chat).model_fields) if _ADDRESS_FIELD.search(name)]
+    return " ".join(dict.fromkeys(str(address) for address in known if address))

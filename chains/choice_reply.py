@@ -6,11 +6,11 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
+from briefcontext.chains.reasoning import without_reasoning
+
 __all__ = ["answer_fields", "boxed_answers", "plain"]
 
 _QUOTES = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "′": "'"})
-_THINKING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
-_UNOPENED = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.IGNORECASE | re.DOTALL)
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TAGGED = re.compile(r"<(final_?answer|answer|choice)>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 _COMMAND = re.compile(r"\\(?:text|textbf|mathrm|mathbf|bf)\s*\{([^{}]*)\}")
@@ -48,8 +48,7 @@ def plain(output: str) -> str:
     text = (
         "".join(mark for mark in text if unicodedata.category(mark) != "Cf").replace("\r\n", "\n").replace("\r", "\n")
     )
-    text = _UNOPENED.sub("", _THINKING.sub("", text))
-    return text
+    return without_reasoning(text)
 
 
 def answer_fields(text: str) -> Iterator[tuple[int, int, str]]:

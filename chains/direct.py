@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage
 from briefcontext.chains.account import Account
 from briefcontext.chains.context import render_documents
 from briefcontext.chains.draft import parse_draft, split_quotes
+from briefcontext.chains.ending import cut_warning
 from briefcontext.chains.extract import extract, ground_all, lost_quotes
 from briefcontext.chains.model import Model, Request
 from briefcontext.chains.question import Question
@@ -45,5 +46,7 @@ def answer(
     reply = yield from model.ask(Request(stage, messages, told=True), account)
     body, given = split_quotes(reply.text)
     quotes, lost = ground_all(given, documents, account.quote_similarity)
-    lost_warning = lost_quotes(lost, len(given))
-    return parse_draft(body, question, quotes, [lost_warning] if lost_warning else [], forced=forced)
+    warnings = [cut_warning(reply.cut, "The answer")] if reply.cut else []
+    if lost_warning := lost_quotes(lost, len(given)):
+        warnings.append(lost_warning)
+    return parse_draft(body, question, quotes, warnings, forced=forced)

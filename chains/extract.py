@@ -4,21 +4,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from langchain_core.documents import Document
-from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage
-from langchain_core.utils.json import parse_json_markdown
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from briefcontext.chains.account import Account
 from briefcontext.chains.choice import parse_choice
 from briefcontext.chains.citation import document_key
 from briefcontext.chains.context import render_documents
+from briefcontext.chains.ending import cut_warning
 from briefcontext.chains.extraction import NOTHING_USED, Extraction, Quote, extraction_without_evidence
 from briefcontext.chains.grounding import ground
+from briefcontext.chains.json_record import read_record
 from briefcontext.chains.model import Model, Reply, Request
 from briefcontext.chains.question import Question
 from briefcontext.chains.steps import Steps, Together
 from briefcontext.chains.window import room_for, split_to_fit
+from briefcontext.errors import ModelCallError
 
 __all__ = ["extract", "ground_all", "lost_quotes"]
 
@@ -73,6 +74,13 @@ class _Record(BaseModel):
         """Take null for what is left out, in all fields."""
         return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
+    @field_validator("quotes", mode="before")
+    @classmethod
+    def _with_or_without_keys(cls, given: Any) -> Any:
+        """Take bare words for quotes without keys: where they stand is looked up anyway."""
+        quotes = given if isinstance(given, list) else []
+        return [{"quote": quote} if isinstance(quote, str) else quote for quote in quotes] or given
+
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if self.relevant and not (self.quotes or self.finding.strip()):
@@ -96,15 +104,36 @@ def extract(
 ) -> Steps[Extraction]:
     """Extract from one partition: one call, and one more if its reply is malformed.
 
-    A partition that exceeds the model's input window is read in as many parts as it takes.
+    A partition that exceeds the model's input window is read in as many parts as it takes. A part that could not be
+    read is reported, and the others are kept, unless the account wants failures raised.
+
+    Raises:
+        ModelCallError: no part could be read.
     """
     empty = model.prompts.render("extract", question["text"], question["options"], documents="")
     room = room_for(model, account, sum(len(message.text) for message in empty))
     parts = split_to_fit(documents, room)
     if len(parts) == 1:
         return (yield from _extract_part(model, question, parts[0], documents, index, account))
-    chains = [_extract_part(model, question, part, documents, index, account) for part in parts]
+    chains = [_part_or_failure(model, question, part, documents, index, account) for part in parts]
     return _merge((yield Together(chains)), documents, index)
+
+
+def _part_or_failure(
+    model: Model,
+    question: Question,
+    part: Sequence[Document],
+    documents: Sequence[Document],
+    index: int,
+    account: Account,
+) -> Steps[Extraction]:
+    """Extract from one part of several; record a failure, as what the others cost would be lost with it."""
+    try:
+        return (yield from _extract_part(model, question, part, documents, index, account))
+    except ModelCallError as error:
+        if account.on_partition_failure == "raise":
+            raise
+        return extraction_without_evidence(index, part, "failed", error=str(error))
 
 
 def _extract_part(
@@ -115,26 +144,36 @@ def _extract_part(
     index: int,
     account: Account,
 ) -> Steps[Extraction]:
-    """Extract from one part of a partition; quotes are looked up in the partition's whole documents."""
+    """Extract from one part of a partition; quotes are looked up in the partition's whole documents.
+
+    Raises:
+        ModelCallError: a call failed for good, or both replies were cut off before they said anything.
+    """
     messages = model.prompts.render("extract", question["text"], question["options"], documents=render_documents(part))
     reply = yield from model.ask(Request("extract", messages, _SCHEMA, _HIDDEN), account)
     try:
         return _extraction(_parse(reply), question, documents, index, account)
-    except (OutputParserException, ValidationError, ValueError) as error:
-        repair = model.prompts.render("repair", question["text"], {}, error=_reason(error))
-    again = [*messages, AIMessage(reply.text), *repair]
-    reply = yield from model.ask(Request("extract", again, _SCHEMA, _HIDDEN), account)
+    except ValueError as error:
+        repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, reply))
+    # Providers take no message without words.
+    again = [*messages, *([AIMessage(reply.text)] if reply.text else []), *repair]
+    second = yield from model.ask(Request("extract", again, _SCHEMA, _HIDDEN), account)
     try:
-        return _extraction(_parse(reply), question, documents, index, account)
-    except (OutputParserException, ValidationError, ValueError) as error:
-        return _unstructured(reply.text, documents, index, _reason(error))
+        return _extraction(_parse(second), question, documents, index, account)
+    except ValueError as error:
+        text = second.text or reply.text
+        if not text and second.cut:
+            raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
+        return _unstructured(text, documents, index, _reason(error, second))
 
 
 def _parse(reply: Reply) -> _Record:
-    return _Record.model_validate(parse_json_markdown(reply.text) if reply.data is None else reply.data)
+    return _Record.model_validate(read_record(reply.text, "relevant", cut_off=reply.cut is not None))
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: ValueError, reply: Reply) -> str:
+    if reply.cut:
+        return f"it was cut off by {reply.cut}, and has to be shorter"
     if isinstance(error, ValidationError):
         return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'reply'}: {e['msg']}" for e in error.errors())
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
@@ -204,30 +243,44 @@ def _unstructured(text: str, documents: Sequence[Document], index: int, reason: 
 
 
 def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: int) -> Extraction:
-    """Put the extractions of a partition's parts together.
+    """Put together what the parts of a partition gave; one that failed is reported with its documents.
 
     Of several choices, the most confident part's counts, and the others are kept beside it.
+
+    Raises:
+        ModelCallError: all parts failed.
     """
+    failed = [part for part in parts if part["status"] == "failed"]
+    if len(failed) == len(parts):
+        raise ModelCallError(str(failed[0]["error"]))
     errors = [f"Read in {len(parts)} parts, as it exceeds the model's input window."]
-    errors += [part["error"] for part in parts if part["error"]]
     evidence = [part for part in parts if part["status"] == "evidence"]
-    if not evidence:
-        return extraction_without_evidence(index, documents, "none", error=" ".join(errors))
-    surest = max(evidence, key=lambda part: (part["choice"] is not None, part["confidence"] or 0.0))
     choices = sorted({part["choice"] for part in evidence if part["choice"]})
-    others = [choice for choice in choices if choice != surest["choice"]]
-    if others:
-        errors.insert(1, f"Its parts chose different options: {', '.join(choices)}.")
-    merged = Extraction(
-        index=index,
-        document_ids=[str(document.id) for document in documents],
-        status="evidence",
-        finding=" ".join(part["finding"] for part in evidence if part["finding"]),
-        quotes=_without_repeats(quote for part in evidence for quote in part["quotes"]),
-        choice=surest["choice"],
-        confidence=surest["confidence"],
-        error=" ".join(errors),
-    )
-    if others:
-        merged["other_choices"] = others
+    if len(choices) > 1:
+        errors.append(f"Its parts chose different options: {', '.join(choices)}.")
+    for part in failed:
+        errors.append(f"Not read, or not all of it: {', '.join(_unique(part['document_ids']))}. {part['error']}")
+    errors += [part["error"] for part in parts if part["error"] and part not in failed]
+    if evidence:
+        surest = max(evidence, key=lambda part: (part["choice"] is not None, part["confidence"] or 0.0))
+        merged = Extraction(
+            index=index,
+            document_ids=[str(document.id) for document in documents],
+            status="evidence",
+            finding=" ".join(part["finding"] for part in evidence if part["finding"]),
+            quotes=_without_repeats(quote for part in evidence for quote in part["quotes"]),
+            choice=surest["choice"],
+            confidence=surest["confidence"],
+            error=" ".join(errors),
+        )
+        if others := [choice for choice in choices if choice != surest["choice"]]:
+            merged["other_choices"] = others
+    else:
+        merged = extraction_without_evidence(index, documents, "none", error=" ".join(errors))
+    if failed:
+        merged["unread_ids"] = _unique(id for part in failed for id in part["document_ids"])
     return merged
+
+
+def _unique(ids: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(ids))

@@ -35,6 +35,8 @@ class Extraction(TypedDict):
     document_ids: list[str]
     status: Literal["evidence", "none", "failed"]
     """`none`: the documents were read and do not bear on the question; `failed`: they were not read."""
+    unread_ids: NotRequired[list[str]]
+    """Ids of the documents of which a part was not read, where they were read in several and some of these failed."""
     finding: str
     quotes: list[Quote]
     choice: str | None

@@ -4,6 +4,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,12 @@ from briefcontext.chains.chat_model import (
     open_chat_model,
     without_streaming,
 )
+from briefcontext.chains.ending import Cut, cut_message, cut_off, cut_warning
 from briefcontext.chains.failure import one_line, retry_after, what_failed
 from briefcontext.chains.ledger import ModelCall
 from briefcontext.chains.limits import limiter_for
-from briefcontext.chains.steps import Invoke, Steps, Wait
+from briefcontext.chains.reasoning import has_unopened_reasoning, without_reasoning
+from briefcontext.chains.steps import Invoke, Steps, Until, Wait
 from briefcontext.chains.telling import Teller
 from briefcontext.errors import ModelCallError, ModelSetupError
 from briefcontext.prompts import BUNDLED, Prompts
@@ -41,8 +44,17 @@ _STREAMED = "streamed"
 _TEXT = "text"
 _learned: dict[str, str] = {}
 """By model: the way to structured output that it accepted first, so that the others are not tried on every call."""
+_lessons: "dict[str, Future[None]]" = {}
+"""By model: ends when the call that is finding out its way to structured output does."""
+_tried: dict[str, str] = {}
+"""By model: the way that this call is trying now; those before it were refused."""
+LESSON_SECONDS = 3.0
+"""How long other calls wait for it. A refusal comes sooner; a way that is not refused by then is taken to be accepted,
+so that a reply that takes its time holds up nobody."""
 _not_streamed: set[str] = set()
 """Models that took a call only when its reply was not to be streamed."""
+_begin_within_a_thought: set[str] = set()
+"""Models whose replies end a thought that they do not begin, as their chat template has begun it."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +80,9 @@ class Reply:
     """What a model said."""
 
     text: str
-    data: Any = None
-    """The parsed object, when the request had a schema and the provider parsed it."""
+    """Its words, or the arguments of the functions that it calls, as JSON; without reasoning in tags."""
+    cut: Cut | None = None
+    """What cut the reply off; None for a whole one. To a request with a schema, the text may then be empty."""
 
 
 class _RefusedError(Exception):
@@ -104,8 +117,29 @@ class Model:
             ModelSetupError: the provider refuses the key, or does not know the model or the address.
             ModelCallError: it failed for good.
         """
+        if request.schema is None or self._key in _learned:
+            return (yield from self._ask(request, account))
+        lesson: Future[None] = Future()
+        learning = _lessons.setdefault(self._key, lesson)
+        if learning is not lesson:
+            # Waited for at most once, and not for long: a call that learned nothing holds the others up no further.
+            yield Until(learning, min(LESSON_SECONDS, account.time_left()))
+            return (yield from self._ask(request, account, first=_tried.get(self._key)))
+        try:
+            return (yield from self._ask(request, account, learns=True))
+        finally:
+            _tried.pop(self._key, None)
+            _lessons.pop(self._key, None)
+            lesson.set_result(None)
+
+    def _ask(
+        self, request: Request, account: Account, *, first: str | None = None, learns: bool = False
+    ) -> Steps[Reply]:
+        """Make a call in the ways that there are, from the `first` on."""
         refusal: Exception | None = None
-        for way, runnable in self._ways(request):
+        for way, runnable in self._ways(request, first):
+            if learns:
+                _tried[self._key] = way
             try:
                 reply = yield from self._call(request, way, runnable, account)
             except _RefusedError as error:
@@ -119,11 +153,14 @@ class Model:
             return reply
         raise ModelCallError(f"{self.name} does not accept the request: {one_line(refusal or ValueError())}")
 
-    def _ways(self, request: Request) -> Iterator[tuple[str, Runnable[Any, Any]]]:
+    def _ways(self, request: Request, first: str | None) -> Iterator[tuple[str, Runnable[Any, Any]]]:
         """Yield the ways to make a request, the one that is known to work first."""
         if request.schema is not None:
             known = _learned.get(self._key)
-            for way in _STRUCTURED if known is None else [known] if known != _TEXT else []:
+            structured = _STRUCTURED[_STRUCTURED.index(first) :] if first in _STRUCTURED else _STRUCTURED
+            if known is not None or first == _TEXT:
+                structured = (known,) if known in _STRUCTURED else ()
+            for way in structured:
                 try:
                     yield way, self._whole.with_structured_output(dict(request.schema), method=way, include_raw=True)
                 except (NotImplementedError, TypeError, ValueError):
@@ -136,24 +173,33 @@ class Model:
         # A run of the node's own name would pass for the node, and its messages for the node's output.
         config = {"tags": list(request.tags), "run_name": f"{request.stage} call"}
         tokens = int(request.characters / CHARACTERS_PER_TOKEN)
+        told = 0
         for attempt in range(account.max_retries + 1):
-            teller = Teller(account.tell, attempt + 1) if request.told and account.tell else None
+            teller = None
+            if request.told and account.tell:
+                teller = Teller(account.tell, told + 1, within=self._key in _begin_within_a_thought)
             if teller and way == _STREAMED:
                 runnable = teller.listening_to(self.chat)
             call = Invoke(runnable, list(request.messages), config, account, self._limiter, tokens)
             message: AIMessage | None = None
             wait: float | None = None
             try:
-                result = yield call
-                message, data = _unpack(result)
-                if words := _words(message):
-                    return Reply(words, data)
+                try:
+                    result = yield call
+                    message = result["raw"] if isinstance(result, dict) else result
+                except Exception as error:
+                    message = cut_message(error)
+                    if message is None:
+                        raise
+                if reply := self._reply(message, request):
+                    return reply
                 failure = "the reply was empty."
             except Exception as error:  # noqa: BLE001 - what a provider's client raises is not known
                 failure, wait = self._judge(error, account), retry_after(error)
             finally:
                 if teller:
                     teller.end(_words(message) if message else None)
+                    told = teller.attempt
                 if call.started is not None:
                     account.calls.append(self._record(request, message, attempt, call.started))
             if attempt < account.max_retries:
@@ -171,6 +217,21 @@ class Model:
         times = "once" if account.max_retries == 0 else f"{account.max_retries + 1} times"
         raise ModelCallError(f"{self.name} was called {times} and failed. The last time: {failure}")
 
+    def _reply(self, message: AIMessage, request: Request) -> Reply | None:
+        """Return what a message says; None when that is nothing.
+
+        Raises:
+            ModelCallError: it was cut off before it said anything, as it would be again.
+        """
+        if has_unopened_reasoning(message.text):
+            _begin_within_a_thought.add(self._key)
+        words, cut = _words(message), cut_off(message)
+        if words or (cut and request.schema is not None):
+            return Reply(words, cut)
+        if cut:
+            raise ModelCallError(cut_warning(cut, f"The reply of {self.name}"))
+        return None
+
     def _judge(self, error: Exception, account: Account) -> str:
         """Say in words what failed, if trying again may help; raise what it means otherwise."""
         if isinstance(error, ModelCallError | ModelSetupError):
@@ -180,6 +241,11 @@ class Model:
             raise ModelSetupError(
                 f"The provider of {self.name} refuses the call: {one_line(error)} "
                 "Check the model's name, its key and its base URL."
+            ) from error
+        if kind == "quota":
+            raise ModelSetupError(
+                f"The account at the provider of {self.name} has no credit left: {one_line(error)} "
+                "Check its plan and billing, or use another key."
             ) from error
         if kind == "refused":
             raise _RefusedError(one_line(error)) from error
@@ -210,15 +276,11 @@ class Model:
         )
 
 
-def _unpack(result: Any) -> tuple[AIMessage, Any]:
-    """Return the message and the object parsed from it, whichever way the call was made."""
-    if isinstance(result, dict):
-        return result["raw"], result["parsed"]
-    return result, None
-
-
 def _words(message: AIMessage) -> str:
-    """Return the text of a reply; where it has none, the arguments of the function that it calls."""
-    calls = [json.dumps(call["args"]) for call in message.tool_calls]
+    """Return the arguments of the functions that a reply calls, else its text without reasoning; empty if blank."""
+    calls = [json.dumps(call["args"], ensure_ascii=False) for call in message.tool_calls]
     calls += [call["args"] or "" for call in message.invalid_tool_calls]
-    return next((words for words in (message.text, *calls) if words.strip()), "")
+    said = "\n".join(calls)
+    if not said.strip():
+        said = without_reasoning(message.text)
+    return said if said.strip() else ""

@@ -7,8 +7,9 @@ from langchain_core.documents import Document
 from briefcontext.chains.account import Account
 from briefcontext.chains.context import render_condensed, render_evidence
 from briefcontext.chains.draft import parse_draft
+from briefcontext.chains.ending import cut_warning
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.model import Model, Request
+from briefcontext.chains.model import Model, Reply, Request
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.steps import Steps, Together
@@ -36,7 +37,7 @@ def reduce(
     again until all of it fits. The quotes behind it stay what they are.
 
     Raises:
-        ModelCallError: condensing does not make it fit.
+        ModelCallError: condensing does not make it fit, or a reply to it was cut off.
     """
     forced = account.force_choice and bool(question["options"])
     by_id = {str(document.id): document for document in documents}
@@ -55,6 +56,7 @@ def reduce(
     reply = yield from model.ask(Request("reduce", messages, told=True), account)
     quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
     warnings = [f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."] if rounds else []
+    warnings += [cut_warning(reply.cut, "The answer")] if reply.cut else []
     return parse_draft(reply.text, question, quotes, warnings, forced=forced)
 
 
@@ -81,5 +83,10 @@ def _condense(
         model.prompts.render("condense", question["text"], {}, evidence="\n".join(group))
         for group in group_to_fit(texts, room)
     ]
-    replies = yield Together([model.ask(Request("reduce", prompt, tags=_HIDDEN), account) for prompt in prompts])
+    replies: list[Reply] = yield Together(
+        [model.ask(Request("reduce", prompt, tags=_HIDDEN), account) for prompt in prompts]
+    )
+    for reply in replies:
+        if reply.cut:  # What is missing is evidence, and nobody could tell which.
+            raise ModelCallError(cut_warning(reply.cut, "Condensed evidence"))
     return [render_condensed(reply.text) for reply in replies]

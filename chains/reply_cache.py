@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from langchain_core.caches import BaseCache
-from langchain_core.messages import message_to_dict, messages_from_dict
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration, Generation
 
+from briefcontext.chains.ending import cut_off
 from briefcontext.chains.failure import one_line
+from briefcontext.chains.reasoning import without_reasoning
 from briefcontext.errors import InputError
 
 __all__ = ["ReplyCache"]
@@ -26,14 +28,19 @@ _BUSY_SECONDS = 60.0
 
 
 class ReplyCache(BaseCache):
-    """Keeps replies in an SQLite file, except empty ones: those would come back on every retry.
+    """Keeps replies in an SQLite file, except those that were cut off or say nothing: another try may do better.
+
+    Args:
+        path: the file.
+        model: what tells the model at its address from others, where the address is to be a part of the key.
 
     Raises:
         InputError: the file cannot be opened.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, model: str = "") -> None:
         self._path = Path(path)
+        self._model = model
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._database() as database:
@@ -46,18 +53,20 @@ class ReplyCache(BaseCache):
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """Return the reply that was kept, or None."""
         with self._database() as database:
-            row = database.execute("SELECT reply FROM replies WHERE key = ?", [_key(prompt, llm_string)]).fetchone()
+            row = database.execute(
+                "SELECT reply FROM replies WHERE key = ?", [self._key(prompt, llm_string)]
+            ).fetchone()
         return [ChatGeneration(message=message) for message in messages_from_dict(json.loads(row[0]))] if row else None
 
     def update(self, prompt: str, llm_string: str, return_val: Sequence[Generation]) -> None:
         """Keep a reply."""
         messages = [reply.message for reply in return_val if isinstance(reply, ChatGeneration)]
-        if not all(message.text.strip() or getattr(message, "tool_calls", None) for message in messages):
+        if not all(map(_worth_keeping, messages)):
             return
         # What a provider adds to a message need not be JSON, and nothing here reads it again.
         reply = json.dumps([message_to_dict(message) for message in messages], default=str)
         with self._database() as database:
-            database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", [_key(prompt, llm_string), reply])
+            database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", [self._key(prompt, llm_string), reply])
 
     def clear(self, **kwargs: Any) -> None:
         """Forget all replies."""
@@ -70,6 +79,11 @@ class ReplyCache(BaseCache):
         with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as database, database:
             yield database
 
+    def _key(self, prompt: str, llm_string: str) -> str:
+        parts = [self._model, llm_string, prompt] if self._model else [llm_string, prompt]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-def _key(prompt: str, llm_string: str) -> str:
-    return hashlib.sha256(f"{llm_string}\0{prompt}".encode()).hexdigest()
+
+def _worth_keeping(message: BaseMessage) -> bool:
+    says = without_reasoning(message.text).strip() or getattr(message, "tool_calls", None)
+    return bool(says) and cut_off(message) is None

@@ -1,6 +1,6 @@
 """Chains without input or output: generators that ask for what they need, and the two drivers that get it.
 
-A chain yields an `Invoke`, a `Wait` or a `Together` and is sent the result, or has the error thrown into it.
+A chain yields an `Invoke`, a `Wait`, an `Until` or a `Together`, and is sent the result or has the error thrown in.
 `drive` and `adrive` differ only in how they wait, so that no chain has to be written twice.
 """
 
@@ -9,7 +9,7 @@ import contextvars
 import threading
 import time
 from collections.abc import Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from langchain_core.runnables import Runnable
 from briefcontext.chains.account import Account
 from briefcontext.chains.limits import Limiter
 
-__all__ = ["Invoke", "Step", "Steps", "Together", "Wait", "adrive", "drive"]
+__all__ = ["Invoke", "Step", "Steps", "Together", "Until", "Wait", "adrive", "drive"]
 
 T = TypeVar("T")
 
@@ -57,13 +57,24 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Until:
+    """Wait for the end of something that another chain does, in whatever thread or event loop, and not for ever.
+
+    Where it would block the thread of an event loop, on which the other may be run, there is no wait.
+    """
+
+    end: "Future[None]"
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Together:
     """Drive several chains at the same time; the result is the list of theirs, in order."""
 
     chains: "Sequence[Steps[Any]]"
 
 
-Step = Invoke | Wait | Together
+Step = Invoke | Wait | Until | Together
 Steps = Generator[Step, Any, T]
 
 
@@ -109,6 +120,10 @@ def _perform(step: Step) -> Any:
         case Wait(seconds):
             time.sleep(seconds)
             return None
+        case Until(end, seconds):
+            if not _in_event_loop():
+                wait([end], timeout=seconds)
+            return None
         case Together(chains):
             return _all([_in_thread(drive, chain) for chain in chains])
         case Invoke():
@@ -125,6 +140,10 @@ async def _aperform(step: Step) -> Any:
         case Wait(seconds):
             await asyncio.sleep(seconds)
             return None
+        case Until(end, seconds):
+            # Neither the time-out nor a cancellation reaches the future itself.
+            await asyncio.wait([asyncio.wrap_future(end)], timeout=seconds)
+            return None
         case Together(chains):
             results = await asyncio.gather(*map(adrive, chains), return_exceptions=True)
             return [_or_raise(result) for result in results]
@@ -133,6 +152,14 @@ async def _aperform(step: Step) -> Any:
             slot = step.limiter.aslot(account.limits, tokens=step.tokens, timeout=account.time_to_deadline())
             async with slot, asyncio.timeout(step.start()):
                 return await step.runnable.ainvoke(step.argument, step.config)
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _in_thread(function: Any, *arguments: Any) -> "Future[Any]":

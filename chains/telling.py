@@ -8,10 +8,15 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 
+from briefcontext.chains.reasoning import Spoken
+
 __all__ = ["Tell", "Teller"]
 
 Tell = Callable[[str, int], None]
-"""Takes a piece of a reply and the number of the attempt that it is of, from 1; a further attempt begins anew."""
+"""Takes a piece of a reply and the number of the attempt that it is of, from 1; a further attempt begins anew.
+
+What was told and then turns out to be reasoning counts as an attempt, too.
+"""
 
 
 class Teller(BaseCallbackHandler):
@@ -19,15 +24,22 @@ class Teller(BaseCallbackHandler):
 
     A chat model streams also within `invoke`, through its cache and into its other callbacks, when one of its
     handlers has the two methods `tap_output_…`; LangGraph's own for `messages` mode is such a one. What cannot be
-    streamed is told as a whole, at the end.
+    streamed is told as a whole, at the end. Reasoning in tags is not told.
+
+    Args:
+        tell: who is told.
+        attempt: the number of the attempt.
+        within: whether the reply is expected to begin within a thought.
     """
 
     run_inline = True
     """Tokens keep their order also where callbacks run in other threads."""
 
-    def __init__(self, tell: Tell, attempt: int) -> None:
+    def __init__(self, tell: Tell, attempt: int, *, within: bool = False) -> None:
         self._tell = tell
-        self._attempt = attempt
+        self.attempt = attempt
+        """The number of the attempt that was told last."""
+        self._spoken = Spoken(within=within)
         self._told = False
         self._open = True
 
@@ -40,9 +52,17 @@ class Teller(BaseCallbackHandler):
     ) -> None:
         """Tell the text of a token; a call that was given up may still have some, which nobody waits for."""
         text = chunk.message.text if isinstance(chunk, ChatGenerationChunk) else str(token)
-        if self._open and text:
+        if self._open:
+            self._say(self._spoken.take(text))
+
+    def _say(self, words: str) -> None:
+        if self._spoken.retracted:
+            self._spoken.retracted = False
+            self.attempt += self._told
+            self._told = False
+        if words:
             self._told = True
-            self._tell(text, self._attempt)
+            self._tell(words, self.attempt)
 
     def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
         """Leave the output as it is."""
@@ -61,6 +81,6 @@ class Teller(BaseCallbackHandler):
 
     def end(self, words: str | None) -> None:
         """Tell no more; a reply of which nothing was told yet is told now."""
-        if words and not self._told:
-            self._tell(words, self._attempt)
+        if self._open:
+            self._say(self._spoken.end() if self._told else words or "")
         self._open = False

@@ -36,6 +36,7 @@ def open_account(started: float) -> Account:
         max_input_tokens=settings.max_input_tokens,
         quote_similarity=settings.quote_similarity,
         force_choice=settings.force_choice,
+        on_partition_failure=settings.on_partition_failure,
         tell=_tell,
     )
 

@@ -74,8 +74,13 @@ class Reply:
     many calls at once."""
     finish: str = "stop"
     """Why the model stopped."""
+    pieces: list[str] | None = None
+    """In place of the content, the tokens that it is streamed in; otherwise they are its words."""
     cached_tokens: int = 0
     """Tokens of the prompt that the provider had in its cache."""
+
+    def __post_init__(self) -> None:
+        self.content = "".join(self.pieces) if self.pieces else self.content
 
 
 Script = Callable[[Call], Reply]
@@ -186,7 +191,7 @@ def _usage(call: Call, reply: Reply) -> dict[str, Any]:
 async def _stream(call: Call, reply: Reply, usage: dict[str, Any]) -> AsyncIterator[str]:
     head = _head(call, "chat.completion.chunk")
     deltas: list[dict[str, Any]] = [
-        {"role": "assistant", "content": piece} for piece in re.findall(r"\S+\s*|\s+", reply.content)
+        {"role": "assistant", "content": piece} for piece in reply.pieces or re.findall(r"\S+\s*|\s+", reply.content)
     ]
     for delta in [_message(call, reply)] if reply.arguments is not None else deltas:
         choice = {"index": 0, "delta": delta, "finish_reason": None}

@@ -140,6 +140,7 @@ def test_map_and_reduce_tell_of_every_partition(
         assert order.index(("partition_started", index)) < order.index((end, index))
 
 
+@pytest.mark.usefixtures("_acquainted")
 def test_every_partition_starts_before_any_is_done(
     collect: Collect, chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:

@@ -28,6 +28,7 @@ SEED = 4
 # So few calls at once that none is given up before it has left a busy machine: the server would not see it.
 SETTINGS = Settings(route="map_reduce", retry_wait=0, call_timeout=1.0, max_in_flight=16)
 
+MALFORMED = Reply('{"relevant": true, "quotes": [{"key": ')
 FAULTS = [
     Reply(status=429, headers={"Retry-After": "0"}),
     Reply(status=500),
@@ -35,8 +36,9 @@ FAULTS = [
     Reply(hold=True),
     Reply(raw=b'{"id": "1", "choices": [{"index": 0, "mess'),
     Reply(""),
+    MALFORMED,
 ]
-"""Each is the reply to one call in ten."""
+"""Each is the reply to one call in ten. The last is whole, and its record is not; an answer has no record to break."""
 
 
 class Accountant(LLMReader):
@@ -78,11 +80,13 @@ class FaultyProvider:
         self.drawn: Counter[int] = Counter()
 
     def __call__(self, call: Call) -> Reply:
-        """Reply, or fail in one of six ways."""
+        """Reply, or fail in one of the ways."""
         self._attempts[call.prompt] += 1
         place = random.Random(f"{SEED} {self._attempts[call.prompt]} {call.prompt}").randrange(10)
         self.drawn[place] += 1
-        return FAULTS[place] if place < len(FAULTS) else without_structured_output(call)
+        if place >= len(FAULTS) or (FAULTS[place] is MALFORMED and call.stage != "extract"):
+            return without_structured_output(call)
+        return FAULTS[place]
 
 
 async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failure(
@@ -129,6 +133,7 @@ async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failu
         assert "failed" in str(failure)
         assert "\n" not in str(failure)
     assert server.arrived == booked
+    assert any("could not be read" in call.user for call in server.calls), "repairs are under fault, too"
     assert all(provider.drawn[place] > 0.05 * booked for place in range(len(FAULTS)))
     assert len(answers) > QUESTIONS / 2
 
@@ -142,6 +147,9 @@ def assert_no_document_is_lost(answer: Answer, documents: Sequence[Document]) ->
             ids = ", ".join(extraction["document_ids"])
             place = f"Partition {extraction['index'] + 1} was not read ({ids}): "
             assert any(warning.startswith(place) for warning in answer["warnings"])
+        elif "not of the form asked for" in (extraction["error"] or ""):
+            assert any(warning.startswith(f"Partition {extraction['index'] + 1}: ") for warning in answer["warnings"])
+            assert (extraction["finding"], extraction["quotes"]) == (MALFORMED.content.strip(), [])
         else:
             quoted = {quote["document_id"] for quote in extraction["quotes"]}
             assert quoted == set(extraction["document_ids"])

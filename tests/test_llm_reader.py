@@ -36,7 +36,21 @@ def _record(**fields: object) -> str:
     return json.dumps({"relevant": True, "quotes": quotes, "finding": "It does.", "confidence": 0.9, **fields})
 
 
-@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```", "Here it is:\n```\n{}\n```\nDone."])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{}",
+        "```json\n{}\n```",
+        "Here it is:\n```\n{}\n```\nDone.",
+        "Here is the JSON object:\n{}",
+        "{}\n\nLet me know if you need more!",
+        "The documents {1, 2} of [4] bear on it [7K3W]. {}",
+        "[{}]",
+        "Sure:\n[\n  {}\n]",
+        '{"extraction": {}}',
+        "```json\n[{}]",
+    ],
+)
 def test_a_record_is_read_in_every_usual_wrapping(
     form: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
 ) -> None:
@@ -116,6 +130,41 @@ def test_a_quote_is_attributed_to_the_document_that_has_it(
     _says(server, _record(quotes=[{"key": key, "quote": WORDS}]))
     extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
     assert [quote["document_id"] for quote in extraction["quotes"]] == ["doc-0"]
+
+
+@pytest.mark.parametrize(
+    "quotes",
+    [[WORDS], [WORDS, {"key": KEYS[3], "quote": WORDS}], [{"quote": WORDS}]],
+    ids=["bare words", "one with a key and one without", "no key"],
+)
+def test_quotes_without_keys_are_attributed_to_the_document_that_has_them(
+    quotes: object, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, _record(quotes=quotes))
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
+    assert extraction["error"] is None
+    assert len(account.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        f"{_record()}\n{_record(finding='It does not.')}",
+        f"[{_record()}, {_record(relevant=False)}]",
+        _record()[:-1],
+        f"[{_record()}, ",
+        _record().replace('"finding"', "finding"),
+        '{"relevant": true, "quotes": [' + "[" * 20_000,
+    ],
+    ids=["two", "a list of two", "without an end", "a list without an end", "no JSON", "too deep"],
+)
+def test_json_that_is_not_one_whole_record_is_not_read_in_part(
+    malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+) -> None:
+    _says(server, malformed, _record(finding="It surely does."))
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    assert (extraction["finding"], len(account.calls)) == ("It surely does.", 2)
 
 
 @pytest.mark.parametrize(

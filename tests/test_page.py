@@ -381,6 +381,7 @@ def test_settings_are_described_with_bounds_and_values() -> None:
     assert (described["top_k"]["minimum"], described["top_k"]["maximum"]) == (1, LARGEST)
 
 
+@pytest.mark.usefixtures("_acquainted")
 def test_a_client_that_goes_away_stops_the_run(mapped: Starlette, server: OpenAIServer) -> None:
     reading, gone, hang_up = threading.Semaphore(0), threading.Semaphore(0), server.hang_up
 
@@ -407,6 +408,7 @@ def test_a_client_that_goes_away_stops_the_run(mapped: Starlette, server: OpenAI
             assert gone.acquire(timeout=60), "a call of the model went on"
 
 
+@pytest.mark.usefixtures("_acquainted")
 def test_questions_are_answered_at_the_same_time(mapped: Starlette, server: OpenAIServer) -> None:
     server.together = 8
     told: list[list[dict[str, Any]]] = []

@@ -156,6 +156,7 @@ def _two_questions(call: Call) -> Reply:
 ASKED: Any = {"messages": [("user", "Compare aspirin and vitamin 3.")]}
 
 
+@pytest.mark.usefixtures("_acquainted")
 def test_an_agent_asks_two_questions_at_once(tool: BaseTool, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = _two_questions
     server.together = 8
