@@ -105,14 +105,14 @@ class TracedReader:
     def extract(self, question: Question, documents: Sequence[Document], index: int, account: Account) -> Extraction:
         """Find in one partition what bears on the question."""
         with reading_stage("extract", index):
-            return self._reader.extract(question, documents, index, account)
+            return self._reader.extract(question, documents, index, _refusing_part(account))
 
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, account: Account
     ) -> Extraction:
         """Do as `extract` does, without blocking the event loop."""
         with reading_stage("extract", index):
-            return await self._reader.aextract(question, documents, index, account)
+            return await self._reader.aextract(question, documents, index, _refusing_part(account))
 
     def reduce(
         self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
@@ -137,16 +137,22 @@ class TracedReader:
     def answer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
         """Answer from all documents at once."""
         with reading_stage(stage):
-            return self._reader.answer(question, documents, stage, account)
+            return self._reader.answer(question, documents, stage, _refusing_part(account))
 
     async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
         """Do as `answer` does, without blocking the event loop."""
         with reading_stage(stage):
-            return await self._reader.aanswer(question, documents, stage, account)
+            return await self._reader.aanswer(question, documents, stage, _refusing_part(account))
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""
         return self._reader.vanilla_characters(question, documents)
+
+
+def _refusing_part(account: Account) -> Account:
+    """Have a partition that is read in parts fail with any of them."""
+    account.on_partition_failure = "raise"
+    return account
 
 
 def _refuse_part(extractions: Sequence[Extraction]) -> None:
