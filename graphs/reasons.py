@@ -21,9 +21,11 @@ def without_evidence(state: State) -> str:
     extractions = state["extractions"]
     failed = sum(extraction["status"] == "failed" for extraction in extractions)
     unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
-    if not failed and not unused:
+    in_part = sum(bool(extraction.get("unread_ids")) for extraction in extractions)
+    if not failed and not unused and not in_part:
         return "The documents were read, and none of them contains evidence on this question."
     missing = [f"{failed} could not be read"] if failed else []
+    missing += [f"{in_part} could be read only in part"] if in_part else []
     missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
     return (
         f"No evidence on this question was found, but of {len(extractions)} partitions of the documents "

@@ -155,9 +155,10 @@ def test_quotes_without_keys_are_attributed_to_the_document_that_has_them(
         _record()[:-1],
         f"[{_record()}, ",
         _record().replace('"finding"', "finding"),
+        _record()[:-1] + ",}",
         '{"relevant": true, "quotes": [' + "[" * 20_000,
     ],
-    ids=["two", "a list of two", "without an end", "a list without an end", "no JSON", "too deep"],
+    ids=["two", "a list of two", "without an end", "a list without an end", "no JSON", "a comma too many", "too deep"],
 )
 def test_json_that_is_not_one_whole_record_is_not_read_in_part(
     malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account

@@ -139,6 +139,21 @@ def test_where_the_parts_that_were_read_have_nothing_the_others_are_named(
     assert "doc-5" in (extraction["error"] or "")
 
 
+def test_an_abstention_does_not_claim_that_what_was_read_in_part_was_read(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    def script(call: Call) -> Reply:
+        return Reply(status=500) if "in group 5" in call.prompt else Reply('{"relevant": false}')
+
+    server.script = script
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(6)))
+    context = Settings(route="map_reduce", partition_size=6, max_input_tokens=WINDOW, max_retries=0)
+    answer = built.invoke({"question": QUESTION}, context=context)["answer"]
+    assert answer["abstained"]
+    assert "of 1 partitions of the documents 1 could be read only in part" in answer["text"]
+    assert any("Not read, or not all of it: " in warning for warning in answer["warnings"])
+
+
 def test_all_parts_failing_is_a_failure(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
     server.script = lambda call: Reply(status=500)
     documents = assign_keys(QUESTION, make_documents(6))
