@@ -141,8 +141,7 @@ async def _aperform(step: Step) -> Any:
             await asyncio.sleep(seconds)
             return None
         case Until(end, seconds):
-            # Neither the time-out nor a cancellation reaches the future itself.
-            await asyncio.wait([asyncio.wrap_future(end)], timeout=seconds)
+            await _aend(end, seconds)
             return None
         case Together(chains):
             results = await asyncio.gather(*map(adrive, chains), return_exceptions=True)
@@ -152,6 +151,20 @@ async def _aperform(step: Step) -> Any:
             slot = step.limiter.aslot(account.limits, tokens=step.tokens, timeout=account.time_to_deadline())
             async with slot, asyncio.timeout(step.start()):
                 return await step.runnable.ainvoke(step.argument, step.config)
+
+
+async def _aend(end: "Future[None]", seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def wake(_: "Future[None]") -> None:
+        with suppress(RuntimeError):  # its event loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(ended.set)
+
+    end.add_done_callback(wake)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await ended.wait()
 
 
 def _in_event_loop() -> bool:

@@ -118,12 +118,15 @@ async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failu
     answers = {question: end for question, end in ends.items() if not isinstance(end, ModelCallError)}
     failures = [end for end in ends.values() if isinstance(end, ModelCallError)]
     in_part = [answer for answer in answers.values() if any(e["status"] == "failed" for e in answer["extractions"])]
+    unquoted = sum(
+        "not of the form" in (e["error"] or "") for answer in answers.values() for e in answer["extractions"]
+    )
     booked = sum(map(reader.calls, questions))
     with capsys.disabled():
         print(  # noqa: T201
             f"\nfault test: {QUESTIONS} questions, {server.arrived:,} calls seen, {booked:,} in the ledger, "
             f"{len(answers) - len(in_part)} answered in full, {len(in_part)} with partitions reported, "
-            f"{len(failures)} failed and said so"
+            f"{len(failures)} failed and said so; {unquoted} malformed readings kept without quotes"
         )
     for question, answer in answers.items():
         assert_no_document_is_lost(answer, documents)

@@ -151,7 +151,7 @@ def test_a_reply_that_takes_its_time_holds_up_nobody_and_its_way_is_taken(
 ) -> None:
     monkeypatch.setattr(model, "LESSON_SECONDS", 0.05)
     provider = server.script = Held()
-    reader, slow = LLMReader(chat), Account(deadline=time.time() + 60, max_retries=0)
+    reader, slow = LLMReader(chat), Account(timeout=30, max_retries=0)
     with ThreadPoolExecutor(1) as pool:
         learner = pool.submit(read, reader, slow)
         assert provider.arrived.wait(30)
@@ -165,11 +165,13 @@ def test_a_reply_that_takes_its_time_holds_up_nobody_and_its_way_is_taken(
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_wait_ends_with_the_deadline(asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer) -> None:
+def test_the_wait_ends_with_the_deadline(
+    asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer, caplog: pytest.LogCaptureFixture
+) -> None:
     provider = server.script = Held()
     reader = LLMReader(chat)
     with ThreadPoolExecutor(1) as pool:
-        learner = pool.submit(read, reader, Account(max_retries=0))
+        learner = pool.submit(read, reader, Account(timeout=30, max_retries=0))
         assert provider.arrived.wait(30)
         waiting = Account(deadline=time.time() + 0.2)
         with pytest.raises(ModelCallError, match="deadline"):
@@ -178,6 +180,7 @@ def test_the_wait_ends_with_the_deadline(asynchronous: bool, chat: ChatOpenAI, s
         server.hang_up(None)
         learner.exception()
     assert len(server.calls) == 2
+    assert "concurrent.futures" not in {record.name for record in caplog.records}, "its loop is closed by now"
 
 
 @pytest.mark.usefixtures("patient")
