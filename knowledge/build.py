@@ -19,7 +19,7 @@ from briefcontext.knowledge.passages import PassageStore
 from briefcontext.knowledge.pipeline import BM25_STALE, Pipeline, Progress
 from briefcontext.knowledge.source_ledger import RegisteredSource, SourceLedger
 from briefcontext.knowledge.sources.records import Deletion, Reject
-from briefcontext.knowledge.sources.source import EntrySource, Source, SourceEntry, VectorDocument
+from briefcontext.knowledge.sources.source import EntrySource, Source, SourceEntry, VectorDocument, check_encoder
 from briefcontext.knowledge.vector_index import VectorIndexBuild
 from briefcontext.knowledge.vectors import check_server
 
@@ -93,18 +93,22 @@ def build_knowledge_base(
     Raises:
         InputError: the chunk size is less than 1, or the store is no URL.
         KnowledgeBaseError: the folder holds something else, or a base of another encoder, chunk size or store;
-            another process builds in it; the server does not answer; a source cannot be read.
+            another process builds in it; the server does not answer; a source cannot be read, or brings vectors of
+            another encoder.
     """
     folder = Path(path)
     if chunk_tokens is not None and chunk_tokens < 1:
         raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
     if store is not None and not (folder / MANIFEST_FILE).exists():
         check_server(store)
+    given = _sources(sources)
+    for source in given:
+        check_encoder(source, encoder.name)
     _make_folder(folder)
     with build_lock(folder):
         manifest = _manifest(folder, encoder, chunk_tokens, store)
         with closing(PassageStore(folder, writable=True)) as passages:
-            return _Build(folder, manifest, passages, encoder).run(_sources(sources), progress)
+            return _Build(folder, manifest, passages, encoder).run(given, progress)
 
 
 def _make_folder(folder: Path) -> None:
@@ -127,14 +131,7 @@ def _manifest(folder: Path, encoder: "Encoder", chunk_tokens: int | None, store:
         return manifest
     manifest = Manifest.read(folder)
     manifest.check_encoder(encoder, folder)
-    for name, asked, held in (
-        ("chunk_tokens", chunk_tokens, manifest.chunk_tokens),
-        ("store", store, manifest.store),
-    ):
-        if asked is not None and asked != held:
-            raise KnowledgeBaseError(
-                f"{folder} was built with {name}={held!r}, not {asked!r}: leave the option out, or name another folder."
-            )
+    manifest.check_options(folder, encoder=encoder.name, chunk_tokens=chunk_tokens, store=store)
     return manifest
 
 

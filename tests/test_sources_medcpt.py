@@ -11,8 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.build import BuildReport, build_knowledge_base
+from briefcontext.knowledge.manifest import Counts
 from briefcontext.knowledge.sources import Reject, SourceEntry, VectorDocument, open_sources
 from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEmbeddings
+from tests.hashing_encoder import HashingEncoder
 
 ARTICLES: dict[str, Any] = {
     "31": {"d": "19980401", "t": "Title 31.", "a": "Abstract 31.", "m": "Humans; Asthma"},
@@ -84,6 +87,39 @@ def test_articles_come_with_the_vectors_of_their_pmids(tmp_path: Path) -> None:
         assert not isinstance(entry.vector, np.memmap)
         assert entry.vector[0] == int(entry.document.id or 0)
     assert rejects(entries) == [Reject("PMID 1000", "It has neither a title nor an abstract.")]
+
+
+@pytest.mark.parametrize(
+    ("title", "metadata"),
+    [
+        ("RETRACTED: Bees", {"retracted": True}),
+        ("[Retracted article]: Bees.", {"retracted": True}),
+        ("Retracted papers: a survey", {}),
+        ("Bees", {}),
+    ],
+)
+def test_an_article_whose_title_says_so_is_retracted(tmp_path: Path, title: str, metadata: dict[str, bool]) -> None:
+    (entry,) = documents(read(write_chunk(tmp_path, articles={"31": {"t": title, "a": "Bees fly."}})))
+    marks = {name: value for name, value in entry.document.metadata.items() if name.startswith("retract")}
+    assert marks == metadata
+
+
+@pytest.mark.parametrize(
+    ("encoder", "taken"), [("medcpt", True), ("medcpt:/weights", True), ("medcpt-like", False), ("hashing", False)]
+)
+def test_the_vectors_go_only_into_a_base_of_their_encoder(tmp_path: Path, encoder: str, taken: bool) -> None:
+    chunk = write_chunk(tmp_path)
+
+    def build() -> BuildReport:
+        given = HashingEncoder(name=encoder, dimension=DIMENSION, metric="ip")
+        return build_knowledge_base(open_sources([chunk]), tmp_path / "kb", encoder=given)
+
+    if taken:
+        assert build().counts == Counts(read=4, indexed=3, rejected=1)
+    else:
+        with pytest.raises(KnowledgeBaseError, match=f"of the encoder 'medcpt', and the .* encoder is '{encoder}'"):
+            build()
+        assert not (tmp_path / "kb").exists()
 
 
 @pytest.mark.parametrize("pmids", [["31", "7", "12", "1000"], [31, 7, 12, 1000]], ids=["strings", "numbers"])

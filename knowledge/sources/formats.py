@@ -27,6 +27,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 
 READER_VERSION = 1
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
+MEDCPT_READER_VERSION = 2
 
 BEIR_CORPUS = "corpus.jsonl"
 BEIR_QUERIES = "queries.jsonl"
@@ -88,7 +89,7 @@ def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource | Me
     if format == "jsonl":
         return _jsonl(file, columns)
     if format == "medcpt":
-        return MedCPTEmbeddings(file.path, name=file.name, version=READER_VERSION)
+        return MedCPTEmbeddings(file.path, name=file.name, version=MEDCPT_READER_VERSION)
     if format == "pdf":
         require_pdf()
     if format in WHOLE_FILES:
