@@ -13,13 +13,14 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build_lock import LOCK_FILE, build_lock
-from briefcontext.knowledge.knowledge_base import BM25_FOLDER
 from briefcontext.knowledge.manifest import MANIFEST_FILE, Counts, Manifest, timestamp
+from briefcontext.knowledge.passage_schema import INDEXED, PUBLISHED
 from briefcontext.knowledge.passages import PassageStore
-from briefcontext.knowledge.pipeline import BM25_STALE, Pipeline, Progress
+from briefcontext.knowledge.pipeline import Pipeline, Progress
 from briefcontext.knowledge.source_ledger import RegisteredSource, SourceLedger
 from briefcontext.knowledge.sources.records import Deletion, Reject
 from briefcontext.knowledge.sources.source import EntrySource, Source, SourceEntry, VectorDocument, check_encoder
+from briefcontext.knowledge.term_index import TermIndexBuild
 from briefcontext.knowledge.vector_index import VectorIndexBuild
 from briefcontext.knowledge.vectors import check_server
 
@@ -79,6 +80,9 @@ def build_knowledge_base(
     A source whose content was indexed before (by its fingerprint) is skipped. A build that was stopped, in
     whatever way, goes on where it was when it is called again with the same sources. A record that a source no
     longer has stays: only a `Deletion` removes it.
+
+    A base that is updated stays in use: until the build is complete, questions are answered from its old state, and
+    from then on from the new one. That holds also when the build is stopped.
 
     Args:
         sources: sources; or entries (documents, deletions), which then are one source without a fingerprint.
@@ -156,6 +160,7 @@ class _Build:
         self._passages = passages
         self._ledger = SourceLedger(passages)
         self._vectors = VectorIndexBuild(folder, manifest, passages)
+        self._terms = TermIndexBuild(folder, passages)
         self._encoder = encoder
 
     def run(self, sources: list[Source], progress: Callable[[Progress], None] | None) -> BuildReport:
@@ -172,6 +177,7 @@ class _Build:
             seen.add(row.number)
         written = 0
         if todo or not self._is_whole():
+            self._keep_published()
             self._write_manifest("building")
             written = self._fill(todo, progress)
             self._write_manifest("complete")
@@ -191,15 +197,27 @@ class _Build:
 
     def _is_whole(self) -> bool:
         """Whether the base is complete, with nothing left to do."""
-        return self._manifest.state == "complete" and self._terms_are_current() and self._vectors.intact()
+        return self._manifest.state == "complete" and self._terms.current() and self._vectors.intact()
+
+    def _keep_published(self) -> None:
+        """Note what is complete, in a base that an earlier version made."""
+        if self._manifest.state == "complete" and not self._passages.is_published():
+            self._passages.set_mark(PUBLISHED, self._passages.mark(INDEXED))
 
     def _fill(self, sources: list[tuple[Source, RegisteredSource]], progress: Callable[[Progress], None] | None) -> int:
         """Read sources and bring the indexes up to date; how many vectors were written."""
         with closing(self._vectors):
             self._vectors.prepare()
             written = Pipeline(self._passages, self._vectors, self._encoder, self._cut, progress).run(sources)
-            self._index_terms()
-            self._vectors.commit()
+            indexes = (self._terms, self._vectors)
+            for index in indexes:
+                index.finish()
+            with self._passages.transaction():
+                for index in indexes:
+                    index.publish()
+                self._passages.publish()
+            for index in indexes:
+                index.clean()
         self._write_rejects()
         return written
 
@@ -210,31 +228,6 @@ class _Build:
         whole_text = document.metadata.get("kind") in WHOLE_TEXTS
         tokens = self._manifest.chunk_tokens or (CHUNK_TOKENS if whole_text else None)
         return None if tokens is None else chunk_document(document, self._encoder, tokens=tokens)
-
-    def _terms_are_current(self) -> bool:
-        from briefcontext.knowledge.bm25_index import BM25Index
-
-        if self._passages.mark(BM25_STALE):
-            return False
-        try:
-            BM25Index.open(self._folder / BM25_FOLDER)
-        except KnowledgeBaseError:
-            return False
-        return True
-
-    def _index_terms(self) -> None:
-        """Make the BM25 index again when passages have changed since it was made, or when it cannot be used."""
-        from briefcontext.knowledge.bm25_index import BM25Index
-        from briefcontext.knowledge.tokenizer import lexical_text
-
-        if self._terms_are_current():
-            return
-        texts = (
-            (str(passage.id), lexical_text(passage.metadata["title"], passage.page_content))
-            for passage in self._passages.all()
-        )
-        BM25Index.build(texts, self._folder / BM25_FOLDER)
-        self._passages.set_mark(BM25_STALE, 0)
 
     def _write_rejects(self) -> None:
         target, unfinished = self._folder / REJECTS_FILE, self._folder / f"{REJECTS_FILE}.tmp"

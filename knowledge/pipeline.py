@@ -14,9 +14,11 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.ingest import Cut, Ingest, Item, gather_records, text_length
 from briefcontext.knowledge.manifest import Counts
-from briefcontext.knowledge.passages import INDEXED, EncodablePassage, PassageStore
+from briefcontext.knowledge.passage_schema import INDEXED
+from briefcontext.knowledge.passages import EncodablePassage, PassageStore
 from briefcontext.knowledge.source_ledger import RegisteredSource, SourceLedger
 from briefcontext.knowledge.sources.source import Source
+from briefcontext.knowledge.term_index import BM25_STALE
 from briefcontext.knowledge.vector_index import VectorIndexBuild
 
 if TYPE_CHECKING:
@@ -29,9 +31,6 @@ BATCH_CHARACTERS = 4_000_000
 """And at most so much text, or one record."""
 BATCH_PASSAGES = 2048
 """Passages that are encoded at a time."""
-
-BM25_STALE = "bm25_stale"
-"""The mark that passages have changed since the BM25 index was made."""
 
 
 @dataclass(frozen=True, slots=True)
