@@ -114,6 +114,9 @@ def _print_report(report: BuildReport, sources: FileSources) -> None:
     for source in report.sources:
         if source.skipped:
             console.print(f"{escape(printable_line(source.name))}: indexed before, nothing new")
+        if source.replaced_file:
+            shown = f"{source.name}: took the place of {source.replaced_file}, which is no longer there"
+            console.print(escape(printable_line(shown)))
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
     console.print(f"{counts.read:,} records read = {' + '.join(parts)}")

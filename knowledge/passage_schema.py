@@ -13,8 +13,14 @@ CREATE TABLE IF NOT EXISTS sources (
     position INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,
     read INTEGER NOT NULL DEFAULT 0, indexed INTEGER NOT NULL DEFAULT 0,
     updated INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
-    deleted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0
+    deleted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
+    note TEXT NOT NULL DEFAULT '', path TEXT
 );
+CREATE INDEX IF NOT EXISTS sources_by_fingerprint ON sources (fingerprint);
+CREATE TABLE IF NOT EXISTS takeovers (
+    source INTEGER NOT NULL REFERENCES sources, by INTEGER NOT NULL REFERENCES sources, replaced INTEGER NOT NULL,
+    PRIMARY KEY (source, by, replaced)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rejects (
     source INTEGER NOT NULL REFERENCES sources, position TEXT NOT NULL, reason TEXT NOT NULL
 );
@@ -44,7 +50,11 @@ CREATE TABLE IF NOT EXISTS vectors (
 );
 CREATE TABLE IF NOT EXISTS stale_vectors (number INTEGER PRIMARY KEY);
 """
-"""`retired_passages` keeps what a build that goes on has replaced or deleted, until it is complete."""
+"""`takeovers` keeps which source (`by`) has records that another had before it, with other content (`replaced`) or with
+the same. `retired_passages` keeps what a build that goes on has replaced or deleted, until it is complete."""
+
+ADDED_TO_SOURCES = {"note": "TEXT NOT NULL DEFAULT ''", "path": "TEXT"}
+"""Columns that files of an earlier version lack."""
 
 PASSAGE_COLUMNS = "number, id, source_id, title, text, metadata, retracted"
 

@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.passage_schema import PASSAGE_COLUMNS, PUBLISHED, SCHEMA, published_view
+from briefcontext.knowledge.passage_schema import ADDED_TO_SOURCES, PASSAGE_COLUMNS, PUBLISHED, SCHEMA, published_view
 
 PASSAGES_FILE = "passages.sqlite"
 
@@ -73,6 +73,10 @@ class PassageStore:
         with self.transaction():
             for statement in SCHEMA.split(";"):
                 self.rows(statement)
+            held = {name for _, name, *_ in self.rows("PRAGMA table_info(sources)")}
+            for name, type in ADDED_TO_SOURCES.items():
+                if name not in held:
+                    self.rows(f"ALTER TABLE sources ADD COLUMN {name} {type}")
 
     def _show_published(self) -> None:
         self.rows("PRAGMA temp_store = MEMORY")

@@ -11,11 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.kb_command import info
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.manifest import Counts
 from briefcontext.knowledge.sources import Reject, SourceEntry, VectorDocument, open_sources
 from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEmbeddings
 from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import record, source
 
 ARTICLES: dict[str, Any] = {
     "31": {"d": "19980401", "t": "Title 31.", "a": "Abstract 31.", "m": "Humans; Asthma"},
@@ -120,6 +122,26 @@ def test_the_vectors_go_only_into_a_base_of_their_encoder(tmp_path: Path, encode
         with pytest.raises(KnowledgeBaseError, match=f"of the encoder 'medcpt', and the .* encoder is '{encoder}'"):
             build()
         assert not (tmp_path / "kb").exists()
+
+
+def test_the_base_says_that_nothing_marks_retractions_until_pubmed_s_own_records_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = HashingEncoder(name="medcpt", dimension=DIMENSION, metric="ip")
+
+    def told() -> bool:
+        info(str(tmp_path / "kb"), as_json=False)
+        return "tell of a retraction only where an article's title begins" in " ".join(capsys.readouterr().out.split())
+
+    build_knowledge_base(open_sources([write_chunk(tmp_path)]), tmp_path / "kb", encoder=encoder)
+    assert told()
+    records = [record(pmid, version=1, retracted=pmid == "31") for pmid in PMIDS[:2]]
+    build_knowledge_base([source("some", *records)], tmp_path / "kb", encoder=encoder)
+    assert told()
+    build_knowledge_base([source("all", *records, record(PMIDS[2], version=1))], tmp_path / "kb", encoder=encoder)
+    assert not told()
+    again = build_knowledge_base(open_sources([tmp_path / "*.npy"]), tmp_path / "kb", encoder=encoder)
+    assert [part.skipped for part in again.sources] == [True]
 
 
 @pytest.mark.parametrize("pmids", [["31", "7", "12", "1000"], [31, 7, 12, 1000]], ids=["strings", "numbers"])
