@@ -173,7 +173,10 @@ def make_old(folder: Path) -> None:
     (terms / "1").rmdir()
     with closing(PassageStore(folder, writable=True)) as passages:
         passages.rows("DELETE FROM marks WHERE name IN ('published', 'terms_generation', 'collection')")
-        passages.rows("DROP TABLE retired_passages")
+        for dropped in ("TABLE retired_passages", "TABLE takeovers", "INDEX sources_by_fingerprint"):
+            passages.rows(f"DROP {dropped}")
+        for column in ("note", "path"):
+            passages.rows(f"ALTER TABLE sources DROP COLUMN {column}")
 
 
 def test_a_base_of_the_earlier_shape_is_read_and_updated(tmp_path: Path) -> None:
