@@ -216,8 +216,12 @@ def index(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="Files, folders or globs.")],
     kb: Annotated[str, typer.Option("--kb", help="Folder of the knowledge base to build or to update.")],
     encoder: Annotated[
-        str, typer.Option(help="medcpt, bge, minilm, or a sentence-transformers model by folder or name.")
-    ] = "medcpt",
+        str | None,
+        typer.Option(
+            help="medcpt, bge, minilm, or a sentence-transformers model by folder or name. Default: the base's own, "
+            "and medcpt for a new one."
+        ),
+    ] = None,
     format: Annotated[str, typer.Option(help="Format of the sources. Default: told from each file.")] = "auto",
     field: Annotated[
         list[str] | None,

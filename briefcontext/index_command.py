@@ -1,6 +1,7 @@
 """`briefcontext index`: from files to a knowledge base, with progress and a count of every record."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -10,17 +11,22 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.knowledge.encoders.loading import full_name
+from briefcontext.knowledge.manifest import MANIFEST_FILE, Manifest
 from briefcontext.knowledge.pipeline import Progress as BuildProgress
 from briefcontext.knowledge.sources import FileSources, open_sources
+from briefcontext.knowledge.sources.source import check_encoder
 from briefcontext.printable import printable_line
 
 __all__ = ["index"]
+
+DEFAULT_ENCODER = "medcpt"
 
 
 class ProgressBars:
     """A bar for each source on standard error; nothing where that is not a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         console = Console(stderr=True)
         self._bars = Progress(
             TextColumn("{task.description}"),
@@ -31,8 +37,11 @@ class ProgressBars:
             disable=not console.is_terminal,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._clock = clock
+        self._begun = clock()
 
     def __enter__(self) -> Self:
+        self._begun = self._clock()
         self._bars.start()
         return self
 
@@ -46,7 +55,8 @@ class ProgressBars:
             title = f"{escape(Path(name).name)} ({progress.source_number}/{progress.source_count})"
             self._tasks[name] = self._bars.add_task(title, total=progress.size, counted="")
         task = self._tasks[name]
-        elapsed = self._bars.tasks[task].elapsed or 0
+        # The passages are those of all sources so far, and so is the time.
+        elapsed = self._clock() - self._begun
         rate = progress.vectors / elapsed if elapsed else 0
         counted = f"{progress.counts.read:,} records, {rate:,.0f} passages/s"
         self._bars.update(task, completed=progress.consumed, total=progress.size, counted=counted)
@@ -56,7 +66,7 @@ def index(
     paths: Sequence[str],
     kb: str,
     *,
-    encoder: str,
+    encoder: str | None,
     format: str,
     fields: Mapping[str, str],
     chunk_tokens: int | None,
@@ -64,20 +74,37 @@ def index(
 ) -> None:
     """Build the knowledge base and print what became of every record.
 
+    Args:
+        encoder: an encoder's name; None: the base's own, and for a new one medcpt.
+
     Raises:
         BriefContextError: a path, the encoder or the knowledge base cannot be used.
     """
     sources = open_sources(paths, format=format, fields=fields)
+    # All that can be refused is refused before weights are loaded, or downloaded.
+    name = _encoder_name(Path(kb), encoder, chunk_tokens, store)
+    for source in sources:
+        check_encoder(source, name)
     with ProgressBars() as bars:
         report = build_knowledge_base(
             sources,
             kb,
-            encoder=load_encoder(encoder),
+            encoder=load_encoder(name),
             chunk_tokens=chunk_tokens,
             store=store,
             progress=bars.show,
         )
     _print_report(report, sources)
+
+
+def _encoder_name(folder: Path, asked: str | None, chunk_tokens: int | None, store: str | None) -> str:
+    """The encoder to build with, which is the base's own where there is one."""
+    if not (folder / MANIFEST_FILE).exists():
+        return DEFAULT_ENCODER if asked is None else asked
+    manifest = Manifest.read(folder)
+    name = manifest.encoder.name if asked is None else full_name(asked)
+    manifest.check_options(folder, encoder=name, chunk_tokens=chunk_tokens, store=store)
+    return name
 
 
 def _print_report(report: BuildReport, sources: FileSources) -> None:
@@ -87,6 +114,9 @@ def _print_report(report: BuildReport, sources: FileSources) -> None:
     for source in report.sources:
         if source.skipped:
             console.print(f"{escape(printable_line(source.name))}: indexed before, nothing new")
+        if source.replaced_file:
+            shown = f"{source.name}: took the place of {source.replaced_file}, which is no longer there"
+            console.print(escape(printable_line(shown)))
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
     console.print(f"{counts.read:,} records read = {' + '.join(parts)}")

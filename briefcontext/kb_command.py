@@ -71,5 +71,5 @@ def _print_fields(fields: Mapping[str, Any], indent: int) -> None:
             console.print(f"{' ' * indent}{escape(name)}: {len(value)}")
             for item in value:
                 _print_fields(item, indent + 2)
-        else:
+        elif value != "":
             console.print(f"{' ' * indent}{escape(printable_line(f'{name}: {value}'))}")

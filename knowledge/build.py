@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -13,13 +13,16 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build_lock import LOCK_FILE, build_lock
-from briefcontext.knowledge.knowledge_base import BM25_FOLDER
+from briefcontext.knowledge.document_files import replaced_files
 from briefcontext.knowledge.manifest import MANIFEST_FILE, Counts, Manifest, timestamp
+from briefcontext.knowledge.passage_schema import INDEXED, PUBLISHED
 from briefcontext.knowledge.passages import PassageStore
-from briefcontext.knowledge.pipeline import BM25_STALE, Pipeline, Progress
-from briefcontext.knowledge.source_ledger import RegisteredSource, SourceLedger
+from briefcontext.knowledge.pipeline import Pipeline, Progress
+from briefcontext.knowledge.reading_plan import ReadingPlan
+from briefcontext.knowledge.source_ledger import SourceLedger
 from briefcontext.knowledge.sources.records import Deletion, Reject
-from briefcontext.knowledge.sources.source import EntrySource, Source, SourceEntry, VectorDocument
+from briefcontext.knowledge.sources.source import EntrySource, Source, SourceEntry, VectorDocument, check_encoder
+from briefcontext.knowledge.term_index import TermIndexBuild
 from briefcontext.knowledge.vector_index import VectorIndexBuild
 from briefcontext.knowledge.vectors import check_server
 
@@ -42,6 +45,8 @@ class SourceReport:
     """The same content was indexed by an earlier build, or stands earlier in this one: it was not read again."""
     counts: Counts
     """Its records, those included that were read before a build was stopped; none when it was skipped."""
+    replaced_file: str | None = None
+    """The path of the file that gave this document before, where that is another one, and gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +81,15 @@ def build_knowledge_base(
 ) -> BuildReport:
     """Index sources into the knowledge base at `path`.
 
-    A source whose content was indexed before (by its fingerprint) is skipped. A build that was stopped, in
-    whatever way, goes on where it was when it is called again with the same sources. A record that a source no
-    longer has stays: only a `Deletion` removes it.
+    A source whose content was indexed before (by its fingerprint) is skipped, unless a source that came later, and
+    that does not follow it here, replaced or deleted records of it: then it is read again, and the last word counts.
+    A record with a revision (`version`, `revised`) does not give way to an older one, and what is read again neither
+    puts a record without a revision in its place nor deletes it. A record that a source no longer has stays: only a
+    `Deletion` removes it. A build that was stopped, in whatever way, goes on where it was when it is called again with
+    the same sources.
+
+    A base that is updated stays in use: until the build is complete, questions are answered from its old state, and
+    from then on from the new one. That holds also when the build is stopped.
 
     Args:
         sources: sources; or entries (documents, deletions), which then are one source without a fingerprint.
@@ -93,18 +104,22 @@ def build_knowledge_base(
     Raises:
         InputError: the chunk size is less than 1, or the store is no URL.
         KnowledgeBaseError: the folder holds something else, or a base of another encoder, chunk size or store;
-            another process builds in it; the server does not answer; a source cannot be read.
+            another process builds in it; the server does not answer; a source cannot be read, or brings vectors of
+            another encoder, or is another file than the one that its document came from.
     """
     folder = Path(path)
     if chunk_tokens is not None and chunk_tokens < 1:
         raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
     if store is not None and not (folder / MANIFEST_FILE).exists():
         check_server(store)
+    given = _sources(sources)
+    for source in given:
+        check_encoder(source, encoder.name)
     _make_folder(folder)
     with build_lock(folder):
         manifest = _manifest(folder, encoder, chunk_tokens, store)
         with closing(PassageStore(folder, writable=True)) as passages:
-            return _Build(folder, manifest, passages, encoder).run(_sources(sources), progress)
+            return _Build(folder, manifest, passages, encoder).run(given, progress)
 
 
 def _make_folder(folder: Path) -> None:
@@ -127,14 +142,7 @@ def _manifest(folder: Path, encoder: "Encoder", chunk_tokens: int | None, store:
         return manifest
     manifest = Manifest.read(folder)
     manifest.check_encoder(encoder, folder)
-    for name, asked, held in (
-        ("chunk_tokens", chunk_tokens, manifest.chunk_tokens),
-        ("store", store, manifest.store),
-    ):
-        if asked is not None and asked != held:
-            raise KnowledgeBaseError(
-                f"{folder} was built with {name}={held!r}, not {asked!r}: leave the option out, or name another folder."
-            )
+    manifest.check_options(folder, encoder=encoder.name, chunk_tokens=chunk_tokens, store=store)
     return manifest
 
 
@@ -159,50 +167,68 @@ class _Build:
         self._passages = passages
         self._ledger = SourceLedger(passages)
         self._vectors = VectorIndexBuild(folder, manifest, passages)
+        self._terms = TermIndexBuild(folder, passages)
         self._encoder = encoder
 
     def run(self, sources: list[Source], progress: Callable[[Progress], None] | None) -> BuildReport:
+        replaced = replaced_files(self._passages, sources)
         with self._passages.transaction():
-            rows = [self._ledger.register(source.name, source.fingerprint) for source in sources]
-        indexed = {source.fingerprint for source in self._manifest.sources if source.finished and source.fingerprint}
-        seen: set[int] = set()
-        skipped, todo = [], []
-        for source, row in zip(sources, rows, strict=True):
-            skipped.append(row.fingerprint in indexed or row.number in seen)
-            # One that was read to its end by a build that was stopped later is not skipped, and not read again.
-            if not row.finished and row.number not in seen:
-                todo.append((source, row))
-            seen.add(row.number)
+            plan = ReadingPlan(self._ledger, sources)
+        # The manifest lists the sources in the order of their numbers.
+        indexed = {number for number, listed in enumerate(self._manifest.sources, start=1) if listed.finished}
         written = 0
-        if todo or not self._is_whole():
+        if plan.due() or not self._is_whole():
+            self._keep_published()
             self._write_manifest("building")
-            written = self._fill(todo, progress)
+            written = self._fill(plan, progress)
             self._write_manifest("complete")
-        counts = {row.number: row.counts for row in self._ledger.sources()}
         rejects_file = self._folder / REJECTS_FILE
         return BuildReport(
             path=self._folder,
-            sources=[
-                SourceReport(source.name, row.fingerprint, skip, Counts() if skip else counts[row.number])
-                for source, row, skip in zip(sources, rows, skipped, strict=True)
-            ],
+            sources=list(self._reports(sources, plan, indexed, replaced)),
             passages=self._passages.value("SELECT count(*) FROM passages"),
             vectors_written=written,
             rejects_file=rejects_file if rejects_file.exists() else None,
             unfinished=self._ledger.unfinished(),
         )
 
+    def _reports(
+        self, sources: list[Source], plan: ReadingPlan, indexed: set[int], replaced: dict[str, str]
+    ) -> Iterator[SourceReport]:
+        # One that was read to its end by a build that was stopped later is not skipped, and not read again.
+        seen = set(indexed)
+        for place, source in enumerate(sources):
+            row = plan.row(place)
+            if place in plan.read:
+                row = plan.read[place]
+            skipped = place not in plan.read and row.number in seen
+            seen.add(row.number)
+            counts = Counts() if skipped else self._ledger.counts(row)
+            yield SourceReport(source.name, row.fingerprint, skipped, counts, replaced.get(source.name))
+
     def _is_whole(self) -> bool:
         """Whether the base is complete, with nothing left to do."""
-        return self._manifest.state == "complete" and self._terms_are_current() and self._vectors.intact()
+        return self._manifest.state == "complete" and self._terms.current() and self._vectors.intact()
 
-    def _fill(self, sources: list[tuple[Source, RegisteredSource]], progress: Callable[[Progress], None] | None) -> int:
+    def _keep_published(self) -> None:
+        """Note what is complete, in a base that an earlier version made."""
+        if self._manifest.state == "complete" and not self._passages.is_published():
+            self._passages.set_mark(PUBLISHED, self._passages.mark(INDEXED))
+
+    def _fill(self, plan: ReadingPlan, progress: Callable[[Progress], None] | None) -> int:
         """Read sources and bring the indexes up to date; how many vectors were written."""
         with closing(self._vectors):
             self._vectors.prepare()
-            written = Pipeline(self._passages, self._vectors, self._encoder, self._cut, progress).run(sources)
-            self._index_terms()
-            self._vectors.commit()
+            written = Pipeline(self._passages, self._vectors, self._encoder, self._cut, progress).run(plan)
+            indexes = (self._terms, self._vectors)
+            for index in indexes:
+                index.finish()
+            with self._passages.transaction():
+                for index in indexes:
+                    index.publish()
+                self._passages.publish()
+            for index in indexes:
+                index.clean()
         self._write_rejects()
         return written
 
@@ -213,31 +239,6 @@ class _Build:
         whole_text = document.metadata.get("kind") in WHOLE_TEXTS
         tokens = self._manifest.chunk_tokens or (CHUNK_TOKENS if whole_text else None)
         return None if tokens is None else chunk_document(document, self._encoder, tokens=tokens)
-
-    def _terms_are_current(self) -> bool:
-        from briefcontext.knowledge.bm25_index import BM25Index
-
-        if self._passages.mark(BM25_STALE):
-            return False
-        try:
-            BM25Index.open(self._folder / BM25_FOLDER)
-        except KnowledgeBaseError:
-            return False
-        return True
-
-    def _index_terms(self) -> None:
-        """Make the BM25 index again when passages have changed since it was made, or when it cannot be used."""
-        from briefcontext.knowledge.bm25_index import BM25Index
-        from briefcontext.knowledge.tokenizer import lexical_text
-
-        if self._terms_are_current():
-            return
-        texts = (
-            (str(passage.id), lexical_text(passage.metadata["title"], passage.page_content))
-            for passage in self._passages.all()
-        )
-        BM25Index.build(texts, self._folder / BM25_FOLDER)
-        self._passages.set_mark(BM25_STALE, 0)
 
     def _write_rejects(self) -> None:
         target, unfinished = self._folder / REJECTS_FILE, self._folder / f"{REJECTS_FILE}.tmp"
@@ -258,7 +259,7 @@ class _Build:
                 "records": self._passages.value("SELECT count(*) FROM records"),
                 "passages": self._passages.value("SELECT count(*) FROM passages"),
                 "retracted": self._passages.value("SELECT count(*) FROM passages WHERE retracted = 1"),
-                "sources": [row.listed() for row in self._ledger.sources()],
+                "sources": self._ledger.listed(),
             }
         self._manifest = self._manifest.model_copy(update=update)
         self._manifest.write(self._folder)

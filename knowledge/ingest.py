@@ -5,7 +5,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from langchain_core.documents import Document
@@ -98,31 +98,44 @@ class Ingest:
 
     def _delete(self, deletion: Deletion, source: int) -> Outcome:
         source_id = deletion.source_id
-        held = self._passages.value("SELECT revision FROM records WHERE source_id = ?", (source_id,))
+        owner, held = self._one("SELECT source, revision FROM records WHERE source_id = ?", source_id)
+        deleter, deleted = self._one("SELECT source, revision FROM deletions WHERE source_id = ?", source_id)
+        if held not in (None, _NO_REVISION) and self._ledger.is_read_again(source):
+            # The record came back by a revision after this very deletion, which is given once more.
+            return "unchanged"
         # What remains of it: an older copy, in a source that is read later, is not to bring it back.
-        known = held or self._passages.value("SELECT revision FROM deletions WHERE source_id = ?", (source_id,))
-        self._passages.rows(
-            "INSERT OR REPLACE INTO deletions VALUES (?, ?, ?)",
-            (source_id, source, _latest(known or _NO_REVISION, deletion.revised)),
-        )
+        revision = _latest(held or deleted or _NO_REVISION, deletion.revised)
+        self._passages.rows("INSERT OR REPLACE INTO deletions VALUES (?, ?, ?)", (source_id, source, revision))
+        if deleter is not None:
+            self._ledger.take_over(deleter, source, replaced=False)
         if held is None:
             return "unchanged"
+        if _compare(held, revision) is None:
+            self._ledger.take_over(owner, source, replaced=True)
         self._passages.remove(source_id)
         self._passages.rows("DELETE FROM records WHERE source_id = ?", (source_id,))
         return "deleted"
 
-    def _withdrawn(self, record: Record, revision: str) -> str | None:
+    def _one(self, statement: str, source_id: str) -> tuple[Any, Any]:
+        rows = self._passages.rows(statement, (source_id,))
+        return rows[0] if rows else (None, None)
+
+    def _withdrawn(self, record: Record, revision: str, source: int) -> str | None:
         """Why a record that was deleted before stays so; None when it may come in."""
         deleted = self._passages.rows(
-            "SELECT revision, name FROM deletions JOIN sources ON number = source WHERE source_id = ?",
+            "SELECT revision, name, number FROM deletions JOIN sources ON number = source WHERE source_id = ?",
             (record.source_id,),
         )
         if not deleted:
             return None
-        if _compare(revision, deleted[0][0]) in (1, None):
+        known, name, deleter = deleted[0]
+        order = _compare(revision, known)
+        if order in (1, None):
             self._passages.rows("DELETE FROM deletions WHERE source_id = ?", (record.source_id,))
+            if order is None:
+                self._ledger.take_over(deleter, source, replaced=True)
             return None
-        return f"{record.source_id!r} was deleted by {deleted[0][1]}, and this copy of it is not newer."
+        return f"{record.source_id!r} was deleted by {name}, and this copy of it is not newer."
 
     def _unusable(self, record: Record) -> str | None:
         """Why a record cannot be indexed; None when it can."""
@@ -157,13 +170,16 @@ class Ingest:
             held_source, held_digest, held_revision = held[0]
             if digest == held_digest:
                 return self._confirm(record.source_id, source, held_source)
-            order = _compare(revision, held_revision) or 0
-            if order < 0:
+            order = _compare(revision, held_revision)
+            if order == -1:
                 return self._confirm(record.source_id, source, held_source)
-            if order == 0 and held_source == source:
+            if order != 1 and held_source == source:
                 reason = f"Source id {record.source_id!r} stands in this source before, with other content."
                 return self._reject(source, position, reason)
-        elif (withdrawn := self._withdrawn(record, revision)) is not None:
+            if revision == _NO_REVISION != held_revision and self._ledger.is_read_again(source):
+                # A record with a revision came after it, and stays.
+                return "unchanged"
+        elif (withdrawn := self._withdrawn(record, revision, source)) is not None:
             return self._reject(source, position, withdrawn)
         # A savepoint, so that a passage id that is taken leaves nothing of the record behind.
         self._passages.rows("SAVEPOINT record")
@@ -181,12 +197,16 @@ class Ingest:
             ids = ", ".join(repr(document.id) for document in documents[:3])
             return self._reject(source, position, f"The passage ids of {ids} are those of another record.")
         self._passages.rows("RELEASE record")
+        if held and order != 1:
+            came_back = revision == _NO_REVISION or held_revision != _NO_REVISION
+            self._ledger.take_over(held_source, source, replaced=came_back)
         return "updated" if held else "indexed"
 
     def _confirm(self, source_id: str, source: int, held_source: int) -> Outcome:
         # The source that has a record last owns it: other content for it in the same source is then a duplicate.
         if source != held_source:
             self._passages.rows("UPDATE records SET source = ? WHERE source_id = ?", (source, source_id))
+            self._ledger.take_over(held_source, source, replaced=False)
         return "unchanged"
 
     def _passages_of(self, record: Record) -> Iterator[tuple[Document, NDArray[np.float32] | None]]:

@@ -2,9 +2,10 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from langchain_core.documents import Document
@@ -14,22 +15,24 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build_lock import is_being_built
 from briefcontext.knowledge.manifest import Counts, Manifest
 from briefcontext.knowledge.passages import PassageStore
-from briefcontext.knowledge.vector_index import GENERATION, HELD, open_vectors
+from briefcontext.knowledge.term_index import TERMS_GENERATION, open_terms
+from briefcontext.knowledge.vector_index import COLLECTION, GENERATION, HELD, open_vectors
 from briefcontext.knowledge.vectors import VectorStore
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.bm25_index import BM25Index, TermStatistics
     from briefcontext.knowledge.encoders import Encoder
 
-BM25_FOLDER = "bm25"
+_T = TypeVar("_T")
 
 
 class KnowledgeBase:
     """Passages with their vectors and terms, in a folder. Safe to share between threads.
 
     Opening reads little: the encoder, the vectors and the BM25 index are loaded when first needed. A base that is
-    updated while it is open answers from the new state as soon as that is complete. Close it when done, or use it in
-    a `with` statement.
+    updated while it is open answers from its old state until the new one is complete, and from the new one then. So
+    does one that is opened meanwhile, or after the update was stopped half-way. Close it when done, or use it in a
+    `with` statement.
 
     Passages of retracted records are found like others, with `retracted` true in their metadata: what to do with them
     is for the caller to say. `manifest.retracted` counts them.
@@ -43,7 +46,7 @@ class KnowledgeBase:
         self.passages = PassageStore(path)
         self._encoder = encoder
         self._loading = threading.RLock()
-        self._generation = -1
+        self._in_use: tuple[int, ...] = ()
         self._vectors: VectorStore | None = None
         self._bm25: BM25Index | None = None
         self._outdated: list[VectorStore] = []
@@ -53,12 +56,12 @@ class KnowledgeBase:
         """Open the knowledge base in a folder, with its own encoder, or with one loaded already.
 
         Raises:
-            KnowledgeBaseError: there is none, it is half-built, damaged, or of a newer format; or the encoder
-                given is not the one it was built with.
+            KnowledgeBaseError: there is none, its first build is not complete, it is damaged, or of a newer format; or
+                the encoder given is not the one it was built with.
         """
         folder = Path(path)
         manifest = Manifest.read(folder)
-        if manifest.state != "complete":
+        if manifest.state != "complete" and not _was_complete(folder):
             what = (
                 "is being built at this moment: wait until that has ended"
                 if is_being_built(folder)
@@ -121,11 +124,27 @@ class KnowledgeBase:
         """The `k` passages nearest to a query's vector (d,) float32; otherwise like `search`."""
         if k < 1:
             raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
+        return self._retried(lambda: self._search(vector, k))
+
+    def _search(self, vector: NDArray[np.float32], k: int) -> list[Document]:
         if (vectors := self.vectors) is None:
             return []
-        scores = dict(vectors.search(vector, k))
-        found = self.passages.fetch_numbers(list(scores))
-        ranking = sorted(found, key=lambda number: (-scores[number], str(found[number].id)))
+        asked = k
+        while True:
+            scores = dict(vectors.search(vector, asked))
+            found = self.passages.fetch_numbers(list(scores))
+            if len(found) == len(scores) or len(found) >= k:
+                break
+            if self.manifest.store is None:
+                raise KnowledgeBaseError(
+                    f"{self.path} is being changed, and {len(scores) - len(found)} of the {len(scores)} passages found "
+                    "are gone: open it again, and ask again."
+                )
+            # A server's collection is changed in place, and holds vectors of passages to come and of some that went.
+            if len(scores) < asked:
+                break
+            asked *= 2
+        ranking = sorted(found, key=lambda number: (-scores[number], str(found[number].id)))[:k]
         for rank, number in enumerate(ranking, start=1):
             found[number].metadata.update(rank=rank, score=scores[number])
         return [found[number] for number in ranking]
@@ -160,23 +179,27 @@ class KnowledgeBase:
         if not len(self):
             return None
         with self._loading:
-            self._catch_up()
-            if self._vectors is None:
-                self._vectors = open_vectors(self.path, self.manifest, self._generation)
-            return self._vectors
+            return self._retried(self._current_vectors)
+
+    def _current_vectors(self) -> VectorStore:
+        generation, collection, _ = self._catch_up()
+        if self._vectors is None:
+            self._vectors = open_vectors(self.path, self.manifest, generation, collection)
+        return self._vectors
 
     @property
     def bm25(self) -> "BM25Index | None":
         """The BM25 index over its passages; None when the base is empty."""
         if not len(self):
             return None
-        from briefcontext.knowledge.bm25_index import BM25Index
-
         with self._loading:
-            self._catch_up()
-            if self._bm25 is None:
-                self._bm25 = BM25Index.open(self.path / BM25_FOLDER)
-            return self._bm25
+            return self._retried(self._current_bm25)
+
+    def _current_bm25(self) -> "BM25Index":
+        *_, generation = self._catch_up()
+        if self._bm25 is None:
+            self._bm25 = open_terms(self.path, generation)
+        return self._bm25
 
     @property
     def term_statistics(self) -> "TermStatistics | None":
@@ -184,13 +207,28 @@ class KnowledgeBase:
         bm25 = self.bm25
         return None if bm25 is None else bm25.statistics
 
-    def _catch_up(self) -> None:
-        generation = self.passages.mark(GENERATION)
-        if generation != self._generation:
+    def _published(self) -> tuple[int, ...]:
+        """What names the indexes in use; it changes when a build is complete."""
+        return self.passages.marks(GENERATION, COLLECTION, TERMS_GENERATION)
+
+    def _catch_up(self) -> tuple[int, ...]:
+        published = self._published()
+        if published != self._in_use:
             if self._vectors is not None:
                 # Another thread may be searching it.
                 self._outdated.append(self._vectors)
-            self._vectors, self._bm25, self._generation = None, None, generation
+            self._vectors, self._bm25, self._in_use = None, None, published
+        return published
+
+    def _retried(self, read: Callable[[], _T]) -> _T:
+        """What `read` gives; once more where a build became complete meanwhile, and took away what it was reading."""
+        while True:
+            published = self._published()
+            try:
+                return read()
+            except KnowledgeBaseError:
+                if self._published() == published:
+                    raise
 
     def info(self) -> dict[str, Any]:
         """The manifest as it is now, with `path`, the `counts` of all sources, and the `bytes` of the folder."""
@@ -209,3 +247,13 @@ class KnowledgeBase:
         from briefcontext.knowledge.verification import verify
 
         return verify(self)
+
+
+def _was_complete(folder: Path) -> bool:
+    """Whether a base that is being built has been complete before."""
+    try:
+        passages = PassageStore(folder)
+    except KnowledgeBaseError:
+        return False
+    with closing(passages):
+        return passages.is_published()

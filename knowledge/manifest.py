@@ -53,6 +53,8 @@ class IndexedSource(BaseModel):
     finished: bool
     """It was read to its end; else a build was stopped in it, and it was not given again."""
     counts: Counts
+    note: str = ""
+    """What to know of the records that the base has from it."""
 
 
 class EncoderRecord(BaseModel):
@@ -150,12 +152,28 @@ class Manifest(BaseModel):
         """Raise KnowledgeBaseError unless the base's vectors were made with this very encoder."""
         given = EncoderRecord.of(encoder)
         for name in EncoderRecord.model_fields:
-            wanted, got = getattr(self.encoder, name), getattr(given, name)
-            if wanted != got:
+            self._check_encoder_has(name, getattr(given, name), given.name, folder)
+
+    def check_options(self, folder: Path, *, encoder: str, chunk_tokens: int | None, store: str | None) -> None:
+        """Raise KnowledgeBaseError unless the base can be updated with these: an encoder by its name, nothing loaded.
+
+        None stands for what the base has.
+        """
+        self._check_encoder_has("name", encoder, encoder, folder)
+        for name, asked in (("chunk_tokens", chunk_tokens), ("store", store)):
+            if asked is not None and asked != (held := getattr(self, name)):
                 raise KnowledgeBaseError(
-                    f"{folder} was built with encoder {self.encoder.name!r} and {name} {wanted!r}, and the encoder "
-                    f"{given.name!r} given has {name} {got!r}: use the same encoder, or build another base."
+                    f"{folder} was built with {name}={held!r}, not {asked!r}: leave the option out, or name another "
+                    "folder."
                 )
+
+    def _check_encoder_has(self, name: str, got: object, given: str, folder: Path) -> None:
+        wanted = getattr(self.encoder, name)
+        if wanted != got:
+            raise KnowledgeBaseError(
+                f"{folder} was built with encoder {self.encoder.name!r} and {name} {wanted!r}, and the encoder "
+                f"{given!r} given has {name} {got!r}: use the same encoder, or build another base."
+            )
 
 
 class _Version(BaseModel):

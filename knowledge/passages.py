@@ -14,47 +14,12 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.passage_schema import ADDED_TO_SOURCES, PASSAGE_COLUMNS, PUBLISHED, SCHEMA, published_view
 
 PASSAGES_FILE = "passages.sqlite"
 
 # SQLite takes 32,766 parameters a statement, and took 999 before version 3.32.
 _PARAMETERS = 900
-
-INDEXED = "indexed"
-"""The mark that keeps the highest number in the vector index: every passage up to it is in the index, none above."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS sources (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL, fingerprint TEXT NOT NULL,
-    position INTEGER NOT NULL DEFAULT 0, finished INTEGER NOT NULL DEFAULT 0,
-    read INTEGER NOT NULL DEFAULT 0, indexed INTEGER NOT NULL DEFAULT 0,
-    updated INTEGER NOT NULL DEFAULT 0, unchanged INTEGER NOT NULL DEFAULT 0,
-    deleted INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE IF NOT EXISTS rejects (
-    source INTEGER NOT NULL REFERENCES sources, position TEXT NOT NULL, reason TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS records (
-    source_id TEXT PRIMARY KEY, source INTEGER NOT NULL REFERENCES sources,
-    digest BLOB NOT NULL, revision TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS deletions (
-    source_id TEXT PRIMARY KEY, source INTEGER NOT NULL REFERENCES sources, revision TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS passages (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
-    source_id TEXT NOT NULL REFERENCES records DEFERRABLE INITIALLY DEFERRED,
-    title TEXT NOT NULL, text TEXT NOT NULL, metadata TEXT NOT NULL,
-    retracted INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS passages_of_record ON passages (source_id);
-CREATE INDEX IF NOT EXISTS retracted_passages ON passages (number) WHERE retracted = 1;
-CREATE TABLE IF NOT EXISTS vectors (
-    number INTEGER PRIMARY KEY REFERENCES passages ON DELETE CASCADE, vector BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS stale_vectors (number INTEGER PRIMARY KEY);
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +38,9 @@ class PassageStore:
 
     One connection behind a lock: safe to share between threads. Passages are numbered in the order in which they
     were added, and no number is used again: a passage that replaces another has a number of its own.
+
+    Who opens it to read sees the passages of the last build that is complete, also while the next one goes on or when
+    it was stopped: passages come in, and those replaced or deleted go, when it is `publish`ed.
     """
 
     def __init__(self, folder: Path, *, writable: bool = False) -> None:
@@ -90,6 +58,8 @@ class PassageStore:
         try:
             if writable:
                 self._prepare()
+            else:
+                self._show_published()
             self.rows("SELECT number FROM passages LIMIT 1")
         except BaseException:
             self._connection.close()
@@ -101,8 +71,17 @@ class PassageStore:
         self.rows("PRAGMA journal_mode = WAL")
         self.rows("PRAGMA foreign_keys = ON")
         with self.transaction():
-            for statement in _SCHEMA.split(";"):
+            for statement in SCHEMA.split(";"):
                 self.rows(statement)
+            held = {name for _, name, *_ in self.rows("PRAGMA table_info(sources)")}
+            for name, type in ADDED_TO_SOURCES.items():
+                if name not in held:
+                    self.rows(f"ALTER TABLE sources ADD COLUMN {name} {type}")
+
+    def _show_published(self) -> None:
+        self.rows("PRAGMA temp_store = MEMORY")
+        retired = self.rows("SELECT 1 FROM sqlite_master WHERE name = 'retired_passages'")
+        self.rows(published_view(retired=bool(retired)))
 
     def close(self) -> None:
         with self._lock:
@@ -119,6 +98,19 @@ class PassageStore:
                 f"{self.path} cannot be used ({error}): free space or permissions if that is what it says, else "
                 "restore the file, or build the knowledge base in another folder."
             ) from error
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """All that is read inside is read from one state of the file."""
+        with self._lock:
+            if self._connection.in_transaction:
+                yield
+                return
+            self.rows("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.rollback()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -149,10 +141,24 @@ class PassageStore:
 
     def mark(self, name: str) -> int:
         """The number kept under a name; 0 when there is none."""
-        return int(self.value("SELECT value FROM marks WHERE name = ?", (name,)) or 0)
+        return self.marks(name)[0]
+
+    def marks(self, *names: str) -> tuple[int, ...]:
+        """The numbers kept under several names, from one state of the file."""
+        kept = dict(self.rows("SELECT name, value FROM marks"))
+        return tuple(int(kept.get(name, 0)) for name in names)
 
     def set_mark(self, name: str, value: int) -> None:
         self.rows("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
+
+    def is_published(self) -> bool:
+        """Whether a build was ever completed."""
+        return bool(self.rows("SELECT 1 FROM marks WHERE name = ?", (PUBLISHED,)))
+
+    def publish(self) -> None:
+        """Show the passages as they are now to who reads them, inside the caller's transaction."""
+        self.rows("DELETE FROM retired_passages")
+        self.set_mark(PUBLISHED, self.last_number())
 
     def fetch(self, ids: Sequence[str]) -> dict[str, Document]:
         """The passages held under these ids."""
@@ -169,10 +175,11 @@ class PassageStore:
 
     def _fetch(self, column: str, keys: Sequence[Any]) -> dict[int, Document]:
         found: dict[int, Document] = {}
-        for start in range(0, len(keys), _PARAMETERS):
-            some = keys[start : start + _PARAMETERS]
-            rows = self.rows(f"{_SELECT} WHERE {column} IN ({', '.join('?' * len(some))})", some)
-            found.update((row[0], _document(*row[1:])) for row in rows)
+        with self._snapshot():
+            for start in range(0, len(keys), _PARAMETERS):
+                some = keys[start : start + _PARAMETERS]
+                rows = self.rows(f"{_SELECT} WHERE {column} IN ({', '.join('?' * len(some))})", some)
+                found.update((row[0], _document(*row[1:])) for row in rows)
         return found
 
     def all(self, page: int = 2000) -> Iterator[Document]:
@@ -215,13 +222,18 @@ class PassageStore:
         """Take out all passages of a record; their vectors are then to be taken out of the index."""
         # Also of those that the index lacks: their vectors may be on the way to it at this moment.
         self.rows("INSERT INTO stale_vectors SELECT number FROM passages WHERE source_id = ?", (source_id,))
+        self.rows(
+            f"INSERT INTO retired_passages SELECT {PASSAGE_COLUMNS} FROM passages WHERE source_id = ?"
+            " AND number <= (SELECT value FROM marks WHERE name = ?)",
+            (source_id, PUBLISHED),
+        )
         self.rows("DELETE FROM passages WHERE source_id = ?", (source_id,))
 
     def following(self, after: int, limit: int) -> list[EncodablePassage]:
-        """The first passages numbered above `after`, in order."""
+        """The first passages numbered above `after`, in order, those included that are not published."""
         rows = self.rows(
-            "SELECT passages.number, title, text, vector FROM passages LEFT JOIN vectors USING (number)"
-            " WHERE passages.number > ? ORDER BY passages.number LIMIT ?",
+            "SELECT all_passages.number, title, text, vector FROM main.passages AS all_passages"
+            " LEFT JOIN vectors USING (number) WHERE all_passages.number > ? ORDER BY all_passages.number LIMIT ?",
             (after, limit),
         )
         return [

@@ -14,9 +14,11 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.ingest import Cut, Ingest, Item, gather_records, text_length
 from briefcontext.knowledge.manifest import Counts
-from briefcontext.knowledge.passages import INDEXED, EncodablePassage, PassageStore
-from briefcontext.knowledge.source_ledger import RegisteredSource, SourceLedger
-from briefcontext.knowledge.sources.source import Source
+from briefcontext.knowledge.passage_schema import INDEXED
+from briefcontext.knowledge.passages import EncodablePassage, PassageStore
+from briefcontext.knowledge.reading_plan import ReadingPlan
+from briefcontext.knowledge.source_ledger import SourceLedger
+from briefcontext.knowledge.term_index import BM25_STALE
 from briefcontext.knowledge.vector_index import VectorIndexBuild
 
 if TYPE_CHECKING:
@@ -30,9 +32,6 @@ BATCH_CHARACTERS = 4_000_000
 BATCH_PASSAGES = 2048
 """Passages that are encoded at a time."""
 
-BM25_STALE = "bm25_stale"
-"""The mark that passages have changed since the BM25 index was made."""
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -43,6 +42,7 @@ class Progress:
     source_number: int
     """From 1, among those to be read; 0 while finishing what an earlier build left."""
     source_count: int
+    """How many are to be read, as far as that can be told by now."""
     size: int | None
     """How much there is to read in the source, in its own unit (bytes or records); None: unknown."""
     consumed: int
@@ -83,12 +83,12 @@ class Pipeline:
         self._progress = progress
         self._handed_out = passages.mark(INDEXED)
 
-    def run(self, sources: list[tuple[Source, RegisteredSource]]) -> int:
-        """Read all sources to their end, after finishing what an earlier run left; how many vectors were written."""
+    def run(self, plan: ReadingPlan) -> int:
+        """Read the sources that are due, after finishing what an earlier run left; how many vectors were written."""
         done = 0
         writes: Future[None] | None = None
         with (
-            closing(self._batches(sources)) as batches,
+            closing(self._batches(plan)) as batches,
             ThreadPoolExecutor(1, "read") as reading,
             ThreadPoolExecutor(1, "write") as writing,
         ):
@@ -106,11 +106,13 @@ class Pipeline:
                 writes.result()
         return done
 
-    def _batches(self, sources: list[tuple[Source, RegisteredSource]]) -> Generator[_Batch]:
+    def _batches(self, plan: ReadingPlan) -> Generator[_Batch]:
         """Commit the records of the sources, some at a time, and hand out the passages to be indexed."""
-        counts = Counts.total(row.counts for _, row in sources)
-        yield from self._unindexed(Progress("", 0, len(sources), None, 0, counts, 0))
-        for number, (source, row) in enumerate(sources, start=1):
+        due = plan.due()
+        counts = Counts.total(row.counts for row in due)
+        yield from self._unindexed(Progress("", 0, len(due), None, 0, counts, 0))
+        for reading in plan:
+            source, row = reading.source, reading.row
             with closing(gather_records(source.entries())) as records:
                 position, finished = row.position, False
                 while not finished:
@@ -118,7 +120,9 @@ class Pipeline:
                     counts += self._commit(items, row.number, finished=finished)
                     if items:
                         position = items[-1][1]
-                    progress = Progress(source.name, number, len(sources), source.size, source.consumed, counts, 0)
+                    progress = Progress(
+                        source.name, reading.number, reading.count, source.size, source.consumed, counts, 0
+                    )
                     empty = True
                     for batch in self._unindexed(progress):
                         empty = False

@@ -135,6 +135,21 @@ class VectorStore:
         with _errors(self.place):
             return self._collection.count()
 
+    def held(self, numbers: Sequence[int]) -> int:
+        """How many of these numbers it holds a vector of."""
+        found = 0
+        for start in range(0, len(numbers), self._most):
+            with _errors(self.place):
+                ids = [str(number) for number in numbers[start : start + self._most]]
+                found += len(self._collection.get(ids=ids, include=[])["ids"])
+        return found
+
+    def drop(self, name: str) -> None:
+        """Remove another collection; where there is none of that name, it does no harm."""
+        with _errors(self.place):
+            if any(collection.name == name for collection in self._client.list_collections()):
+                self._client.delete_collection(name)
+
     def get(self, numbers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """The vectors (d,) of these numbers, as far as they are held."""
         with _errors(self.place):

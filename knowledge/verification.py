@@ -10,7 +10,8 @@ from briefcontext.errors import BriefContextError
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.manifest import Counts, Manifest
-from briefcontext.knowledge.passages import INDEXED, EncodablePassage, PassageStore
+from briefcontext.knowledge.passage_schema import INDEXED
+from briefcontext.knowledge.passages import EncodablePassage, PassageStore
 from briefcontext.knowledge.source_ledger import SourceLedger
 from briefcontext.knowledge.vectors import VectorStore
 
@@ -33,7 +34,13 @@ def verify(knowledge_base: KnowledgeBase) -> list[str]:
     manifest, and encodes a few passages again.
     """
     passages = knowledge_base.passages
-    problems = [*_file_problems(passages), *_count_problems(Manifest.read(knowledge_base.path), passages)]
+    manifest = Manifest.read(knowledge_base.path)
+    if manifest.state != "complete":
+        return [
+            f"An update of {knowledge_base.path} is not complete, and questions are answered from the state before it: "
+            f"wait until it has ended, or {REMEDY} to finish it."
+        ]
+    problems = [*_file_problems(passages), *_count_problems(manifest, passages)]
     problems += [
         f"The source {name!r} was read in part only: index it again." for name in SourceLedger(passages).unfinished()
     ]
@@ -102,4 +109,4 @@ def _vector_problem(
 
 
 def _count(passages: PassageStore, what: str) -> int:
-    return int(passages.value(f"SELECT count(*) FROM {what}"))
+    return int(passages.value(f"SELECT count(*) FROM main.{what}"))

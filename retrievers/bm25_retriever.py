@@ -13,6 +13,8 @@ from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetrieve
 
 __all__ = ["BM25Retriever", "LexicalIndex", "LexicalSearch"]
 
+_ATTEMPTS = 3
+
 
 class LexicalIndex(Protocol):
     """Finds passages by their terms; a `BM25Index` does."""
@@ -55,7 +57,21 @@ class BM25Retriever(RankingRetriever):
         return cls(knowledge_base=_Documents(documents), k=k)
 
     def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        index = self.knowledge_base.bm25
+        base = self.knowledge_base
+        for _ in range(_ATTEMPTS - 1):
+            index = base.bm25
+            try:
+                found = self._found(index, query, k)
+            except KnowledgeBaseError:
+                if base.bm25 is index:
+                    raise
+            else:
+                # Else an update became complete between the search and the passages.
+                if base.bm25 is index:
+                    return found
+        return self._found(base.bm25, query, k)
+
+    def _found(self, index: LexicalIndex | None, query: str, k: int) -> list[Document]:
         if index is None:
             if not len(self.knowledge_base):
                 return []

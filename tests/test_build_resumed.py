@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,6 +14,7 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.manifest import Counts
 from briefcontext.knowledge.sources.records import Deletion
 from briefcontext.knowledge.sources.source import EntrySource
+from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 from tests import killed_build
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import NEW, BrokenEncoder, build, contents, counts, failing, passages, record, source
@@ -62,6 +64,17 @@ def test_an_encoder_that_fails_is_an_error_and_loses_nothing(tmp_path: Path) -> 
     assert set(passages(tmp_path)) == {"1"}
 
 
+def answers(folder: Path) -> list[list[tuple[str | None, str]]]:
+    """What a base finds, by vectors and by terms."""
+    with KnowledgeBase.open(folder, encoder=HashingEncoder()) as base:
+        found = [
+            retriever_over(base, method).invoke(question, k=20)
+            for question in QUESTIONS
+            for method in get_args(SearchMethod)
+        ]
+    return [[(document.id, document.page_content) for document in documents] for documents in found]
+
+
 QUESTIONS = ("aspirin drug7", "ibuprofen instead")
 
 
@@ -73,7 +86,10 @@ def test_a_build_that_is_killed_again_and_again_ends_like_one_that_is_not(
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     build(whole, *killed_build.sources(list(begun)))
     shutil.copytree(whole, killed)
+    before = answers(whole)
     build(whole, *killed_build.sources(names))
+    after = answers(whole)
+    assert before != after
     kills = 0
     for step in range(16, 200, 16):
         command = [sys.executable, "-m", "tests.killed_build", str(killed), str(step), *names]
@@ -82,6 +98,7 @@ def test_a_build_that_is_killed_again_and_again_ends_like_one_that_is_not(
             break
         assert status == -9
         kills += 1
+        assert answers(killed) in (before, after)
     assert kills >= 3
     assert contents(killed, questions=QUESTIONS) == contents(whole, questions=QUESTIONS)
 
@@ -131,7 +148,7 @@ def remove_terms(folder: Path) -> None:
 
 
 def damage_terms(folder: Path) -> None:
-    (folder / "bm25" / "index.json").write_text("{}")
+    (folder / "bm25" / "1" / "index.json").write_text("{}")
 
 
 @pytest.mark.parametrize("damage", [remove_vectors, remove_some_vectors, damage_vectors, remove_terms, damage_terms])

@@ -55,11 +55,25 @@ def edit_manifest(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def stop_first_build(folder: Path) -> None:
+    edit_manifest(folder, state="building")
+    change_passages("DELETE FROM marks WHERE name = 'published'")(folder)
+
+
+def change_passages(statement: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        passages = PassageStore(folder, writable=True)
+        passages.rows(statement)
+        passages.close()
+
+    return change
+
+
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (shutil.rmtree, "There is no knowledge base at"),
     "other": (lambda folder: (folder / "manifest.json").unlink(), "is not a knowledge base"),
     "half-built": (
-        lambda folder: edit_manifest(folder, state="building"),
+        stop_first_build,
         "half-built: run the same index command again to finish it",
     ),
     "newer": (
@@ -96,7 +110,7 @@ def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
 
 
 def test_a_base_that_is_being_built_is_told_from_one_that_was_left_off(copied: Path) -> None:
-    edit_manifest(copied, state="building")
+    stop_first_build(copied)
     with build_lock(copied), pytest.raises(KnowledgeBaseError, match="at this moment: wait"):
         KnowledgeBase.open(copied)
 
@@ -252,15 +266,6 @@ def test_a_sound_base_has_no_problems(base: KnowledgeBase) -> None:
     assert base.verify() == []
 
 
-def change_passages(statement: str) -> Callable[[Path], None]:
-    def change(folder: Path) -> None:
-        passages = PassageStore(folder, writable=True)
-        passages.rows(statement)
-        passages.close()
-
-    return change
-
-
 def change_vectors(folder: Path) -> None:
     """Give the passages the vectors of others in the index, and leave those that are kept."""
     with KnowledgeBase.open(folder, encoder=HashingEncoder()) as base:
@@ -289,6 +294,10 @@ PROBLEMS: dict[str, tuple[Callable[[Path], object], str]] = {
     "vectors gone": (lambda folder: shutil.rmtree(folder / "chroma"), "the folder is missing"),
     "other vectors": (change_vectors, "'p000' has another vector in the index than the one kept"),
     "other text": (change_passages("UPDATE passages SET text = 'New.'"), "'p000' has a vector that its text no longer"),
+    "update stopped": (
+        lambda folder: edit_manifest(folder, state="building"),
+        "An update of .* is not complete, and questions are answered from the state before it: wait until",
+    ),
     "terms gone": (lambda folder: shutil.rmtree(folder / "bm25"), "The BM25 index in .* is missing or damaged"),
 }
 

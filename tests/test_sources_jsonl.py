@@ -272,3 +272,11 @@ def test_every_row_is_a_document_or_a_reject(rows: list[dict[str, Any]]) -> None
 def test_any_bytes_are_read_to_their_end(content: bytes) -> None:
     entries: Iterator[Entry] = read_jsonl(io.BytesIO(content))
     assert len(list(entries)) <= content.count(b"\n") + 1
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    texts = [f"Before{separator}after." for separator in "\u2028\u2029\x85"]
+    rows = [json.dumps({"id": str(number), "text": text}, ensure_ascii=False) for number, text in enumerate(texts)]
+    entries = read("\n".join(rows))
+    assert [entry.page_content for entry in entries if isinstance(entry, Document)] == texts
+    assert missing_text(io.BytesIO(rows[0].encode())) is None

@@ -11,8 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.kb_command import info
+from briefcontext.knowledge.build import BuildReport, build_knowledge_base
+from briefcontext.knowledge.manifest import Counts
 from briefcontext.knowledge.sources import Reject, SourceEntry, VectorDocument, open_sources
 from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEmbeddings
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import record, source
 
 ARTICLES: dict[str, Any] = {
     "31": {"d": "19980401", "t": "Title 31.", "a": "Abstract 31.", "m": "Humans; Asthma"},
@@ -84,6 +89,59 @@ def test_articles_come_with_the_vectors_of_their_pmids(tmp_path: Path) -> None:
         assert not isinstance(entry.vector, np.memmap)
         assert entry.vector[0] == int(entry.document.id or 0)
     assert rejects(entries) == [Reject("PMID 1000", "It has neither a title nor an abstract.")]
+
+
+@pytest.mark.parametrize(
+    ("title", "metadata"),
+    [
+        ("RETRACTED: Bees", {"retracted": True}),
+        ("[Retracted article]: Bees.", {"retracted": True}),
+        ("Retracted papers: a survey", {}),
+        ("Bees", {}),
+    ],
+)
+def test_an_article_whose_title_says_so_is_retracted(tmp_path: Path, title: str, metadata: dict[str, bool]) -> None:
+    (entry,) = documents(read(write_chunk(tmp_path, articles={"31": {"t": title, "a": "Bees fly."}})))
+    marks = {name: value for name, value in entry.document.metadata.items() if name.startswith("retract")}
+    assert marks == metadata
+
+
+@pytest.mark.parametrize(
+    ("encoder", "taken"), [("medcpt", True), ("medcpt:/weights", True), ("medcpt-like", False), ("hashing", False)]
+)
+def test_the_vectors_go_only_into_a_base_of_their_encoder(tmp_path: Path, encoder: str, taken: bool) -> None:
+    chunk = write_chunk(tmp_path)
+
+    def build() -> BuildReport:
+        given = HashingEncoder(name=encoder, dimension=DIMENSION, metric="ip")
+        return build_knowledge_base(open_sources([chunk]), tmp_path / "kb", encoder=given)
+
+    if taken:
+        assert build().counts == Counts(read=4, indexed=3, rejected=1)
+    else:
+        with pytest.raises(KnowledgeBaseError, match=f"of the encoder 'medcpt', and the .* encoder is '{encoder}'"):
+            build()
+        assert not (tmp_path / "kb").exists()
+
+
+def test_the_base_says_that_nothing_marks_retractions_until_pubmed_s_own_records_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = HashingEncoder(name="medcpt", dimension=DIMENSION, metric="ip")
+
+    def told() -> bool:
+        info(str(tmp_path / "kb"), as_json=False)
+        return "tell of a retraction only where an article's title begins" in " ".join(capsys.readouterr().out.split())
+
+    build_knowledge_base(open_sources([write_chunk(tmp_path)]), tmp_path / "kb", encoder=encoder)
+    assert told()
+    records = [record(pmid, version=1, retracted=pmid == "31") for pmid in PMIDS[:2]]
+    build_knowledge_base([source("some", *records)], tmp_path / "kb", encoder=encoder)
+    assert told()
+    build_knowledge_base([source("all", *records, record(PMIDS[2], version=1))], tmp_path / "kb", encoder=encoder)
+    assert not told()
+    again = build_knowledge_base(open_sources([tmp_path / "*.npy"]), tmp_path / "kb", encoder=encoder)
+    assert [part.skipped for part in again.sources] == [True]
 
 
 @pytest.mark.parametrize("pmids", [["31", "7", "12", "1000"], [31, 7, 12, 1000]], ids=["strings", "numbers"])

@@ -38,7 +38,7 @@ def load_encoder(name: str, *, device: str | None = None) -> Encoder:
 
     from briefcontext.knowledge.encoders.device import choose_device
 
-    name = _full_name(name)
+    name = full_name(name)
     device = choose_device(device)
     with _lock:
         encoder = _loaded.get((name, device))
@@ -47,8 +47,8 @@ def load_encoder(name: str, *, device: str | None = None) -> Encoder:
         return encoder
 
 
-def _full_name(name: str) -> str:
-    """The name with an absolute folder, so that it means the same wherever it is read again."""
+def full_name(name: str) -> str:
+    """The name that the encoder has once it is loaded: with an absolute folder, which means the same everywhere."""
     kind, colon, source = name.partition(":")
     if not colon and kind not in ("medcpt", "bge", "minilm") and Path(name).expanduser().is_dir():
         kind, colon, source = "sentence-transformers", ":", name

@@ -24,7 +24,16 @@ Read = Callable[[BinaryIO], Iterator[SourceEntry]]
 class FileSource:
     """One file, plain or gzipped, that `read` takes the entries from. `size` counts its bytes on disk."""
 
-    def __init__(self, path: Path, read: Read, *, name: str, format: str, reading: Sequence[object]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        read: Read,
+        *,
+        name: str,
+        format: str,
+        reading: Sequence[object],
+        document_id: str | None = None,
+    ) -> None:
         """
         Args:
             path: the file.
@@ -33,10 +42,13 @@ class FileSource:
             format: what `read` takes it for.
             reading: what else decides how it is read, JSON values: the version of the reader, options. A file
                 that is read in another way is another source.
+            document_id: the id of the document that the file is, where its place gives it; None: its documents have
+                ids of their own.
         """
         self.path = path
         self.name = name
         self.format = format
+        self.document_id = document_id
         self.consumed = 0
         self._read = read
         self._reading = [format, *reading]

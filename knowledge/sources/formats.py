@@ -27,6 +27,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 
 READER_VERSION = 1
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
+MEDCPT_READER_VERSION = 2
 
 BEIR_CORPUS = "corpus.jsonl"
 BEIR_QUERIES = "queries.jsonl"
@@ -88,7 +89,7 @@ def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource | Me
     if format == "jsonl":
         return _jsonl(file, columns)
     if format == "medcpt":
-        return MedCPTEmbeddings(file.path, name=file.name, version=READER_VERSION)
+        return MedCPTEmbeddings(file.path, name=file.name, version=MEDCPT_READER_VERSION)
     if format == "pdf":
         require_pdf()
     if format in WHOLE_FILES:
@@ -96,8 +97,15 @@ def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource | Me
     return _source(file, _xml_reader(format), format)
 
 
-def _source(file: FoundFile, read: Read, format: str, *options: object) -> FileSource:
-    return FileSource(file.path, read, name=file.name, format=format, reading=[READER_VERSION, *options])
+def _source(file: FoundFile, read: Read, format: str, *options: object, document_id: str | None = None) -> FileSource:
+    return FileSource(
+        file.path,
+        read,
+        name=file.name,
+        format=format,
+        reading=[READER_VERSION, *options],
+        document_id=document_id,
+    )
 
 
 def _whole_file(file: FoundFile, format: str) -> FileSource:
@@ -107,7 +115,7 @@ def _whole_file(file: FoundFile, format: str) -> FileSource:
         return reader(stream, file.document_id)
 
     # The document's id comes from the path: the same text elsewhere is another document.
-    return _source(file, read, format, file.document_id)
+    return _source(file, read, format, file.document_id, document_id=file.document_id)
 
 
 def _jsonl(file: FoundFile, columns: Columns) -> FileSource:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from langchain_core.documents import Document
 from lxml import etree
 
-from briefcontext.knowledge.sources.publication import pubmed_url, year_in
+from briefcontext.knowledge.sources.publication import has_retracted_title, pubmed_url, year_in
 from briefcontext.knowledge.sources.records import Entry, Reject
 from briefcontext.knowledge.sources.xml_stream import (
     flatten,
@@ -57,7 +57,6 @@ FORMULA_ALTERNATIVES = frozenset({"tex-math", "textual-form"})
 """Other writings of a formula, which count only where it has no MathML."""
 
 _DIGITS = re.compile(r"[0-9]+")
-_RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
 # TeX formulas come as whole LaTeX files, with a preamble that is the same in each.
 _TEX_DOCUMENT = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 
@@ -166,7 +165,7 @@ def _is_retracted(article: etree._Element, title: str) -> bool:
         return False
     related = article.iterfind("front/article-meta/related-article")
     forwards = any(link.get("related-article-type") == RETRACTION_FORWARD for link in related)
-    return forwards or bool(_RETRACTED_TITLE.match(title))
+    return forwards or has_retracted_title(title)
 
 
 class _Text:

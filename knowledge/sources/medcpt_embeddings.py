@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP, file_errors, fingerprint, open_content
-from briefcontext.knowledge.sources.publication import NO_TITLE, is_pmid, pubmed_url, year_in
+from briefcontext.knowledge.sources.publication import NO_TITLE, has_retracted_title, is_pmid, pubmed_url, year_in
 from briefcontext.knowledge.sources.records import Reject
 from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
 
@@ -38,12 +38,17 @@ class MedCPTEmbeddings:
 
     A chunk's articles are read one by one and its vectors are memory-mapped; only its PMIDs are held. An article
     without an abstract has its title as its text, and `kind` says `title`. An article without a vector, a vector
-    without an article, and an article with neither title nor abstract are rejects.
+    without an article, and an article with neither title nor abstract are rejects. An article is `retracted` where its
+    title says so; nothing else in these files would tell.
     """
 
     format = "medcpt"
     encoder = "medcpt"
     """The only encoder that queries to these vectors can be encoded with."""
+    note = (
+        "These files tell of a retraction only where an article's title begins with 'RETRACTED:'; PubMed XML that is "
+        "indexed over them marks the others."
+    )
 
     def __init__(self, path: Path, *, name: str, version: int) -> None:
         """
@@ -195,7 +200,7 @@ def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) ->
     text = abstract or title
     if not text:
         return Reject(position, "It has neither a title nor an abstract.")
-    metadata: dict[str, str | int] = {
+    metadata: dict[str, str | int | bool] = {
         "source_id": pmid,
         "title": title,
         "kind": "abstract" if abstract else "title",
@@ -208,6 +213,9 @@ def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) ->
         metadata["year"] = year
     if mesh := _text(article.get("m")):
         metadata["mesh"] = mesh
+    if has_retracted_title(title):
+        # Without such a title nothing is known: that it is not retracted is not said.
+        metadata["retracted"] = True
     document = Document(id=pmid, page_content=text, metadata=metadata)
     # A copy, which does not keep the mapped file open.
     return VectorDocument(document, np.array(vector, np.float32))

@@ -8,6 +8,7 @@ NO_TITLE = "[Not Available]."
 RETRACTED_TYPE = "Retracted Publication"
 """The publication type that MEDLINE gives a retracted article."""
 
+_RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
 _PMID = re.compile(r"[1-9][0-9]*")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 
@@ -15,6 +16,11 @@ _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 def is_pmid(text: str) -> bool:
     """Whether it has the form of a PubMed id: a number without leading zeros."""
     return _PMID.fullmatch(text) is not None
+
+
+def has_retracted_title(title: str) -> bool:
+    """Whether a title says that its article is retracted, as in `RETRACTED: Bees` and `[Retracted article]: Bees`."""
+    return _RETRACTED_TITLE.match(title) is not None
 
 
 def pubmed_url(pmid: str) -> str:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.records import Entry
 
 
@@ -48,6 +49,31 @@ class Source(Protocol):
 
     def entries(self) -> Iterator[SourceEntry]:
         """Read it from the beginning, lazily."""
+
+
+@runtime_checkable
+class VectorSource(Protocol):
+    """A source whose documents come with the vectors of one encoder."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def encoder(self) -> str:
+        """The encoder, by its name without a folder."""
+
+
+def check_encoder(source: Source, encoder: str) -> None:
+    """Raise KnowledgeBaseError where a source's vectors are not those of the encoder, named as `load_encoder` does.
+
+    Vectors of another encoder may have the right length, and their similarities would mean nothing.
+    """
+    if isinstance(source, VectorSource) and encoder.partition(":")[0] != source.encoder:
+        raise KnowledgeBaseError(
+            f"{source.name} holds vectors of the encoder {source.encoder!r}, and the knowledge base's encoder is "
+            f"{encoder!r}: index it into a base of its own, with --encoder {source.encoder}."
+        )
 
 
 class EntrySource:

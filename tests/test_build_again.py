@@ -1,0 +1,196 @@
+"""Sources that are given again: which of them are read again, and what the base says then."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.build import BuildReport, build_knowledge_base
+from briefcontext.knowledge.sources.files import open_sources
+from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.knowledge.sources.source import EntrySource, SourceEntry
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build, contents, counts, failing, passages, record, source
+
+SOURCES: dict[str, tuple[SourceEntry, ...]] = {
+    "10 mg": (record("dose", "Give 10 mg."), record("other", "Gout hurts.")),
+    "20 mg": (record("dose", "Give 20 mg."),),
+    "same": (record("dose", "Give 10 mg."), record("third", "Fever falls.")),
+    "deletion": (Deletion("dose"), Deletion("third")),
+    "third": (record("third", "Fever rises."), record("other", "Gout hurts.")),
+}
+
+
+def give(folder: Path, *names: str) -> dict[str, bool]:
+    """Index some of the sources; which of them were skipped."""
+    report = build(folder, *(source(name, *SOURCES[name]) for name in names))
+    return {part.name: part.skipped for part in report.sources}
+
+
+@pytest.mark.parametrize(
+    ("before", "again", "dose"),
+    [
+        (["10 mg", "20 mg"], "10 mg", "Give 10 mg."),
+        (["10 mg", "20 mg", "10 mg"], "20 mg", "Give 20 mg."),
+        (["10 mg", "deletion"], "10 mg", "Give 10 mg."),
+        (["10 mg", "deletion", "20 mg"], "deletion", None),
+        (["10 mg", "same", "20 mg"], "10 mg", "Give 10 mg."),
+        (["10 mg", "same", "deletion"], "10 mg", "Give 10 mg."),
+    ],
+)
+def test_what_was_replaced_or_deleted_comes_back_when_it_is_given_again(
+    tmp_path: Path, before: list[str], again: str, dose: str | None
+) -> None:
+    for name in before:
+        give(tmp_path, name)
+    assert passages(tmp_path).get("dose") != dose
+    assert give(tmp_path, again) == {again: False}
+    assert passages(tmp_path).get("dose") == dose
+    assert give(tmp_path, again) == {again: True}
+    assert passages(tmp_path).get("dose") == dose
+
+
+@pytest.mark.parametrize("order", [["10 mg", "20 mg"], ["20 mg", "10 mg"], ["10 mg", "deletion", "same", "third"]])
+def test_the_same_sources_in_the_same_order_are_not_read_again(tmp_path: Path, order: list[str]) -> None:
+    assert not any(give(tmp_path, *order).values())
+    held = contents(tmp_path)
+    assert all(give(tmp_path, *order).values())
+    assert contents(tmp_path) == held
+
+
+def test_what_follows_a_file_that_changed_has_the_last_word_as_in_a_new_base(tmp_path: Path) -> None:
+    build(tmp_path, source("a1", record("dose", "Give 5 mg.")), source("z", *SOURCES["20 mg"]))
+    build(tmp_path, source("a2", record("dose", "Give 7 mg.")), source("z", *SOURCES["20 mg"]))
+    assert passages(tmp_path)["dose"] == "Give 20 mg."
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(sorted(SOURCES)), min_size=1, max_size=3), min_size=1, max_size=5))
+def test_skipping_leaves_what_reading_everything_would(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[list[str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("kb")
+    model: dict[str, str] = {}
+    for names in runs:
+        for name in names:
+            for entry in SOURCES[name]:
+                if isinstance(entry, Deletion):
+                    model.pop(entry.source_id, None)
+                elif isinstance(entry, Document):
+                    model[str(entry.id)] = entry.page_content
+        give(folder, *names)
+    assert passages(folder) == model
+
+
+def test_a_reading_again_that_is_stopped_goes_on(tmp_path: Path) -> None:
+    first = [record(str(number)) for number in range(1500)]
+    build(tmp_path, source("a", *first))
+    build(tmp_path, source("b", record("1499", "Gout hurts.")))
+    stopped = EntrySource(failing(first[:1200]), name="a", fingerprint="sha256:a")
+    with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
+        build(tmp_path, stopped)
+    report = build(tmp_path, source("a", *first))
+    assert report.counts == counts(updated=1, unchanged=1499)
+    assert passages(tmp_path)["1499"] == "Aspirin helps."
+
+
+BASELINE = (record("r", "Old.", version=1, revised="2020-01-01"), record("s", "Kept.", version=1, revised="2020-01-01"))
+UPDATE = (record("s", "Newer.", version=1, revised="2021-01-01"), Deletion("r", "2021-01-01"))
+LATER = (record("r", "Back.", version=2, revised="2022-01-01"),)
+
+
+def test_revisions_are_no_reason_to_read_again(tmp_path: Path) -> None:
+    releases = [source("baseline", *BASELINE), source("update", *UPDATE), source("later", *LATER)]
+    for release in releases:
+        build(tmp_path, release)
+    for name, entries in (("baseline", BASELINE), ("update", UPDATE), ("later", LATER)):
+        (report,) = build(tmp_path, source(name, *entries)).sources
+        assert report.skipped
+    assert passages(tmp_path) == {"r": "Back.", "s": "Newer."}
+
+
+def test_what_is_read_again_neither_replaces_nor_deletes_a_newer_revision(tmp_path: Path) -> None:
+    embeddings = (record("r", "Unmarked."), record("x", "Ten."))
+    for name, entries in (("embeddings", embeddings), ("baseline", BASELINE), ("update", UPDATE), ("later", LATER)):
+        build(tmp_path, source(name, *entries))
+    build(tmp_path, source("own", record("x", "Twenty."), record("s", "My own note.")))
+    report = build(tmp_path, source("update", *UPDATE))
+    assert report.counts == counts(updated=1, unchanged=1)
+    assert passages(tmp_path) == {"r": "Back.", "s": "Newer.", "x": "Twenty."}
+    report = build(tmp_path, source("embeddings", *embeddings))
+    assert report.counts == counts(updated=1, unchanged=1)
+    assert passages(tmp_path) == {"r": "Back.", "s": "Newer.", "x": "Ten."}
+
+
+def index(kb: Path, *paths: Path) -> BuildReport:
+    return build_knowledge_base(open_sources(paths), kb, encoder=HashingEncoder())
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def texts(kb: Path) -> dict[str, str]:
+    return {id.partition("#")[0]: text for id, text in passages(kb).items()}
+
+
+def test_another_file_of_the_same_name_does_not_replace_a_document(tmp_path: Path) -> None:
+    kb = tmp_path / "kb"
+    one = write(tmp_path / "t1" / "docs" / "protocol.txt", "Trial one.")
+    two = write(tmp_path / "t2" / "docs" / "protocol.txt", "Trial two.")
+    index(kb, one)
+    for path in (two, two.parent):
+        with pytest.raises(KnowledgeBaseError, match=r"would replace .*t1.docs.protocol\.txt, another file") as raised:
+            index(kb, path)
+        assert f"Give the folder above it, {tmp_path / 't2'}, so that" in str(raised.value)
+    assert texts(kb) == {"docs/protocol.txt": "Trial one."}
+    index(kb, tmp_path / "t2")
+    assert texts(kb) == {"docs/protocol.txt": "Trial one.", "t2/docs/protocol.txt": "Trial two."}
+    sources: list[Any] = [*open_sources(one), *open_sources(two)]
+    with pytest.raises(KnowledgeBaseError, match="another file"):
+        build_knowledge_base(sources, tmp_path / "new", encoder=HashingEncoder())
+
+
+def test_a_file_that_changed_updates_its_document_also_when_it_was_moved(tmp_path: Path) -> None:
+    kb, path = tmp_path / "kb", write(tmp_path / "a" / "docs" / "protocol.txt", "Version one.")
+    index(kb, path)
+    path.write_text("Version two.")
+    (report,) = index(kb, path).sources
+    assert (report.counts, report.replaced_file) == (counts(updated=1), None)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "a")
+    path.write_text("Version three.")
+    assert index(kb, link / "docs" / "protocol.txt").counts == counts(updated=1)
+    shutil.move(tmp_path / "a", tmp_path / "b")
+    moved = tmp_path / "b" / "docs" / "protocol.txt"
+    moved.write_text("Version four.")
+    (report,) = index(kb, moved).sources
+    assert (report.counts, report.replaced_file) == (counts(updated=1), str(path))
+    assert texts(kb) == {"docs/protocol.txt": "Version four."}
+
+
+def test_a_file_that_was_moved_unchanged_is_known_in_its_new_place(tmp_path: Path) -> None:
+    kb, path = tmp_path / "kb", write(tmp_path / "a" / "docs" / "protocol.txt", "Version one.")
+    index(kb, path)
+    shutil.move(tmp_path / "a", tmp_path / "b")
+    moved = tmp_path / "b" / "docs" / "protocol.txt"
+    assert [part.skipped for part in index(kb, moved).sources] == [True]
+    write(path, "Another one.")
+    with pytest.raises(KnowledgeBaseError, match=r"would replace .*b.docs.protocol\.txt, another file"):
+        index(kb, path)
+    moved.write_text("Version two.")
+    assert index(kb, moved).counts == counts(updated=1)
+
+
+def test_a_copy_of_a_file_is_the_same_document(tmp_path: Path) -> None:
+    kb = tmp_path / "kb"
+    index(kb, write(tmp_path / "a" / "docs" / "p.md", "The same."))
+    report = index(kb, write(tmp_path / "b" / "docs" / "p.md", "The same."))
+    assert [part.skipped for part in report.sources] == [True]

@@ -1,0 +1,245 @@
+"""Questions that are asked while a knowledge base is being updated."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.passages import PassageStore
+from briefcontext.knowledge.pipeline import Progress
+from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.retrievers.search_method import SearchMethod, retriever_over
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import BrokenEncoder, build, record, source
+from tests.test_chroma_server import chroma_server  # noqa: F401  # a fixture
+
+METHODS: tuple[SearchMethod, ...] = ("dense", "bm25", "hybrid")
+SIZE = 40
+
+
+def trials(version: int) -> list[Document]:
+    return [record(f"d{number}", f"Aspirin for stroke, version {version}, trial {number}.") for number in range(SIZE)]
+
+
+def begin(folder: Path, **options: Any) -> None:
+    build(folder, source("old", *trials(1)), **options)
+
+
+def update(folder: Path, **options: Any) -> None:
+    """Replace all but the last two, and delete the last one."""
+    build(
+        folder, source("new", *trials(2)[:-2], Deletion(f"d{SIZE - 1}"), record("added", "Aspirin again.")), **options
+    )
+
+
+def versions(base: KnowledgeBase) -> dict[str, int]:
+    """How many passages of each version (or other text) each way of asking finds."""
+    found = {method: retriever_over(base, method).invoke("Aspirin for stroke", k=10) for method in METHODS}
+    found["get"] = base.get(["d0", "d7"])
+    found["source"] = base.source("d3")
+    return {
+        f"{way}: {version}": count
+        for way, documents in found.items()
+        for version in ("version 1", "version 2", "again")
+        if (count := sum(version in document.page_content for document in documents))
+    }
+
+
+OLD = {f"{way}: version 1": count for way, count in (*dict.fromkeys(METHODS, 10).items(), ("get", 2), ("source", 1))}
+
+
+def opened(folder: Path) -> KnowledgeBase:
+    return KnowledgeBase.open(folder, encoder=HashingEncoder())
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    begin(tmp_path)
+    with opened(tmp_path) as base:
+        yield base
+
+
+def during(folder: Path, look: Callable[[], None], **options: Any) -> int:
+    """Update, and look each time that a batch is done; how many times."""
+    looks = []
+
+    def progress(_: Progress) -> None:
+        look()
+        looks.append(1)
+
+    update(folder, progress=progress, **options)
+    return len(looks)
+
+
+def test_an_open_base_answers_from_its_old_state_until_the_new_one_is_complete(base: KnowledgeBase) -> None:
+    def look() -> None:
+        assert versions(base) == OLD
+        assert len(base) == SIZE
+        assert base.source(f"d{SIZE - 1}")
+        with pytest.raises(KnowledgeBaseError, match="no passage 'added'"):
+            base.get(["added"])
+        assert len(base.search("Aspirin", 2 * SIZE)) == SIZE
+
+    assert during(base.path, look) >= 1
+    found = base.search("Aspirin", 2 * SIZE)
+    assert sorted(document.id or "" for document in found) == sorted(
+        ["added", *(f"d{number}" for number in range(SIZE - 1))]
+    )
+    assert sum("version 2" in document.page_content for document in found) == SIZE - 2
+    with pytest.raises(KnowledgeBaseError, match="holds no source"):
+        base.source(f"d{SIZE - 1}")
+    assert base.verify() == []
+
+
+def test_a_base_that_is_opened_during_an_update_answers_from_its_old_state(tmp_path: Path) -> None:
+    begin(tmp_path)
+
+    def look() -> None:
+        with opened(tmp_path) as other:
+            assert versions(other) == OLD
+            assert other.info()["state"] == "building"
+            (problem,) = other.verify()
+            assert "An update of" in problem
+
+    assert during(tmp_path, look) >= 1
+
+
+def test_an_update_that_was_stopped_leaves_the_old_state_in_use(tmp_path: Path) -> None:
+    begin(tmp_path)
+    for _ in range(2):
+        with pytest.raises(KnowledgeBaseError, match="not finite"):
+            update(tmp_path, encoder=BrokenEncoder())
+        with opened(tmp_path) as other:
+            assert versions(other) == OLD
+            assert len(other) == SIZE
+    update(tmp_path)
+    with opened(tmp_path) as other:
+        assert versions(other)["get: version 2"] == 2
+        assert other.verify() == []
+
+
+def test_an_update_that_ends_between_search_and_passages_is_searched_again(
+    base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch = base.passages.fetch_numbers
+    updates = iter([update])
+
+    def fetch_late(numbers: list[int]) -> dict[int, Document]:
+        for updated in updates:
+            updated(base.path)
+        return fetch(numbers)
+
+    monkeypatch.setattr(base.passages, "fetch_numbers", fetch_late)
+    found = base.search("Aspirin for stroke", 10)
+    assert len(found) == 10
+    assert all("version 1" not in document.page_content for document in found if document.id != f"d{SIZE - 2}")
+
+
+def test_terms_are_looked_for_again_where_an_update_ends_before_their_passages_are_read(
+    base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = base.get
+    updates = iter([update])
+
+    def get_late(ids: list[str]) -> list[Document]:
+        for updated in updates:
+            updated(base.path)
+        return get(ids)
+
+    monkeypatch.setattr(base, "get", get_late)
+    found = retriever_over(base, "bm25").invoke(f"trial {SIZE - 1} version", k=SIZE)
+    assert len(found) == SIZE - 1
+    assert sum("version 2" in document.page_content for document in found) == SIZE - 2
+
+
+def test_hits_whose_passages_are_gone_are_an_error_and_never_left_out(base: KnowledgeBase) -> None:
+    with closing(PassageStore(base.path, writable=True)) as passages:
+        passages.rows("DELETE FROM passages WHERE number <= 5")
+    with pytest.raises(KnowledgeBaseError, match=r"is being changed, and 5 of the 40 .* open it again, and ask again"):
+        base.search("Aspirin", SIZE)
+
+
+def make_old(folder: Path) -> None:
+    """Give a base the shape that it had before readers and builds were kept apart."""
+    terms = folder / "bm25"
+    for file in list((terms / "1").iterdir()):
+        file.rename(terms / file.name)
+    (terms / "1").rmdir()
+    with closing(PassageStore(folder, writable=True)) as passages:
+        passages.rows("DELETE FROM marks WHERE name IN ('published', 'terms_generation', 'collection')")
+        for dropped in ("TABLE retired_passages", "TABLE takeovers", "INDEX sources_by_fingerprint"):
+            passages.rows(f"DROP {dropped}")
+        for column in ("note", "path"):
+            passages.rows(f"ALTER TABLE sources DROP COLUMN {column}")
+
+
+def test_a_base_of_the_earlier_shape_is_read_and_updated(tmp_path: Path) -> None:
+    begin(tmp_path)
+    make_old(tmp_path)
+    with opened(tmp_path) as base:
+        assert versions(base) == OLD
+        assert base.verify() == []
+
+    def look() -> None:
+        with opened(tmp_path) as other:
+            assert versions(other) == OLD
+
+    assert during(tmp_path, look) >= 1
+    assert [folder.name for folder in (tmp_path / "bm25").iterdir()] == ["1"]
+    with opened(tmp_path) as base:
+        assert versions(base)["get: version 2"] == 2
+        assert base.verify() == []
+
+
+def test_a_server_s_collection_is_changed_under_readers_that_do_not_notice(
+    tmp_path: Path,
+    chroma_server: str,  # noqa: F811
+) -> None:
+    begin(tmp_path, store=chroma_server)
+    with opened(tmp_path) as base:
+        assert during(tmp_path, lambda: check(base)) >= 1
+        # What is to be removed is many: the next index is made from nothing, in a collection of its own.
+        assert base.search("Aspirin", 1)
+        build(tmp_path, source("newer", *trials(3)), progress=lambda _: check_version(base, 2))
+        check_version(base, 3)
+        assert base.verify() == []
+
+
+def test_vectors_that_are_not_published_yet_do_not_thin_out_what_a_server_finds(
+    tmp_path: Path,
+    chroma_server: str,  # noqa: F811
+) -> None:
+    begin(tmp_path, store=chroma_server)
+    with opened(tmp_path) as base:
+        before = base.search("Aspirin for stroke", 10)
+        assert base.vectors is not None
+        nearest = HashingEncoder().encode_queries(["Aspirin for stroke"] * 30)
+        base.vectors.add(range(1000, 1030), nearest)
+        assert base.search("Aspirin for stroke", 10) == before
+        assert len(base.search("Aspirin for stroke", 100)) == SIZE
+
+
+def check(base: KnowledgeBase) -> None:
+    assert versions(base) == OLD
+    assert len(base.search("Aspirin", SIZE)) == SIZE
+
+
+def check_version(base: KnowledgeBase, version: int) -> None:
+    found = base.search("Aspirin for stroke, version, trial", 10)
+    assert len(found) == 10
+    assert sum(f"version {version}" in document.page_content for document in found) >= 8
+
+
+def test_a_first_build_that_was_stopped_is_not_opened(tmp_path: Path) -> None:
+    with pytest.raises(KnowledgeBaseError, match="not finite"):
+        build(tmp_path, source("old", *trials(1)), encoder=BrokenEncoder())
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    for folder in (tmp_path, tmp_path / "copy"):
+        with pytest.raises(KnowledgeBaseError, match="half-built: run the same index command again"):
+            opened(folder)

@@ -1,0 +1,96 @@
+"""`briefcontext index`: which encoder it takes, and how it tells how far it is."""
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from briefcontext import index_command
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.index_command import ProgressBars, index
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.manifest import Counts
+from briefcontext.knowledge.pipeline import Progress
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build, record, source
+from tests.test_sources_medcpt import write_chunk
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the encoders that are loaded, in place of their weights."""
+    names: list[str] = []
+
+    def load(name: str) -> HashingEncoder:
+        names.append(name)
+        return HashingEncoder(name=name)
+
+    monkeypatch.setattr(index_command, "load_encoder", load)
+    return names
+
+
+def run(path: Path, kb: Path, **options: Any) -> None:
+    given = {"encoder": None, "format": "auto", "fields": {}, "chunk_tokens": None, "store": None}
+    index([str(path)], str(kb), **{**given, **options})
+
+
+def rows(path: Path, *texts: str) -> Path:
+    path.write_text("".join(json.dumps({"id": f"r{n}", "text": text}) + "\n" for n, text in enumerate(texts)))
+    return path
+
+
+def test_without_an_encoder_a_new_base_has_medcpt_and_another_keeps_its_own(tmp_path: Path, loaded: list[str]) -> None:
+    passages = rows(tmp_path / "a.jsonl", "Aspirin helps.")
+    run(passages, tmp_path / "new")
+    build(tmp_path / "held", source("a", record("1")), encoder=HashingEncoder(name="minilm"))
+    run(passages, tmp_path / "held")
+    assert loaded == ["medcpt", "minilm"]
+    with KnowledgeBase.open(tmp_path / "held") as base:
+        assert len(base) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoder": "bge"}, "built with encoder 'hashing' and name 'hashing', and the encoder 'bge' given"),
+        ({"chunk_tokens": 64}, "chunk_tokens=None, not 64"),
+        ({"store": "http://localhost:1"}, "store=None, not 'http://localhost:1'"),
+    ],
+)
+def test_what_the_base_was_not_built_with_is_refused_before_weights_are_loaded(
+    tmp_path: Path, loaded: list[str], options: dict[str, Any], message: str
+) -> None:
+    build(tmp_path / "kb", source("a", record("1")))
+    with pytest.raises(KnowledgeBaseError, match=message):
+        run(rows(tmp_path / "a.jsonl", "Gout hurts."), tmp_path / "kb", **options)
+    assert loaded == []
+
+
+def test_vectors_of_another_encoder_are_refused_before_weights_are_loaded(tmp_path: Path, loaded: list[str]) -> None:
+    with pytest.raises(KnowledgeBaseError, match="with --encoder medcpt"):
+        run(write_chunk(tmp_path), tmp_path / "kb", encoder="minilm")
+    assert loaded == []
+    assert not (tmp_path / "kb").exists()
+
+
+def shown(steps: Sequence[tuple[float, str, int]], monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the bars show after steps, each the time in seconds, the source's name and the run's passages so far."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(
+        index_command, "Console", lambda **_: Console(file=terminal, force_terminal=True, width=200, color_system=None)
+    )
+    times = iter([0.0, 0.0, *(time for time, _, _ in steps)])
+    with ProgressBars(lambda: next(times)) as bars:
+        for number, (_, name, vectors) in enumerate(steps, start=1):
+            bars.show(Progress(name, number, len(steps), 10, 10, Counts(read=vectors), vectors))
+    return terminal.getvalue()
+
+
+def test_the_rate_is_that_of_all_sources_over_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown([(100.0, "a", 1000), (102.0, "b", 1020)], monkeypatch)
+    assert "1,020 records, 10 passages/s" in text
+    assert "510 passages/s" not in text
