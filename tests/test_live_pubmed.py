@@ -461,7 +461,7 @@ def test_broken_xml_is_not_taken_for_fewer_records(ncbi: EUtilsServer, live: Liv
         live.search("gout", 1)
 
 
-@pytest.mark.parametrize("wait", ["3600", http_date(3600)])
+@pytest.mark.parametrize("wait", ["3600", http_date(3600)], ids=["seconds", "date"])
 def test_a_long_retry_after_is_told_and_not_waited_for(
     ncbi: EUtilsServer, live: LivePubMed, clock: SleeplessClock, wait: str
 ) -> None:
