@@ -1,7 +1,8 @@
 """How much time the graph adds to the model's own, over a map-reduce of M extractions and one reduction.
 
 The model is a stand-in of fixed latency L, in this process, so that the ideal is 2 L however many extractions and
-questions there are. What is above it is the work that LangGraph, LangChain and BriefContext do on one core.
+questions there are, the limit on calls in flight lifted. What is above it is the work that LangGraph, LangChain and
+BriefContext do on one core.
 
     python benchmarks/fanout.py [--latency 0.2] [--repeat 3] [--json FILE]
 """
@@ -78,7 +79,7 @@ def measure(latency: float, partitions: int, questions: int, asynchronous: bool)
     ]
     graph = build_graph(reader=FixedLatencyModel(latency=latency), retriever=FixedRetriever(documents=documents))
     asked: list[Any] = [{"question": f"What was studied ({number})?"} for number in range(questions)]
-    context: Any = Settings(route="map_reduce", top_k=len(documents))
+    context: Any = Settings(route="map_reduce", top_k=len(documents), max_in_flight=4096)
     run: Callable[[], Any]
     if asynchronous:
 
