@@ -24,15 +24,13 @@ def calibrated(
     experiment: Experiment,
     methods: Sequence[Method],
     ks: Sequence[int],
-    items: Sequence[Item],
     asked: Sequence[Item],
     materials: Materials,
 ) -> dict[str, Any] | None:
     """Return what tells the calibration of a run from others, with cautions; None where there is none.
 
     Args:
-        items: the questions of the run.
-        asked: all questions of its data set.
+        asked: all questions of the run's data set.
 
     Raises:
         InputError: it cannot decide in this run, and why.
@@ -56,12 +54,6 @@ def calibrated(
         raise InputError(
             f"The calibration is for {calibration.k} retrieved documents, and the knowledge base has {len(base):,} "
             "passages in all. Take a larger one, or leave --calibration out."
-        )
-    if any(experiment.base_reading(item, materials).short for item in items):
-        raise InputError(
-            "Questions without options are asked for a short answer, in words that the calibration has not seen in a "
-            "question and that would change what it measures. Give multiple-choice questions, or leave --calibration "
-            "out."
         )
     if calibration.fitted_on.sha256 == questions_sha256([item for item in asked if item.gold_ids]):
         cautions.append(

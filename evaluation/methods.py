@@ -19,7 +19,7 @@ from briefcontext.chains.rates import CallLimits
 from briefcontext.chains.window import room_for, split_to_fit
 from briefcontext.errors import InputError
 from briefcontext.evaluation.given_ranking import given
-from briefcontext.evaluation.reading import Outcome, Reading
+from briefcontext.evaluation.reading import Outcome, Reading, as_asked, asking
 from briefcontext.evaluation.run_models import RunModels
 from briefcontext.evaluation.trace import current_trace
 from briefcontext.graphs.settings import IOU, Settings
@@ -59,8 +59,8 @@ def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any
         changed = {"top_k": len(documents), "keep_retracted": True, "on_partition_failure": "report", **settings}
         # A calibration fits one ranking and k, and a forced route need not be decided.
         changed |= {} if settings["route"] == "auto" else {"preflight": IOU}
-        asked: Any = {"question": reading.question, "options": dict(reading.item.options)}
-        with given(documents, reading.statistics):
+        asked: Any = {"question": reading.item.question, "options": dict(reading.item.options)}
+        with given(documents, reading.statistics), asking(reading):
             result = await models.graph.ainvoke(asked, context=base.model_copy(update=changed))
         return _from_answer(result["answer"])
 
@@ -164,7 +164,8 @@ def _from_words(output: str, question: Question, account: Account, *, route: str
 
 
 def _asked(reading: Reading) -> Question:
-    return check_question(reading.question, dict(reading.item.options))
+    with asking(reading):
+        return as_asked(check_question(reading.item.question, dict(reading.item.options)))
 
 
 def _account(settings: Settings) -> Account:

@@ -1,18 +1,23 @@
 """What a method is given to read, and what it made of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from langchain_core.documents import Document
 
+from briefcontext.chains.question import Question
 from briefcontext.errors import InputError
 from briefcontext.evaluation.item import Item
 from briefcontext.knowledge.bm25_index import TermStatistics
 
-__all__ = ["Outcome", "Reading"]
+__all__ = ["Outcome", "Reading", "as_asked", "asking"]
 
 SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
-"""Added to a question whose answer is compared word by word, for every method alike."""
+"""Added to a question whose answer is compared word by word, for every method alike, in prompts and nowhere else."""
+
+_SHORT: ContextVar[bool] = ContextVar("short", default=False)
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,6 @@ class Reading:
     short: bool = False
     """Whether the answer has to be short, because it is compared with others word by word."""
 
-    @property
-    def question(self) -> str:
-        """The question as the model gets it."""
-        return f"{self.item.question}\n{SHORT_ANSWER}" if self.short else self.item.question
-
     def ranking(self, kind: str) -> Sequence[Document]:
         """The documents of one kind.
 
@@ -48,6 +48,23 @@ class Reading:
         if not given:
             raise InputError(f"Question {self.item.id} has no {kind}, and a method was asked to read them.")
         return given
+
+
+@contextmanager
+def asking(reading: Reading) -> Iterator[None]:
+    """Have the models that are asked inside told how long the answer may be."""
+    token = _SHORT.set(reading.short)
+    try:
+        yield
+    finally:
+        _SHORT.reset(token)
+
+
+def as_asked(question: Question) -> Question:
+    """Return a question as a model gets it; the preflight compares rankings by the question itself."""
+    if not _SHORT.get():
+        return question
+    return Question(text=f"{question['text']}\n{SHORT_ANSWER}", options=question["options"])
 
 
 @dataclass(frozen=True)

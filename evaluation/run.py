@@ -73,7 +73,6 @@ class Run:
             self.experiment,
             self.methods,
             self.ks,
-            items=self.items,
             asked=self._data_set.items,
             materials=self.materials,
         )

@@ -19,6 +19,7 @@ from briefcontext.chains.steps import Steps, adrive
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.asked_once import asked_once
 from briefcontext.evaluation.given_ranking import GivenRanking
+from briefcontext.evaluation.reading import as_asked
 from briefcontext.evaluation.trace import TracedReplies, enter_stage, reading_stage
 from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge.manifest import Manifest
@@ -105,14 +106,14 @@ class TracedReader:
     def extract(self, question: Question, documents: Sequence[Document], index: int, account: Account) -> Extraction:
         """Find in one partition what bears on the question."""
         with reading_stage("extract", index):
-            return self._reader.extract(question, documents, index, _refusing_part(account))
+            return self._reader.extract(as_asked(question), documents, index, _refusing_part(account))
 
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, account: Account
     ) -> Extraction:
         """Do as `extract` does, without blocking the event loop."""
         with reading_stage("extract", index):
-            return await self._reader.aextract(question, documents, index, _refusing_part(account))
+            return await self._reader.aextract(as_asked(question), documents, index, _refusing_part(account))
 
     def reduce(
         self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
@@ -124,7 +125,7 @@ class TracedReader:
         """
         _refuse_part(extractions)
         with reading_stage("reduce"):
-            return self._reader.reduce(question, documents, extractions, account)
+            return self._reader.reduce(as_asked(question), documents, extractions, account)
 
     async def areduce(
         self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
@@ -132,21 +133,21 @@ class TracedReader:
         """Do as `reduce` does, without blocking the event loop."""
         _refuse_part(extractions)
         with reading_stage("reduce"):
-            return await self._reader.areduce(question, documents, extractions, account)
+            return await self._reader.areduce(as_asked(question), documents, extractions, account)
 
     def answer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
         """Answer from all documents at once."""
         with reading_stage(stage):
-            return self._reader.answer(question, documents, stage, _refusing_part(account))
+            return self._reader.answer(as_asked(question), documents, stage, _refusing_part(account))
 
     async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
         """Do as `answer` does, without blocking the event loop."""
         with reading_stage(stage):
-            return await self._reader.aanswer(question, documents, stage, _refusing_part(account))
+            return await self._reader.aanswer(as_asked(question), documents, stage, _refusing_part(account))
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""
-        return self._reader.vanilla_characters(question, documents)
+        return self._reader.vanilla_characters(as_asked(question), documents)
 
 
 def _refusing_part(account: Account) -> Account:

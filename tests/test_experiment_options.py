@@ -206,15 +206,6 @@ def test_a_calibration_that_cannot_decide_is_refused_before_a_call(
     assert server.calls == []
 
 
-def test_a_calibration_is_refused_where_questions_are_changed_for_a_short_answer(
-    tmp_path: Path, rows: list[dict[str, Any]], calibration: str
-) -> None:
-    free = [{"id": "free", "question": "What lowers glucose?", "answer": "metformin"}, *rows[:3]]
-    with pytest.raises(InputError, match="asked for a short answer"):
-        run("integration", written(tmp_path, free), tmp_path / "run", "--kb", "demo", "--model", "openai:m",
-            "--calibration", calibration)  # fmt: skip
-
-
 def test_the_bundled_knowledge_base_can_be_calibrated_on(tmp_path: Path, questions: str) -> None:
     out = str(tmp_path / "preflight.json")
     command = ["calibrate", "--kb", "demo", "--questions", questions, "--out", out, "--target-recall", "0.8"]

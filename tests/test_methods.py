@@ -164,6 +164,17 @@ def test_a_free_answer_that_is_compared_word_by_word_is_asked_to_be_short(read: 
     assert SHORT_ANSWER in server.calls[0].user
 
 
+def test_the_preflight_compares_by_the_question_and_not_by_what_is_added_to_it(
+    read: Read, server: OpenAIServer
+) -> None:
+    words = Document(id="w", page_content="Answer in as few words as possible, without an explanation.", metadata={})
+    item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
+    ious = {read("briefcontext", Reading(item, [*CHUNKS, words], short=short))[0].iou for short in (True, False)}
+    assert len(ious) == 1
+    read("briefcontext_no_preflight", Reading(item, CHUNKS, short=True))
+    assert all(SHORT_ANSWER in call.user for call in server.calls[-2:])
+
+
 @pytest.mark.parametrize(("name", "missing"), [("rag", "documents"), ("oracle", "key documents"), ("hybrid", "fused")])
 def test_a_method_without_its_documents_says_so(read: Read, name: str, missing: str) -> None:
     with pytest.raises(InputError, match=missing):
