@@ -12,7 +12,7 @@ import sys
 import traceback
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,11 +21,21 @@ from briefcontext.compare_command import compare
 from briefcontext.errors import BriefContextError, InputError, ModelCallError
 from briefcontext.experiment_command import experiment
 from briefcontext.mcp_command import mcp
+from briefcontext.options import (
+    CrossEncoder,
+    Document,
+    DocumentEncoder,
+    ExtractModel,
+    KeepRetracted,
+    KnowledgeBaseName,
+    Preflight,
+    PromptsFolder,
+    Route,
+    check_document_options,
+    settings_from,
+)
 from briefcontext.prompts_command import prompts as prompts_command
 from briefcontext.serve_command import serve
-
-if TYPE_CHECKING:
-    from briefcontext.graphs.settings import Settings
 
 __all__ = ["app", "main"]
 
@@ -112,31 +122,19 @@ def _common(
 @app.command()
 def ask(
     words: Annotated[list[str], typer.Argument(metavar="QUESTION", help="The question, in quotes.")],
-    kb: Annotated[
-        str | None,
-        typer.Option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
-    ] = None,
-    document: Annotated[
-        str | None, typer.Option(help="One long file to answer from, read in the order of its text.")
-    ] = None,
-    encoder: Annotated[str | None, typer.Option(help="Encoder for that file. Default: minilm.")] = None,
+    kb: KnowledgeBaseName = None,
+    document: Document = None,
+    encoder: DocumentEncoder = None,
     model: Annotated[
         str | None, typer.Option(help="Chat model as provider:model, for example openai:gpt-4o-mini.")
     ] = None,
-    extract_model: Annotated[
-        str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
-    ] = None,
+    extract_model: ExtractModel = None,
+    prompts: PromptsFolder = None,
     reader: Annotated[
         ReaderName | None,
         typer.Option(help="Copy sentences (extractive), or ask a model (llm). Default: llm with --model."),
     ] = None,
-    route: Annotated[
-        str | None,
-        typer.Option(help="auto, map_reduce, vanilla or order_preserving. Default: auto."),
-    ] = None,
+    route: Route = None,
     fallback: Annotated[
         str | None,
         typer.Option(help="When the rankings agree: vanilla or order_preserving. Default: vanilla."),
@@ -149,13 +147,7 @@ def ask(
     iou_threshold: Annotated[
         float | None, typer.Option(help="Overlap above which the rankings agree. Default: 0.2.")
     ] = None,
-    preflight: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Decide by a calibration: its file, or calibrated for the one in the knowledge base's folder.",
-        ),
-    ] = None,
+    preflight: Preflight = None,
     options: Annotated[
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
@@ -163,40 +155,31 @@ def ask(
     retrieval: Annotated[
         str | None, typer.Option(help="How to find documents: dense, bm25 or hybrid. Default: dense.")
     ] = None,
-    cross_encoder: Annotated[
-        str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
-    ] = None,
-    keep_retracted: Annotated[
-        bool, typer.Option("--keep-retracted", help="Use retracted articles, too, labelled.")
-    ] = False,
+    cross_encoder: CrossEncoder = None,
+    keep_retracted: KeepRetracted = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every document and quote.")] = False,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""
     question, choices = _question_and_options(words, options or [])
-    if document is not None and kb is not None:
-        raise InputError("--document and --kb are both given: name one of them.")
-    if encoder is not None and document is None:
-        raise InputError("--encoder is for --document; a knowledge base is always asked with its own encoder.")
-    settings = _settings(
-        {
-            "knowledge_base": kb,
-            "document": document,
-            "document_encoder": encoder,
-            "model": _model(model, reader),
-            "extract_model": extract_model,
-            "prompts": prompts,
-            "route": route or ("order_preserving" if document is not None else None),
-            "fallback": fallback,
-            "top_k": top_k,
-            "partition_size": partition_size,
-            "preflight_top_n": preflight_top_n,
-            "iou_threshold": iou_threshold,
-            "preflight": preflight,
-            "retrieval": retrieval,
-            "cross_encoder": cross_encoder,
-            "keep_retracted": keep_retracted or None,
-        }
+    check_document_options(document, kb, encoder)
+    settings = settings_from(
+        knowledge_base=kb,
+        document=document,
+        document_encoder=encoder,
+        model=_model(model, reader),
+        extract_model=extract_model,
+        prompts=prompts,
+        route=route or ("order_preserving" if document is not None else None),
+        fallback=fallback,
+        top_k=top_k,
+        partition_size=partition_size,
+        preflight_top_n=preflight_top_n,
+        iou_threshold=iou_threshold,
+        preflight=preflight,
+        retrieval=retrieval,
+        cross_encoder=cross_encoder,
+        keep_retracted=keep_retracted or None,
     )
     if verbose:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)
@@ -328,9 +311,3 @@ def _model(model: str | None, reader: ReaderName | None) -> str | None:
     if reader is ReaderName.EXTRACTIVE and model is not None:
         raise InputError(f"--reader extractive uses no model, and --model {model} is given: leave one of them out.")
     return model
-
-
-def _settings(given: dict[str, Any]) -> "Settings":
-    from briefcontext.graphs.settings import Settings
-
-    return Settings(**{name: value for name, value in given.items() if value is not None})

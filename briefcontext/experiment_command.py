@@ -7,6 +7,7 @@ import typer
 
 from briefcontext.errors import InputError
 from briefcontext.experiment_options import check_methods, check_options, given_options
+from briefcontext.options import ExtractModel, PromptsFolder
 
 if TYPE_CHECKING:
     from briefcontext.evaluation.run import Run
@@ -28,12 +29,8 @@ def experiment(
     ],
     out: Annotated[Path, typer.Option(help="Folder of the run. A run that was stopped goes on there.")],
     model: Annotated[str | None, typer.Option(help="Chat model as provider:model.")] = None,
-    extract_model: Annotated[
-        str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
-    ] = None,
+    extract_model: ExtractModel = None,
+    prompts: PromptsFolder = None,
     kb: Annotated[str | None, typer.Option("--kb", help="Folder of the knowledge base, or demo.")] = None,
     encoder: Annotated[str, typer.Option(help="Encoder for the chunks of long documents.")] = "minilm",
     method: Annotated[

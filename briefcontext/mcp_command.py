@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from briefcontext.errors import InputError, MissingExtraError
+from briefcontext.options import ExtractModel, KeepRetracted, KnowledgeBaseName, PromptsFolder, Route, settings_from
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -18,26 +19,15 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def mcp(
-    kb: Annotated[
-        str | None,
-        typer.Option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
-    ] = None,
+    kb: KnowledgeBaseName = None,
     model: Annotated[
         str | None, typer.Option(help="Chat model as provider:model. Default: none, sentences are copied.")
     ] = None,
-    extract_model: Annotated[
-        str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")
-    ] = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
-    ] = None,
-    route: Annotated[
-        str | None, typer.Option(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")
-    ] = None,
+    extract_model: ExtractModel = None,
+    prompts: PromptsFolder = None,
+    route: Route = None,
     top_k: Annotated[int | None, typer.Option(help="Documents to retrieve for an answer. Default: 16.")] = None,
-    keep_retracted: Annotated[
-        bool, typer.Option("--keep-retracted", help="Use retracted articles, too, labelled.")
-    ] = False,
+    keep_retracted: KeepRetracted = False,
     http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP. Default: standard input and output.")] = (
         False
     ),
@@ -47,18 +37,15 @@ def mcp(
     ] = 8765,
 ) -> None:
     """Serve the tools ask, search and fetch_source over the Model Context Protocol (MCP)."""
-    from briefcontext.graphs.settings import Settings
-
-    given = {
-        "knowledge_base": kb,
-        "model": model,
-        "extract_model": extract_model,
-        "prompts": prompts,
-        "route": route,
-        "top_k": top_k,
-        "keep_retracted": keep_retracted or None,
-    }
-    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    settings = settings_from(
+        knowledge_base=kb,
+        model=model,
+        extract_model=extract_model,
+        prompts=prompts,
+        route=route,
+        top_k=top_k,
+        keep_retracted=keep_retracted or None,
+    )
     try:
         import_module("mcp.server.mcpserver")  # There since version 2.
     except ImportError as error:

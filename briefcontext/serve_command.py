@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from briefcontext.errors import InputError, MissingExtraError
+from briefcontext.options import (
+    CrossEncoder,
+    Document,
+    DocumentEncoder,
+    ExtractModel,
+    KnowledgeBaseName,
+    Preflight,
+    PromptsFolder,
+    check_document_options,
+    settings_from,
+)
 
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
@@ -19,26 +30,16 @@ _TOKEN_BYTES = 32
 
 
 def serve(
-    kb: Annotated[
-        str | None,
-        typer.Option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
-    ] = None,
-    document: Annotated[str | None, typer.Option(help="One long file to answer from.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="Encoder for that file. Default: minilm.")] = None,
+    kb: KnowledgeBaseName = None,
+    document: Document = None,
+    encoder: DocumentEncoder = None,
     model: Annotated[
         str | None, typer.Option(help="Chat model as provider:model. Default: sentences are copied.")
     ] = None,
-    extract_model: Annotated[str | None, typer.Option(help="Another chat model for the extractions.")] = None,
-    prompts: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
-    ] = None,
-    cross_encoder: Annotated[
-        str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
-    ] = None,
-    preflight: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Decide by a calibration: its file, or calibrated for the knowledge base's."),
-    ] = None,
+    extract_model: ExtractModel = None,
+    prompts: PromptsFolder = None,
+    cross_encoder: CrossEncoder = None,
+    preflight: Preflight = None,
     model_cache: Annotated[str | None, typer.Option(help="SQLite file that keeps the replies of models.")] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
@@ -50,10 +51,7 @@ def serve(
     ] = None,
 ) -> None:
     """Open a page to ask on: what is read, how, and every citation in its passage."""
-    if document is not None and kb is not None:
-        raise InputError("--document and --kb are both given: name one of them.")
-    if encoder is not None and document is None:
-        raise InputError("--encoder is for --document; a knowledge base is always asked with its own encoder.")
+    check_document_options(document, kb, encoder)
     try:
         import starlette as _starlette  # noqa: F401
         import uvicorn
@@ -61,22 +59,20 @@ def serve(
         raise MissingExtraError(
             "The page needs the packages starlette and uvicorn: pip install 'briefcontext[page]'."
         ) from error
-    from briefcontext.graphs.settings import Settings
     from briefcontext.page.guard import is_loopback
 
-    given = {
-        "knowledge_base": kb,
-        "document": document,
-        "document_encoder": encoder,
-        "model": model,
-        "extract_model": extract_model,
-        "prompts": prompts,
-        "cross_encoder": cross_encoder,
-        "preflight": preflight,
-        "model_cache": model_cache,
-        "route": "order_preserving" if document is not None else None,
-    }
-    settings = Settings(**{name: value for name, value in given.items() if value is not None})
+    settings = settings_from(
+        knowledge_base=kb,
+        document=document,
+        document_encoder=encoder,
+        model=model,
+        extract_model=extract_model,
+        prompts=prompts,
+        cross_encoder=cross_encoder,
+        preflight=preflight,
+        model_cache=model_cache,
+        route="order_preserving" if document is not None else None,
+    )
     needed = access_token(token, local=is_loopback(host))
     with _listen(host, port) as listener:
         typer.echo("Opening the knowledge base…" if document is None else "Reading the document…", err=True)

@@ -1,0 +1,70 @@
+"""The options that commands share, and the settings that they make."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from briefcontext.errors import InputError
+
+if TYPE_CHECKING:
+    from briefcontext.graphs.settings import Settings
+
+__all__ = [
+    "CrossEncoder",
+    "Document",
+    "DocumentEncoder",
+    "ExtractModel",
+    "KeepRetracted",
+    "KnowledgeBaseName",
+    "Preflight",
+    "PromptsFolder",
+    "Route",
+    "check_document_options",
+    "settings_from",
+]
+
+KnowledgeBaseName = Annotated[
+    str | None,
+    typer.Option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
+]
+Document = Annotated[str | None, typer.Option(help="One long file to answer from, read in the order of its text.")]
+DocumentEncoder = Annotated[str | None, typer.Option(help="Encoder for that file. Default: minilm.")]
+ExtractModel = Annotated[str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")]
+PromptsFolder = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
+]
+Route = Annotated[str | None, typer.Option(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")]
+CrossEncoder = Annotated[
+    str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
+]
+Preflight = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Decide by a calibration: its file, or calibrated for the one in the knowledge base's folder.",
+    ),
+]
+KeepRetracted = Annotated[bool, typer.Option("--keep-retracted", help="Use retracted articles, too, labelled.")]
+
+
+def check_document_options(document: str | None, kb: str | None, encoder: str | None) -> None:
+    """Refuse a document beside a knowledge base, and an encoder without a document.
+
+    Raises:
+        InputError: the one or the other.
+    """
+    if document is not None and kb is not None:
+        raise InputError("--document and --kb are both given: name one of them.")
+    if encoder is not None and document is None:
+        raise InputError("--encoder is for --document; a knowledge base is always asked with its own encoder.")
+
+
+def settings_from(**given: Any) -> "Settings":
+    """Make settings of the options that were given; those that were not are None, and keep their defaults.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+    from briefcontext.graphs.settings import Settings
+
+    return Settings(**{name: value for name, value in given.items() if value is not None})
