@@ -6,18 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.comparison import compare_methods, comparison_tables, interval_note, paired_test
+from briefcontext.evaluation.comparison import (
+    DIFFERENCE_COLUMNS,
+    compare_methods,
+    comparison_tables,
+    difference_columns,
+    interval_note,
+    paired_test,
+)
 from briefcontext.evaluation.experiment import Condition, Experiment, Materials, Report, Row, Table, place_key
 from briefcontext.evaluation.item import Item
 from briefcontext.evaluation.outcomes import (
-    SCORE_NAMES,
     by_metric,
     cells,
     cells_tables,
-    p_value,
-    points_with_interval,
     scored,
     title_of,
+    titled_by_metric,
 )
 from briefcontext.evaluation.plots import bar_plot
 from briefcontext.evaluation.position import key_place
@@ -105,32 +110,17 @@ def _effects(rows: Sequence[Row], ks: Sequence[int], seed: int) -> list[dict[str
 
 
 def _effects_tables(effects: Sequence[dict[str, Any]]) -> list[Table]:
-    several = len(by_metric(effects)) > 1
     return [
-        _effects_table(
-            f"Random documents minus neighbours{f', {SCORE_NAMES[metric]}' if several else ''}", some, metric
-        )
-        for metric, some in by_metric(effects).items()
+        _effects_table(title, some, metric)
+        for title, metric, some in titled_by_metric("Random documents minus neighbours", effects)
     ]
 
 
 def _effects_table(title: str, effects: Sequence[Mapping[str, Any]], metric: str) -> Table:
-    rows = [
-        [
-            title_of(e["method"]),
-            str(e["k"]),
-            str(e["n"]),
-            points_with_interval(e["difference"], e["low"], e["high"]),
-            f"{e['win']} / {e['tie']} / {e['lose']}",
-            e["test"],
-            p_value(e["p"]),
-            p_value(e["p_holm"]),
-        ]
-        for e in effects
-    ]
+    rows = [[title_of(e["method"]), str(e["k"]), *difference_columns(e)] for e in effects]
     return Table(
         title,
-        ["Method", "k", "n", "Difference [95% CI]", "Win / tie / lose", "Test", "p", "p (Holm)"],
+        ["Method", "k", *DIFFERENCE_COLUMNS],
         rows,
         f"In percentage points on the same questions; {interval_note(metric)}. Win: right among "
         "random documents alone.",

@@ -1,13 +1,12 @@
 """Methods tested against vanilla on the same questions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from briefcontext.evaluation.experiment import Row, Table
 from briefcontext.evaluation.methods import VANILLA
 from briefcontext.evaluation.outcomes import (
-    SCORE_NAMES,
     answered,
     bootstrap_bounds,
     by_metric,
@@ -16,13 +15,26 @@ from briefcontext.evaluation.outcomes import (
     points_with_interval,
     scored,
     title_of,
+    titled_by_metric,
 )
 from briefcontext.evaluation.paired_shares import tango
 from briefcontext.evaluation.statistics import holm, mcnemar_exact, permutation_test
 
-__all__ = ["Comparison", "compare_methods", "comparison_tables", "interval_note", "paired", "paired_test"]
+__all__ = [
+    "DIFFERENCE_COLUMNS",
+    "Comparison",
+    "compare_methods",
+    "comparison_tables",
+    "difference_columns",
+    "interval_note",
+    "paired",
+    "paired_test",
+]
 
 Comparison = dict[str, Any]
+
+DIFFERENCE_COLUMNS = ("n", "Difference [95% CI]", "Win / tie / lose", "Test", "p", "p (Holm)")
+"""What `difference_columns` fills."""
 
 
 def paired(rows: Sequence[Row], first: str, second: str) -> list[tuple[Row, Row]]:
@@ -92,10 +104,21 @@ def paired_test(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> Comparison:
 
 def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """Make a table of the comparisons by each metric."""
-    several = len(by_metric(comparisons)) > 1
     return [
-        _table(f"Against vanilla RAG{f', {SCORE_NAMES[metric]}' if several else ''}", some, metric, len(comparisons))
-        for metric, some in by_metric(comparisons).items()
+        _table(title, some, metric, len(comparisons))
+        for title, metric, some in titled_by_metric("Against vanilla RAG", comparisons)
+    ]
+
+
+def difference_columns(tested: Mapping[str, Any]) -> list[str]:
+    """Return what a table shows of a paired test, under `DIFFERENCE_COLUMNS`."""
+    return [
+        str(tested["n"]),
+        points_with_interval(tested["difference"], tested["low"], tested["high"]),
+        f"{tested['win']} / {tested['tie']} / {tested['lose']}",
+        tested["test"],
+        p_value(tested["p"]),
+        p_value(tested["p_holm"]),
     ]
 
 
@@ -112,18 +135,13 @@ def _table(title: str, comparisons: Sequence[Comparison], metric: str, tested: i
         [
             title_of(c["method"]),
             *(str(c["condition"].get(name, "any")) for name in names),
-            str(c["n"]),
-            points_with_interval(c["difference"], c["low"], c["high"]),
-            f"{c['win']} / {c['tie']} / {c['lose']}",
-            c["test"],
-            p_value(c["p"]),
-            p_value(c["p_holm"]),
+            *difference_columns(c),
         ]
         for c in comparisons
     ]
     return Table(
         title,
-        ["Method", *names, "n", "Difference [95% CI]", "Win / tie / lose", "Test", "p", "p (Holm)"],
+        ["Method", *names, *DIFFERENCE_COLUMNS],
         rows,
         f"Differences in percentage points on the same questions; {interval_note(metric)}. "
         f"Holm corrects over the {tested} comparisons of this experiment.",

@@ -1,6 +1,6 @@
 """Rows added up: scores with intervals, by method and condition."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -25,6 +25,7 @@ __all__ = [
     "points_with_interval",
     "scored",
     "title_of",
+    "titled_by_metric",
     "with_interval",
 ]
 
@@ -57,6 +58,13 @@ def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows of each metric, in the order of `SCORE_NAMES`; also of cells, comparisons and spreads."""
     groups = {metric: [row for row in rows if row["metric"] == metric] for metric in SCORE_NAMES}
     return {metric: some for metric, some in groups.items() if some}
+
+
+def titled_by_metric(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
+    """Yield a table's title, the metric and its rows, for each metric; it is named where there are several."""
+    groups = by_metric(rows)
+    for metric, some in groups.items():
+        yield f"{title}, {SCORE_NAMES[metric]}" if len(groups) > 1 else title, metric, some
 
 
 def bootstrap_bounds(values: Sequence[float], *, seed: int) -> Bounds:

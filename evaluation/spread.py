@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from briefcontext.evaluation.experiment import Row, Table
-from briefcontext.evaluation.outcomes import SCORE_NAMES, Bounds, by_metric, p_value, scored, title_of, with_interval
+from briefcontext.evaluation.outcomes import (
+    Bounds,
+    p_value,
+    scored,
+    title_of,
+    titled_by_metric,
+    with_interval,
+)
 from briefcontext.evaluation.paired_shares import spread_of_shares
 from briefcontext.evaluation.statistics import bootstrap_spread, holm, spread, spread_test
 
@@ -60,11 +67,7 @@ def _bounds(matrix: Sequence[Sequence[float]], metric: str, seed: int) -> Bounds
 
 def spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
     """Make a table of the spreads by each metric."""
-    several = len(by_metric(found)) > 1
-    return [
-        _table(f"Spread over positions{f', {SCORE_NAMES[metric]}' if several else ''}", some, metric)
-        for metric, some in by_metric(found).items()
-    ]
+    return [_table(title, some, metric) for title, metric, some in titled_by_metric("Spread over positions", found)]
 
 
 _INTERVALS = {
