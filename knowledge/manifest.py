@@ -10,6 +10,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.stored_model import first_problem, stored_version
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -124,19 +125,15 @@ class Manifest(BaseModel):
         except (OSError, UnicodeDecodeError) as error:
             raise KnowledgeBaseError(f"{path} cannot be read ({error}): restore it, or build again.") from error
         try:
-            version = _Version.model_validate_json(text).format_version
-            if version > FORMAT_VERSION:
+            if (version := stored_version(text)) > FORMAT_VERSION:
                 raise KnowledgeBaseError(
                     f"{folder} has format version {version}, and this BriefContext reads up to {FORMAT_VERSION}: "
                     "upgrade with `pip install -U briefcontext`."
                 )
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
             raise KnowledgeBaseError(
-                f"{path} is damaged ({f'{where}: ' if where else ''}{first['msg']}): restore it, or build again "
-                "in another folder."
+                f"{path} is damaged ({first_problem(error)}): restore it, or build again in another folder."
             ) from error
 
     def write(self, folder: Path) -> None:
@@ -174,10 +171,6 @@ class Manifest(BaseModel):
                 f"{folder} was built with encoder {self.encoder.name!r} and {name} {wanted!r}, and the encoder "
                 f"{given!r} given has {name} {got!r}: use the same encoder, or build another base."
             )
-
-
-class _Version(BaseModel):
-    format_version: int
 
 
 def timestamp() -> str:

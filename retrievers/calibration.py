@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge.manifest import Manifest
+from briefcontext.knowledge.stored_model import first_problem, stored_version
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
 __all__ = ["CALIBRATION_FILE", "Calibration", "Estimate", "Feature", "FittedOn", "Measured", "Prediction"]
@@ -157,19 +158,14 @@ class Calibration(_Part):
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"The calibration {path} cannot be read ({error}): {again}.") from error
         try:
-            version = _Version.model_validate_json(text).format_version
-            if version > FORMAT_VERSION:
+            if (version := stored_version(text)) > FORMAT_VERSION:
                 raise InputError(
                     f"The calibration {path} has format version {version}, and this BriefContext reads up to "
                     f"{FORMAT_VERSION}: upgrade with `pip install -U briefcontext`, or {again}."
                 )
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InputError(
-                f"{path} is no calibration that can be used ({f'{where}: ' if where else ''}{first['msg']}): {again}."
-            ) from error
+            raise InputError(f"{path} is no calibration that can be used ({first_problem(error)}): {again}.") from error
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Put it in a file, whole or not at all. Raises InputError when that cannot be written."""
@@ -237,10 +233,6 @@ class Calibration(_Part):
             contributions={name: added[name] for name in strongest},
             signals={feature.name: signals[feature.name] for feature in self.features},
         )
-
-
-class _Version(BaseModel):
-    format_version: int
 
 
 def sigmoid(log_odds: float) -> float:
