@@ -3,12 +3,11 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from briefcontext.cli import main
+from tests.command_line import Run, command_line
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 MIDDLE = (
@@ -17,21 +16,11 @@ MIDDLE = (
 )
 FIRST_CHOICE = "Which drug is first choice for type 2 diabetes?"
 
-Run = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command line in this process; return its exit code, output and error output."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["briefcontext", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            main()
-        output = capsys.readouterr()
-        return int(exit.value.code or 0), output.out, output.err
-
-    return run
+    return command_line(monkeypatch, capsys)
 
 
 @pytest.fixture

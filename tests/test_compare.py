@@ -1,24 +1,20 @@
 """Runs side by side, and the commands as a person meets them."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from langchain_openai import ChatOpenAI
 
-from briefcontext.cli import main
 from briefcontext.errors import InputError
 from briefcontext.evaluation.compare import compare_runs
 from briefcontext.evaluation.outcomes import points_with_interval
 from briefcontext.evaluation.run import Run as ExperimentRun
 from briefcontext.knowledge import demo_knowledge_base
+from tests.command_line import Run, command_line
 from tests.openai_server import OpenAIServer, Reply
 from tests.questions import known, run_settings
 from tests.simulated_reader import MODEL, SimulatedReader
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -27,15 +23,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ser
     server.script = lambda call: Reply("It is so.\nChoice: A")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["briefcontext", *arguments])
-        with pytest.raises(SystemExit) as exit:
-            main()
-        output = capsys.readouterr()
-        return int(exit.value.code or 0), output.out, output.err
-
-    return run
+    return command_line(monkeypatch, capsys)
 
 
 @pytest.fixture
