@@ -1,8 +1,11 @@
 PYTHON ?= python3
 PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PYTEST = .venv/bin/python -m pytest --numprocesses 2 --dist loadscope
 export Q
+# The threads of PyTorch and BLAS spin while they wait, which two test workers at once cannot afford.
+test quick: export OMP_NUM_THREADS = 1
 
-.PHONY: ask dev notebooks test lint type format
+.PHONY: ask dev notebooks check test quick lint type format
 
 ask: .venv/.installed  ## Answer a question: make ask Q="…"
 	@.venv/bin/briefcontext ask "$$Q"
@@ -13,8 +16,14 @@ dev: .venv/.installed-dev  ## Serve the graphs for LangGraph Studio, on this mac
 notebooks: .venv/.installed-dev  ## Run the notebooks, and store what they print
 	for notebook in notebooks/*.ipynb; do .venv/bin/python -m tests.executed_notebook "$$notebook" "$$notebook" || exit 1; done
 
-test: .venv/.installed-dev
-	.venv/bin/python -m pytest
+check: lint type test  ## All that a change must pass
+	.ci/package
+
+test: .venv/.installed-dev  ## All tests
+	$(PYTEST)
+
+quick: .venv/.installed-dev  ## The tests without those that run browsers, servers, notebooks or kill processes
+	$(PYTEST) -m "not slow"
 
 lint: .venv/.installed-dev
 	.venv/bin/ruff check

@@ -31,9 +31,9 @@ from retrieval_parts.corpora import UNSAFE_DISTRACTORS, read_bioasq, read_distra
 from rich.console import Console
 from rich.table import Table
 
-from briefcontext.evaluation.calibrate import calibrate
-from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.labelled import label_questions
+from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.statistics.calibrate import calibrate
+from briefcontext.evaluation.statistics.labelled import label_questions
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase

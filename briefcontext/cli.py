@@ -26,11 +26,16 @@ from briefcontext.options import (
     Document,
     DocumentEncoder,
     ExtractModel,
+    Journals,
     KeepRetracted,
     KnowledgeBaseName,
+    Languages,
+    Mesh,
     Preflight,
     PromptsFolder,
     Route,
+    StudyTypes,
+    Years,
     check_document_options,
     settings_from,
 )
@@ -156,6 +161,11 @@ def ask(
         str | None, typer.Option(help="How to find documents: dense, bm25 or hybrid. Default: dense.")
     ] = None,
     cross_encoder: CrossEncoder = None,
+    years: Years = None,
+    types: StudyTypes = None,
+    journals: Journals = None,
+    mesh: Mesh = None,
+    languages: Languages = None,
     keep_retracted: KeepRetracted = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every document and quote.")] = False,
@@ -179,6 +189,11 @@ def ask(
         preflight=preflight,
         retrieval=retrieval,
         cross_encoder=cross_encoder,
+        years=years,
+        publication_types=types,
+        journals=journals,
+        mesh=mesh,
+        languages=languages,
         keep_retracted=keep_retracted or None,
     )
     if verbose:
@@ -218,7 +233,10 @@ def index(
             min=1, help="Cut documents into chunks of this many tokens. Default: 128 for whole texts, else none."
         ),
     ] = None,
-    store: Annotated[str | None, typer.Option(help="URL of a Chroma server. Default: in the folder.")] = None,
+    store: Annotated[str | None, typer.Option(help="Let Chroma search the vectors: chroma, or a server's URL.")] = None,
+    on: Annotated[
+        Literal["ray"] | None, typer.Option(help="Encode and write on a Ray cluster: RAY_ADDRESS, or a local one.")
+    ] = None,
 ) -> None:
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
     from briefcontext.index_command import index as build
@@ -231,6 +249,7 @@ def index(
         fields=_assignments(field or [], "Field", "FIELD=COLUMN, for example id=doc"),
         chunk_tokens=chunk_tokens,
         store=store,
+        on=on,
     )
 
 
@@ -263,12 +282,18 @@ def kb_search(
     query: Annotated[str, typer.Argument(help="The words or the question to search for.")],
     top_k: Annotated[int, typer.Option(min=1, help="How many passages.")] = 10,
     method: Annotated[_Method, typer.Option(help="How to rank.")] = "dense",
+    years: Years = None,
+    types: StudyTypes = None,
+    journals: Journals = None,
+    mesh: Mesh = None,
+    languages: Languages = None,
     as_json: _AsJSON = False,
 ) -> None:
     """Show the passages that rank highest."""
     from briefcontext.kb_command import search
 
-    search(folder, query, k=top_k, method=method, as_json=as_json)
+    chosen = settings_from(years=years, publication_types=types, journals=journals, mesh=mesh, languages=languages)
+    search(folder, query, k=top_k, method=method, filters=chosen.filters, as_json=as_json)
 
 
 @kb_app.command("verify")

@@ -13,8 +13,8 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Write the comparison to this file, too.")] = None,
 ) -> None:
     """Put runs of experiments side by side, beside the papers' published figures."""
-    from briefcontext.evaluation.compare import compare_runs
-    from briefcontext.evaluation.run_folder import write_whole
+    from briefcontext.evaluation.runs.compare import compare_runs
+    from briefcontext.files import write_whole
     from briefcontext.printable import printable
 
     compared = compare_runs(runs)

@@ -20,6 +20,7 @@ __all__ = [
     "ModelCallError",
     "ModelError",
     "ModelSetupError",
+    "first_line",
 ]
 
 
@@ -52,3 +53,11 @@ class ModelSetupError(ModelError):
 
 class ModelCallError(ModelError):
     """A call that failed: the server is unreachable or overloaded, or took too long."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, without its full stop, for a message of ours that has one line.
+
+    The name of the error's class where it says nothing.
+    """
+    return str(error).strip().partition("\n")[0].rstrip(".: ") or type(error).__name__

@@ -10,7 +10,7 @@ from briefcontext.experiment_options import check_methods, check_options, given_
 from briefcontext.options import ExtractModel, PromptsFolder
 
 if TYPE_CHECKING:
-    from briefcontext.evaluation.run import Run
+    from briefcontext.evaluation.runs.run import Run
 
 __all__ = ["experiment"]
 
@@ -84,9 +84,9 @@ def experiment(
         raise InputError(f"--batch is {batch!r}: write --batch export, or --batch import with --replies FILE.")
     if (batch == "import") != (replies is not None):
         raise InputError("--batch import and --replies FILE belong together.")
-    from briefcontext.evaluation.run import Run
-    from briefcontext.evaluation.run_progress import Prices
-    from briefcontext.evaluation.run_settings import RunSettings
+    from briefcontext.evaluation.runs.progress import Prices
+    from briefcontext.evaluation.runs.run import Run
+    from briefcontext.evaluation.runs.settings import RunSettings
     from briefcontext.graphs.settings import Settings
 
     reading = Settings(
@@ -172,9 +172,9 @@ def _preflight(
     if kb is None:
         raise InputError("The experiment preflight takes its documents from a knowledge base: name it with --kb DIR.")
     from briefcontext.evaluation.data_sets import load_data_set
-    from briefcontext.evaluation.preflight_study import KS, run_preflight
-    from briefcontext.evaluation.run_progress import CountedProgress
-    from briefcontext.evaluation.sampling import sample
+    from briefcontext.evaluation.data_sets.sampling import sample
+    from briefcontext.evaluation.experiments.preflight import KS, run_preflight
+    from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD
 
     data_set = load_data_set(questions)
@@ -197,7 +197,7 @@ def _preflight(
 
 
 def _print_report(out: Path) -> None:
-    from briefcontext.evaluation.run_folder import REPORT
+    from briefcontext.evaluation.runs.folder import REPORT
     from briefcontext.printable import printable
 
     typer.echo(printable((out / REPORT).read_text(encoding="utf-8")))
@@ -205,7 +205,7 @@ def _print_report(out: Path) -> None:
 
 
 def _print_markdown_table(table: Any) -> None:
-    from briefcontext.evaluation.run_report import markdown_table
+    from briefcontext.evaluation.runs.report import markdown_table
     from briefcontext.printable import printable
 
     typer.echo(printable(markdown_table(table)))

@@ -34,7 +34,7 @@ _WHAT_FOR = {
     "calibration": "decides by the rankings of a knowledge base",
     "iou_threshold": "decides whether the method briefcontext maps",
 }
-_MAPS = frozenset({"briefcontext", "briefcontext_no_preflight"})
+_MAPS = frozenset({"briefcontext", "map_reduce"})
 
 
 def given_options(context: typer.Context) -> list[str]:

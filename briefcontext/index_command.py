@@ -3,19 +3,20 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
+from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.encoders.loading import full_name
-from briefcontext.knowledge.manifest import MANIFEST_FILE, Manifest
-from briefcontext.knowledge.pipeline import Progress as BuildProgress
-from briefcontext.knowledge.sources import FileSources, open_sources
+from briefcontext.knowledge.sources.files import FileSources, open_sources
 from briefcontext.knowledge.sources.source import check_encoder
+from briefcontext.knowledge.store.manifest import Manifest
+from briefcontext.knowledge.store.place import Place, open_place
 from briefcontext.printable import printable_line
 
 __all__ = ["index"]
@@ -71,6 +72,7 @@ def index(
     fields: Mapping[str, str],
     chunk_tokens: int | None,
     store: str | None,
+    on: Literal["ray"] | None,
 ) -> None:
     """Build the knowledge base and print what became of every record.
 
@@ -82,7 +84,7 @@ def index(
     """
     sources = open_sources(paths, format=format, fields=fields)
     # All that can be refused is refused before weights are loaded, or downloaded.
-    name = _encoder_name(Path(kb), encoder, chunk_tokens, store)
+    name = _encoder_name(open_place(kb), encoder, chunk_tokens, store)
     for source in sources:
         check_encoder(source, name)
     with ProgressBars() as bars:
@@ -92,23 +94,23 @@ def index(
             encoder=load_encoder(name),
             chunk_tokens=chunk_tokens,
             store=store,
+            on=on,
             progress=bars.show,
         )
     _print_report(report, sources)
 
 
-def _encoder_name(folder: Path, asked: str | None, chunk_tokens: int | None, store: str | None) -> str:
+def _encoder_name(place: Place, asked: str | None, chunk_tokens: int | None, store: str | None) -> str:
     """The encoder to build with, which is the base's own where there is one."""
-    if not (folder / MANIFEST_FILE).exists():
+    if (manifest := Manifest.latest(place)) is None:
         return DEFAULT_ENCODER if asked is None else asked
-    manifest = Manifest.read(folder)
     name = manifest.encoder.name if asked is None else full_name(asked)
-    manifest.check_options(folder, encoder=name, chunk_tokens=chunk_tokens, store=store)
+    manifest.check_options(place, encoder=name, chunk_tokens=chunk_tokens, store=store)
     return name
 
 
 def _print_report(report: BuildReport, sources: FileSources) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     for skipped in sources.skipped:
         console.print(f"skipped {escape(printable_line(f'{skipped.name}: {skipped.reason}'))}")
     for source in report.sources:

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.store.filters import Filters
 from briefcontext.printable import printable_line
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 
@@ -25,14 +26,16 @@ def info(path: str, *, as_json: bool) -> None:
         _print_fields(known, 0)
 
 
-def search(path: str, query: str, *, k: int, method: SearchMethod, as_json: bool) -> None:
+def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filters, as_json: bool) -> None:
     """Print the passages that a retriever ranks highest."""
     with KnowledgeBase.open(path) as base:
-        found = retriever_over(base, method).invoke(query, k=k)
+        found = retriever_over(base, method).invoke(query, k=k, filters=filters)
     if as_json:
         print_json([{"id": d.id, "text": d.page_content, **d.metadata} for d in found])
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
+    if not found and filters:
+        console.print(escape(f"No passage fulfils the filters ({filters})."))
     for document in found:
         title = document.metadata.get("title") or ""
         retracted = " RETRACTED" if document.metadata.get("retracted") else ""
@@ -62,7 +65,7 @@ def print_json(value: Any) -> None:
 
 
 def _print_fields(fields: Mapping[str, Any], indent: int) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     for name, value in fields.items():
         if isinstance(value, Mapping):
             console.print(f"{' ' * indent}{escape(name)}:")

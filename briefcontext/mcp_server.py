@@ -20,7 +20,7 @@ from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import Event
 from briefcontext.graphs.graph import graph
-from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.settings import AskedFilters, Settings
 from briefcontext.progress import event_words
 
 __all__ = ["Passage", "Passages", "build_server"]
@@ -67,6 +67,9 @@ _Options = Annotated[
     dict[str, str] | None,
     Field(description='Only for multiple choice: letter to text, for example {"A": "yes", "B": "no"}.'),
 ]
+_Filters = Annotated[
+    AskedFilters | None, Field(description="Only when certain publications are wanted: what they must be.")
+]
 _Query = Annotated[str, Field(min_length=1, description="What to look for, in words or as a question.")]
 _Count = Annotated[int, Field(ge=1, le=_MOST, description="How many passages, at most.")]
 _Source = Annotated[str, Field(min_length=1, description="The source_id of a citation or a passage.")]
@@ -76,7 +79,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
     """Make the server; it opens nothing until a tool is called.
 
     Args:
-        settings: those of every question. What a client sends cannot change them.
+        settings: those of every question. Filters that a client sends take the place of theirs; nothing else can.
     """
     server: MCPServer[Any] = MCPServer(
         "briefcontext",
@@ -88,19 +91,22 @@ def build_server(settings: Settings) -> MCPServer[Any]:
     )
 
     async def ask(
-        question: _Question, ctx: Context[Any, Any], options: _Options = None
+        question: _Question, ctx: Context[Any, Any], options: _Options = None, filters: _Filters = None
     ) -> Annotated[CallToolResult, Answer]:
         """Answer a medical question from the literature, with numbered sources. Says so when it is not answered."""
-        answer = await _asked(question, options, settings, ctx)
+        answer = await _asked(question, options, settings, filters, ctx)
         return CallToolResult(
             content=[TextContent(type="text", text=cited_text(answer))], structured_content=dict(answer)
         )
 
-    async def search(query: _Query, top_k: _Count = 10) -> Annotated[CallToolResult, Passages]:
+    async def search(
+        query: _Query, top_k: _Count = 10, filters: _Filters = None
+    ) -> Annotated[CallToolResult, Passages]:
         """Find the passages of the literature that are nearest to a question. Retracted ones are marked."""
         try:
-            retriever = await asyncio.to_thread(resources.retriever, settings)
-            found = await retriever.ainvoke(query, k=top_k)
+            narrowed = settings.narrowed(filters)
+            retriever = await asyncio.to_thread(resources.retriever, narrowed)
+            found = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
         except BriefContextError as error:
             raise ToolError(str(error)) from error
         return _listed(found)
@@ -118,13 +124,20 @@ def build_server(settings: Settings) -> MCPServer[Any]:
     return server
 
 
-async def _asked(question: str, options: dict[str, str] | None, settings: Settings, ctx: Context[Any, Any]) -> Answer:
+async def _asked(
+    question: str,
+    options: dict[str, str] | None,
+    settings: Settings,
+    filters: AskedFilters | None,
+    ctx: Context[Any, Any],
+) -> Answer:
     """Run the graph, and tell of its events as progress."""
     given: Any = {"question": question, "options": options}
     done, total = 0, None
     answer: Any = None
     try:
-        async for mode, part in graph.astream(given, context=settings, stream_mode=["custom", "values"]):
+        narrowed = settings.narrowed(filters)
+        async for mode, part in graph.astream(given, context=narrowed, stream_mode=["custom", "values"]):
             if mode == "values":
                 answer = part
                 continue

@@ -14,11 +14,16 @@ __all__ = [
     "Document",
     "DocumentEncoder",
     "ExtractModel",
+    "Journals",
     "KeepRetracted",
     "KnowledgeBaseName",
+    "Languages",
+    "Mesh",
     "Preflight",
     "PromptsFolder",
     "Route",
+    "StudyTypes",
+    "Years",
     "check_document_options",
     "settings_from",
 ]
@@ -46,6 +51,19 @@ Preflight = Annotated[
 ]
 KeepRetracted = Annotated[bool, typer.Option("--keep-retracted", help="Use retracted articles, too, labelled.")]
 
+Years = Annotated[str | None, typer.Option(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")]
+StudyTypes = Annotated[
+    list[str] | None,
+    typer.Option("--type", help='Only this publication type, or one of several: --type "Randomized Controlled Trial".'),
+]
+Journals = Annotated[
+    list[str] | None, typer.Option("--journal", help="Only this journal, or one of several, by title or abbreviation.")
+]
+Mesh = Annotated[list[str] | None, typer.Option("--mesh", help="Only under this MeSH heading, or one of several.")]
+Languages = Annotated[
+    list[str] | None, typer.Option("--language", help="Only in this language, or one of several: eng or en.")
+]
+
 
 def check_document_options(document: str | None, kb: str | None, encoder: str | None) -> None:
     """Refuse a document beside a knowledge base, and an encoder without a document.
@@ -60,11 +78,11 @@ def check_document_options(document: str | None, kb: str | None, encoder: str | 
 
 
 def settings_from(**given: Any) -> "Settings":
-    """Make settings of the options that were given; those that were not are None, and keep their defaults.
+    """Make settings of the options that were given; those that were not are None or empty, and keep their defaults.
 
     Raises:
         InputError: a value out of its range.
     """
     from briefcontext.graphs.settings import Settings
 
-    return Settings(**{name: value for name, value in given.items() if value is not None})
+    return Settings(**{name: value for name, value in given.items() if value not in (None, [])})

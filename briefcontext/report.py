@@ -23,7 +23,7 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
     """Print the answer, its sources, its route, what each partition gave, and what it used."""
     console = Console(highlight=False, emoji=False)
     answer: Answer = state["answer"]
-    documents: list[Document] = state["documents"]
+    documents: list[Document] = state["ranking"]
     console.print()
     if answer["choice"]:
         console.print(f"[bold]{_line(answer['choice'])}[/bold]")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from briefcontext.chains.ledger import ModelCall
-from briefcontext.chains.rates import CallLimits
+from briefcontext.chains.limits import CallLimits
 from briefcontext.chains.telling import Tell
 from briefcontext.errors import ModelCallError
 

@@ -1,7 +1,7 @@
 """The answer: what every route ends in, in Python, in JSON and over a server."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -25,14 +25,14 @@ class Preflight(TypedDict):
     """The preflight check: how far the two rankings agree, and which way the question took."""
 
     iou: float | None
-    """Intersection over union of the two top-n sets; None when nothing was retrieved."""
+    """Intersection over union of the two top-n sets; None when nothing was retrieved, or BM25 has no top n."""
     n: int
     threshold: float
     dense_top: list[str]
     bm25_top: list[str]
-    """Ids of the first n documents of each ranking, best first."""
+    """Ids of the first n documents of each ranking, best first; BM25's is empty where its scores do not tell them."""
     consistent: bool | None
-    """Whether `iou` is above `threshold`."""
+    """Whether `iou` is above `threshold`; None where there is none."""
     method: Literal["iou", "calibrated"]
     """Which check decides: the overlap, or a calibration's prediction."""
     probability: float | None
@@ -83,6 +83,7 @@ class Answer(TypedDict):
 def compose(
     draft: Draft,
     *,
+    options: Mapping[str, str],
     documents: Sequence[Document],
     route: Route,
     preflight: Preflight,
@@ -96,7 +97,8 @@ def compose(
     both, citations, unknown = number_citations(separator.join(texts), documents, draft["quotes"])
     text, _, statement = both.partition(separator)
     text = text.strip()
-    warnings = [*draft["warnings"], *_extraction_warnings(extractions)]
+    unchosen = _unchosen(draft["choice"], extractions) if options else None
+    warnings = [*([unchosen] if unchosen else []), *draft["warnings"], *_extraction_warnings(extractions)]
     if caution := preflight.get("caution"):
         warnings.append(caution)
     if retracted:
@@ -136,6 +138,19 @@ def find_conflict(
     if len(choices) < 2 and statement is None:
         return None
     return Conflict(choices=choices, statement=statement, settled=settled)
+
+
+def _unchosen(choice: str | None, extractions: Sequence[Extraction]) -> str | None:
+    """Say that no option was chosen, or that none of the partitions chose one."""
+    if any(extraction["choice"] for extraction in extractions):
+        return None if choice else "No option was chosen by the answer; partitions of the documents chose some."
+    if choice is None:
+        return "No option was chosen" + (
+            ", neither by a partition of the documents nor by the answer." if extractions else " by the answer."
+        )
+    return (
+        f"The choice {choice} is unsupported: no partition of the documents chose an option." if extractions else None
+    )
 
 
 def _extraction_warnings(extractions: Sequence[Extraction]) -> list[str]:

@@ -14,7 +14,6 @@ from briefcontext.chains.model import Model, Request
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.reduce import reduce
-from briefcontext.chains.steps import Steps
 from briefcontext.chains.window import room_for
 from briefcontext.prompts import Prompts
 
@@ -29,21 +28,21 @@ def answer_prompt(
     return prompts.render("answer", question["text"], question["options"], may_abstain=not forced, documents=context)
 
 
-def answer(
+async def answer(
     model: Model, worker: Model, question: Question, documents: Sequence[Document], stage: str, account: Account
-) -> Steps[Draft]:
+) -> Draft:
     """Answer in one call; when the documents exceed the model's input window, extract and reduce instead."""
     forced = account.force_choice and bool(question["options"])
     fixed = sum(len(message.text) for message in answer_prompt(model.prompts, question, [], forced=forced))
     room = room_for(model, account, fixed)
     if room is not None and len(render_documents(documents)) > room:
-        extraction = yield from extract(worker, question, documents, 0, account)
-        draft = yield from reduce(model, question, documents, [extraction], account)
+        extraction = await extract(worker, question, documents, 0, account)
+        draft = await reduce(model, question, documents, [extraction], account)
         said = ["The documents exceed the model's input window, so they were read in parts.", extraction["error"]]
         draft["warnings"] += filter(None, said)
         return draft
     messages = answer_prompt(model.prompts, question, documents, forced=forced)
-    reply = yield from model.ask(Request(stage, messages, told=True), account)
+    reply = await model.ask(Request(stage, messages, told=True), account)
     body, given = split_quotes(reply.text)
     quotes, lost = ground_all(given, documents, account.quote_similarity)
     warnings = [cut_warning(reply.cut, "The answer")] if reply.cut else []

@@ -31,15 +31,10 @@ def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: li
     """Tell a refusal to answer, the choice, and what is said of a conflict, from the answer itself."""
     refusal = None if forced else _NO_ANSWER.match(text)
     options = question["options"]
-    stated = _CHOICE_LINE.search(text)
-    # What stands before the line that the prompt asks for is reasoning, and what a conflict says is others' view.
-    choosing, _ = _without_conflict(text[stated.start() :] if stated else text)
-    choice = parse_choice(choosing, options) if options and not refusal else None
+    choice = parse_choice(text, options) if options and not refusal else None
     warnings = list(warnings)
-    if options and forced and choice is not None:
+    if forced and choice is not None:
         warnings.append("A choice was forced by the setting force_choice.")
-    if options and choice is None and not refusal:
-        warnings.append("The reader named none of the options.")
     body, conflict = _without_conflict(_CHOICE_LINE.sub("", text[refusal.end() :] if refusal else text))
     return Draft(
         text=body.strip() or (_NO_REASON if refusal else ""),

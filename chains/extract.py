@@ -8,16 +8,16 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from briefcontext.chains.account import Account
-from briefcontext.chains.choice import parse_choice
+from briefcontext.chains.choice import named_option
 from briefcontext.chains.citation import document_key
 from briefcontext.chains.context import render_documents
 from briefcontext.chains.ending import cut_warning
+from briefcontext.chains.event_loop import together
 from briefcontext.chains.extraction import NOTHING_USED, Extraction, Quote, extraction_without_evidence
 from briefcontext.chains.grounding import ground
 from briefcontext.chains.json_record import read_record
 from briefcontext.chains.model import Model, Reply, Request
 from briefcontext.chains.question import Question
-from briefcontext.chains.steps import Steps, Together
 from briefcontext.chains.window import room_for, split_to_fit
 from briefcontext.errors import ModelCallError
 
@@ -99,9 +99,9 @@ class _Record(BaseModel):
         return share if 0 <= share <= 1 else None
 
 
-def extract(
+async def extract(
     model: Model, question: Question, documents: Sequence[Document], index: int, account: Account
-) -> Steps[Extraction]:
+) -> Extraction:
     """Extract from one partition: one call, and one more if its reply is malformed.
 
     A partition that exceeds the model's input window is read in as many parts as it takes. A part that could not be
@@ -114,50 +114,50 @@ def extract(
     room = room_for(model, account, sum(len(message.text) for message in empty))
     parts = split_to_fit(documents, room)
     if len(parts) == 1:
-        return (yield from _extract_part(model, question, parts[0], documents, index, account))
-    chains = [_part_or_failure(model, question, part, documents, index, account) for part in parts]
-    return _merge((yield Together(chains)), documents, index)
+        return await _extract_part(model, question, parts[0], documents, index, account)
+    read = await together(_part_or_failure(model, question, part, documents, index, account) for part in parts)
+    return _merge(read, documents, index)
 
 
-def _part_or_failure(
+async def _part_or_failure(
     model: Model,
     question: Question,
     part: Sequence[Document],
     documents: Sequence[Document],
     index: int,
     account: Account,
-) -> Steps[Extraction]:
+) -> Extraction:
     """Extract from one part of several; record a failure, as what the others cost would be lost with it."""
     try:
-        return (yield from _extract_part(model, question, part, documents, index, account))
+        return await _extract_part(model, question, part, documents, index, account)
     except ModelCallError as error:
         if account.on_partition_failure == "raise":
             raise
         return extraction_without_evidence(index, part, "failed", error=str(error))
 
 
-def _extract_part(
+async def _extract_part(
     model: Model,
     question: Question,
     part: Sequence[Document],
     documents: Sequence[Document],
     index: int,
     account: Account,
-) -> Steps[Extraction]:
+) -> Extraction:
     """Extract from one part of a partition; quotes are looked up in the partition's whole documents.
 
     Raises:
         ModelCallError: a call failed for good, or both replies were cut off before they said anything.
     """
     messages = model.prompts.render("extract", question["text"], question["options"], documents=render_documents(part))
-    reply = yield from model.ask(Request("extract", messages, _SCHEMA, _HIDDEN), account)
+    reply = await model.ask(Request("extract", messages, _SCHEMA, _HIDDEN, index), account)
     try:
         return _extraction(_parse(reply), question, documents, index, account)
     except ValueError as error:
         repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, reply))
     # Providers take no message without words.
     again = [*messages, *([AIMessage(reply.text)] if reply.text else []), *repair]
-    second = yield from model.ask(Request("extract", again, _SCHEMA, _HIDDEN), account)
+    second = await model.ask(Request("extract", again, _SCHEMA, _HIDDEN, index), account)
     try:
         return _extraction(_parse(second), question, documents, index, account)
     except ValueError as error:
@@ -193,7 +193,7 @@ def _extraction(
     if not record.relevant or (lost and not quotes):
         error = error if lost else None
         return extraction_without_evidence(index, documents, "none", confidence=record.confidence, error=error)
-    choice = parse_choice(f"Choice: {record.choice}", question["options"]) if record.choice else None
+    choice = named_option(record.choice, question["options"]) if record.choice else None
     return Extraction(
         index=index,
         document_ids=[str(document.id) for document in documents],

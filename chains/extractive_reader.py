@@ -23,7 +23,7 @@ MIN_SENTENCE_CHARACTERS = 25
 """Shorter pieces are headings and fragments."""
 
 _PREFACE = "The sentences closest to the question, copied word for word; nothing was inferred from them:"
-_NO_CHOICE = "The extractive reader copies sentences and does not reason, so it chose no option. Use a model for that."
+_NO_CHOICE = "The extractive reader copies sentences and does not reason: use a model to choose among options."
 
 
 class SentenceEncoder(Protocol):

@@ -1,11 +1,11 @@
 """The ledger: what the model calls for one answer used."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from typing_extensions import TypedDict
 
-__all__ = ["Cost", "ModelCall", "Price", "Usage", "UsageSum", "cost", "estimate_tokens", "summarise"]
+__all__ = ["ModelCall", "Usage", "UsageSum", "estimate_tokens", "summarise"]
 
 
 class ModelCall(TypedDict):
@@ -52,7 +52,7 @@ class Usage(UsageSum):
     The paper weighs the map against vanilla by the tokens that each reads and writes (Zhang et al., npj Digital
     Medicine 2025, equations 4 and 5). Here those of the calls made are what the provider counted, retries and
     repairs included; those of the vanilla call, which was not made, are estimates. On a route of one call, the two
-    are nearly the same. `cost` puts prices to them.
+    are nearly the same.
     """
 
     stages: dict[str, UsageSum]
@@ -67,42 +67,6 @@ class Usage(UsageSum):
     quote of each document with evidence, which vanilla's prompt asks for besides. None where no answer was written."""
     output_ratio: float | None
     """Output tokens over `vanilla_output_tokens`."""
-
-
-class Price(NamedTuple):
-    """What a model's tokens cost, in any currency, by the million."""
-
-    input: float
-    output: float
-
-
-class Cost(TypedDict):
-    """What an answer cost, in the currency of the prices."""
-
-    cost: float
-    vanilla_cost: float | None
-    """What one call over the same documents would have cost; None where its tokens are not known."""
-    ratio: float | None
-
-
-def cost(usage: Usage, prices: Mapping[str, Price], *, vanilla_model: str) -> Cost:
-    """Put prices to the tokens of an answer, and to those of the vanilla call that `vanilla_model` would have made.
-
-    `prices` is by model, as in `usage["models"]`. Tokens from the provider's prompt cache count in full.
-
-    Raises:
-        KeyError: a model has no price.
-    """
-    total = sum(
-        _price(part["input_tokens"], part["output_tokens"], prices[name]) for name, part in usage["models"].items()
-    )
-    given, made = usage["vanilla_input_tokens"], usage["vanilla_output_tokens"]
-    vanilla = None if given is None or made is None else _price(given, made, prices[vanilla_model])
-    return Cost(cost=total, vanilla_cost=vanilla, ratio=total / vanilla if vanilla else None)
-
-
-def _price(input_tokens: int, output_tokens: int, price: Price) -> float:
-    return (input_tokens * price.input + output_tokens * price.output) / 1_000_000
 
 
 def summarise(

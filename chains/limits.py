@@ -1,209 +1,116 @@
 """How many model calls this process has in flight, and how many it starts a minute.
 
-A call is admitted in one step: it takes its place in flight and spends its model's rates together, or it waits
-for both. Hence no call holds a place while it waits for a rate, or spends a rate while it waits for a place. This is
-why the rates are kept here too, as two sums over a minute: the limiters of LangChain, pyrate-limiter, limits,
-throttled-py and aiolimiter each wait, or spend, on their own, cannot undo a spend when the other limit refuses, and
-either poll, or are bound to one event loop, or keep no order between threads and loops.
+Calls of one model start in the order in which they asked. The first of them waits for the model's rates, then for a
+place in flight, and spends the rates as it takes the place: so no call holds a place while it waits for a rate, or
+spends a rate while it waits for a place, and a model that has to wait for its rates holds up no other.
 
-Order of admission, over all threads and event loops:
-
-- Calls of one model start in the order in which they asked.
-- A call that waits for its model's rates holds up no other model's calls.
-- A call that waits only for a place holds up everything behind it, so that a call with a small `max_in_flight` is
-  never starved by later ones with a larger one. Nothing starts meanwhile, so that its wait ends, and with it that of
-  those behind it, as soon as enough of the calls already in flight end. Give model calls a timeout for that reason,
-  and never ask for a second place from within one.
+Places are given in the order in which they were asked for, also to calls with a smaller `max_in_flight` than those
+behind them: nothing starts meanwhile, so that as soon as enough of the calls in flight end, their wait does. Give model
+calls a timeout for that reason, and never ask for a second place from within one.
 """
 
 import asyncio
-import itertools
-import math
-import queue
-import threading
-import time
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import heapq
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter
 
-from briefcontext.chains.rates import CallLimits, Rates
 from briefcontext.errors import InputError
 
-__all__ = ["Clock", "Gate", "Limiter", "limiter_for"]
+__all__ = ["CallLimits", "Limiter", "Places", "limiter_for"]
+
+_MINUTE = 60.0
 
 
-class Clock:
-    """The time, and an alarm."""
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """What a call waits for.
 
-    def now(self) -> float:
-        """Return the time in seconds; it never goes back."""
-        return time.monotonic()
-
-    def call_later(self, seconds: float, ring: Callable[[], None]) -> Callable[[], None]:
-        """Have `ring` called once, in any thread, `seconds` from now; return what cancels it."""
-        timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), ring)
-        timer.daemon = True
-        timer.start()
-        return timer.cancel
-
-
-@dataclass(eq=False, slots=True)
-class _Call:
-    """A call that waits or is in flight."""
-
-    rates: Rates
-    limits: CallLimits
-    tokens: int
-    wake: Callable[[bool], object]
-    """Tells the one who waits: True to go, False that waiting cannot end."""
-    loop: asyncio.AbstractEventLoop | None = None
-    """The event loop that runs it; None for a thread."""
-    ticket: int = 0
-    admitted: bool = False
-
-
-class Gate:
-    """The calls in flight and those that wait.
-
-    Every change is queued, then made by whichever thread comes to it first. So the clean-up of an abandoned generator,
-    which the garbage collector may run in the midst of a change, waits for that change to be complete and never for
-    its own thread. A change can be made twice without harm and stays queued until it is complete, so that whatever
-    Ctrl-C cuts short is made up for by the next change.
+    Raises:
+        InputError: a limit is not positive.
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or Clock()
-        self._changes: deque[Callable[[], None]] = deque()
-        self._lock = threading.RLock()
-        self._changing = threading.Lock()
-        self._in_flight: set[_Call] = set()
-        self._waiting: dict[Rates, OrderedDict[_Call, None]] = {}
-        self._tickets = itertools.count()
-        self._alarm_at = math.inf
-        self._cancel_alarm: Callable[[], None] = lambda: None
+    max_in_flight: int = 32
+    """Model calls in flight at once in this process, over all models, questions, threads and event loops.
 
-    @property
-    def in_flight(self) -> int:
-        """How many calls are in flight."""
-        return len(self._in_flight)
+    A call that is given up is cancelled, and its connection closed. That of a model that has only a synchronous side
+    counts no more, though its thread cannot be stopped and ends only with the client's own timeout: if it kept its
+    place, a client without one could keep all places for good.
+    """
+    requests_per_minute: float | None = None
+    """Calls of one model that start within any 60 seconds; below 1, for example 0.5, one call in 120 seconds."""
+    tokens_per_minute: float | None = None
+    """Tokens of the calls of one model that start within any 60 seconds.
 
-    @property
-    def waiting(self) -> int:
-        """How many calls wait."""
-        return sum(map(len, list(self._waiting.values())))
+    A call larger than that starts once no other is counted, and is counted for as many minutes as it takes.
+    """
 
-    @contextmanager
-    def queued(self, call: _Call) -> Iterator[None]:
-        """Queue a call, to be woken when it may start; take it back at the end, wherever it is by then."""
-        try:
-            try:
-                self._change(partial(self._join, call))
-                yield
-            finally:
-                self._change(partial(self._leave, call))
-        finally:  # once more, as Ctrl-C may have kept the first from happening
-            self._change(partial(self._leave, call))
-
-    def refuse_behind(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
-        """Refuse a call that would wait in the thread of a loop whose own calls have to end first."""
-        self._change(partial(self._refuse_behind, call, loop))
-
-    def _change(self, change: Callable[[], None]) -> None:
-        self._changes.append(change)
-        with self._lock:
-            if self._changing.locked():  # by this very thread, further up its stack, which goes on with this change
-                return
-            with self._changing:
-                while self._changes:
-                    self._changes[0]()
-                    self._admit()
-                    self._changes.popleft()
-
-    def _join(self, call: _Call) -> None:
-        if call not in self._in_flight:
-            call.ticket = next(self._tickets)
-            self._waiting.setdefault(call.rates, OrderedDict())[call] = None
-
-    def _leave(self, call: _Call) -> None:
-        self._in_flight.discard(call)
-        self._unqueue(call)
-
-    def _unqueue(self, call: _Call) -> None:
-        calls = self._waiting.get(call.rates)
-        if calls is not None:
-            calls.pop(call, None)
-            if not calls:
-                del self._waiting[call.rates]
-
-    def _refuse_behind(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
-        others = itertools.chain(self._in_flight, *self._waiting.values())
-        if not call.admitted and any(other.loop is loop for other in others):
-            call.wake(False)
-            self._unqueue(call)
-
-    def _rang(self) -> None:
-        self._alarm_at = math.inf
-
-    def _admit(self) -> None:
-        """Start every call that may start now, and set the alarm for the first that a rate holds back."""
-        now = self._clock.now()
-        alarm_at = math.inf
-        held_back: set[Rates] = set()
-        while firsts := [
-            next(iter(calls)) for rates, calls in self._waiting.items() if calls and rates not in held_back
-        ]:
-            call = min(firsts, key=attrgetter("ticket"))
-            opens = call.rates.opens(call.limits, call.tokens, now)
-            if opens > now:
-                held_back.add(call.rates)
-                alarm_at = min(alarm_at, opens)
-            elif len(self._in_flight) < call.limits.max_in_flight:
-                self._start(call, now)
-            elif not self._reclaim():
-                break
-        if alarm_at < self._alarm_at:
-            self._cancel_alarm()
-            self._cancel_alarm = self._clock.call_later(alarm_at - now, partial(self._change, self._rang))
-            self._alarm_at = alarm_at
-
-    def _start(self, call: _Call, now: float) -> None:
-        self._in_flight.add(call)
-        call.admitted = True
-        try:
-            call.wake(True)
-        except RuntimeError:  # its event loop is closed: nobody waits any more
-            self._leave(call)
-            return
-        call.rates.spend(call.limits, call.tokens, now)
-        self._unqueue(call)
-
-    def _reclaim(self) -> bool:
-        """Take back the places of calls whose event loop was closed under them."""
-        dead = [call for call in self._in_flight if call.loop is not None and call.loop.is_closed()]
-        self._in_flight.difference_update(dead)
-        return bool(dead)
+    def __post_init__(self) -> None:
+        if self.max_in_flight < 1:
+            raise InputError(f"max_in_flight is {self.max_in_flight}. Allow at least 1 model call in flight.")
+        for name in ("requests_per_minute", "tokens_per_minute"):
+            rate = getattr(self, name)
+            if rate is not None and not rate > 0:
+                raise InputError(f"{name} is {rate}. Give a number above 0, or None for no limit.")
 
 
-_PROCESS = Gate()
+class _Window:
+    """What the calls of the last minute spent of one rate."""
+
+    def __init__(self) -> None:
+        self._spent: list[tuple[float, int]] = []  # a heap of (when it no longer counts, amount)
+        self._total = 0
+
+    def opens(self, amount: int, per_minute: float | None, now: float) -> float:
+        """Return `now` if the amount may be spent, else when to ask again."""
+        while self._spent and self._spent[0][0] <= now:
+            self._total -= heapq.heappop(self._spent)[1]
+        if per_minute is None or self._total <= 0 or self._total + amount <= per_minute:
+            return now
+        return self._spent[0][0]
+
+    def spend(self, amount: int, per_minute: float | None, now: float) -> None:
+        """Count the amount, for as many minutes as it takes."""
+        until = now + _MINUTE * max(1.0, amount / per_minute if per_minute else 1.0)
+        heapq.heappush(self._spent, (until, amount))
+        self._total += amount
+
+
+class Places:
+    """The places in flight, for the calls of all models on one event loop."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
+
+    async def take(self, most: int) -> None:
+        """Wait until fewer than `most` are taken, and take one."""
+        async with self._turn:
+            while self.taken >= most:
+                self._freed.clear()
+                await self._freed.wait()
+            self.taken += 1
+
+    def give_back(self) -> None:
+        """Let another call have the place."""
+        self.taken -= 1
+        self._freed.set()
 
 
 class Limiter:
-    """Admits the calls of one model.
+    """Lets the calls of one model start; their places are those of all models."""
 
-    Rates are the model's own. Calls in flight are those of all the limiters of a gate; unless told otherwise, that is
-    the one gate of the process.
-    """
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._turn = asyncio.Lock()
+        self._requests = _Window()
+        self._tokens = _Window()
 
-    def __init__(self, gate: Gate = _PROCESS) -> None:
-        self._gate = gate
-        self._rates = Rates()
-
-    @contextmanager
-    def slot(self, limits: CallLimits, *, tokens: int, timeout: float | None = None) -> Iterator[None]:
-        """Hold a place in flight, after waiting for it in this thread.
+    @asynccontextmanager
+    async def slot(self, limits: CallLimits, *, tokens: int, timeout: float | None = None) -> AsyncIterator[None]:
+        """Hold a place in flight, after waiting for it.
 
         Args:
             limits: what this call waits for.
@@ -212,62 +119,49 @@ class Limiter:
 
         Raises:
             TimeoutError: the wait took too long.
-            InputError: it would wait in the thread of a running event loop, for calls that this loop has to finish.
         """
-        answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        call = _Call(self._rates, limits, tokens, wake=answers.put)
-        with self._gate.queued(call):
-            loop = _running_loop()
-            if loop is not None:
-                self._gate.refuse_behind(call, loop)
-            try:
-                go = answers.get(timeout=None if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX))
-            except queue.Empty:
-                raise self._late(limits, timeout) from None
-            if not go:
-                raise InputError(
-                    "A model call would wait, in the thread of a running event loop, for calls that this loop has to "
-                    "finish. Use the async methods there, or make the call in another thread."
-                )
+        try:
+            async with asyncio.timeout(timeout):
+                await self._take_place(limits, tokens)
+        except TimeoutError:
+            raise TimeoutError(
+                f"No model call could start within {timeout} s, with {self._places.taken} in flight and {limits}. "
+                "Allow more time, or higher limits."
+            ) from None
+        try:
             yield
+        finally:
+            self._places.give_back()
 
-    @asynccontextmanager
-    async def aslot(self, limits: CallLimits, *, tokens: int, timeout: float | None = None) -> AsyncIterator[None]:
-        """Do as `slot` does, without blocking the event loop."""
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
-        call = _Call(self._rates, limits, tokens, wake=lambda _: loop.call_soon_threadsafe(_resolve, woken), loop=loop)
-        with self._gate.queued(call):
-            if not call.admitted:
-                try:
-                    async with asyncio.timeout(timeout):
-                        await woken
-                except TimeoutError:
-                    raise self._late(limits, timeout) from None
-            yield
+    async def _take_place(self, limits: CallLimits, tokens: int) -> None:
+        time = asyncio.get_running_loop().time
+        async with self._turn:
+            while (wait := self._opens(limits, tokens, time()) - time()) > 0:
+                await asyncio.sleep(wait)
+            await self._places.take(limits.max_in_flight)
+            self._requests.spend(1, limits.requests_per_minute, time())
+            self._tokens.spend(tokens, limits.tokens_per_minute, time())
 
-    def _late(self, limits: CallLimits, timeout: float | None) -> TimeoutError:
-        return TimeoutError(
-            f"No model call could start within {timeout} s, with {self._gate.in_flight} in flight and {limits}. "
-            "Allow more time, or higher limits."
-        )
+    def _opens(self, limits: CallLimits, tokens: int, now: float) -> float:
+        requests = self._requests.opens(1, limits.requests_per_minute, now)
+        return max(requests, self._tokens.opens(tokens, limits.tokens_per_minute, now))
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-_LIMITERS: dict[str, Limiter] = {}
+_places = Places()
+_limiters: dict[str, Limiter] = {}
 
 
 def limiter_for(name: str) -> Limiter:
-    """Return the one limiter of this process for a model, named by its name and base URL."""
-    return _LIMITERS.setdefault(name, Limiter())
+    """Return the one limiter of this process for a model, named by its name and base URL; for its event loop only."""
+    return _limiters.setdefault(name, Limiter(_places))
+
+
+def _forget() -> None:
+    """Begin anew in a forked process, in which none of these calls is in flight."""
+    global _places
+    _places = Places()
+    _limiters.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -7,13 +7,13 @@ from langchain_core.language_models import BaseChatModel
 
 from briefcontext.chains.account import Account
 from briefcontext.chains.direct import answer, answer_prompt
+from briefcontext.chains.event_loop import wait_for
 from briefcontext.chains.extract import extract
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.model import Model
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.reduce import reduce
-from briefcontext.chains.steps import adrive, drive
 from briefcontext.prompts import BUNDLED, Prompts
 
 __all__ = ["LLMReader"]
@@ -53,13 +53,13 @@ class LLMReader:
 
     def extract(self, question: Question, documents: Sequence[Document], index: int, account: Account) -> Extraction:
         """Find in one partition what bears on the question."""
-        return drive(extract(self._worker, question, documents, index, account))
+        return wait_for(self.aextract(question, documents, index, account))
 
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, account: Account
     ) -> Extraction:
         """Do as `extract` does, without blocking the event loop."""
-        return await adrive(extract(self._worker, question, documents, index, account))
+        return await extract(self._worker, question, documents, index, account)
 
     def reduce(
         self,
@@ -69,7 +69,7 @@ class LLMReader:
         account: Account,
     ) -> Draft:
         """Answer from the evidence of the partitions."""
-        return drive(reduce(self._allocator, question, documents, extractions, account))
+        return wait_for(self.areduce(question, documents, extractions, account))
 
     async def areduce(
         self,
@@ -79,15 +79,15 @@ class LLMReader:
         account: Account,
     ) -> Draft:
         """Do as `reduce` does, without blocking the event loop."""
-        return await adrive(reduce(self._allocator, question, documents, extractions, account))
+        return await reduce(self._allocator, question, documents, extractions, account)
 
     def answer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
         """Answer from all documents at once."""
-        return drive(answer(self._allocator, self._worker, question, documents, stage, account))
+        return wait_for(self.aanswer(question, documents, stage, account))
 
     async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
         """Do as `answer` does, without blocking the event loop."""
-        return await adrive(answer(self._allocator, self._worker, question, documents, stage, account))
+        return await answer(self._allocator, self._worker, question, documents, stage, account)
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""

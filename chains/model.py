@@ -1,16 +1,18 @@
 """A language model as the chains call it: with retries, limits, structured output and a ledger."""
 
+import asyncio
 import json
 import random
 import time
+from asyncio import sleep
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from briefcontext.chains.account import Account
 from briefcontext.chains.chat_model import (
@@ -21,11 +23,11 @@ from briefcontext.chains.chat_model import (
     without_streaming,
 )
 from briefcontext.chains.ending import Cut, cut_message, cut_off, cut_warning
+from briefcontext.chains.event_loop import on_loop
 from briefcontext.chains.failure import one_line, retry_after, what_failed
 from briefcontext.chains.ledger import ModelCall
 from briefcontext.chains.limits import limiter_for
 from briefcontext.chains.reasoning import has_unopened_reasoning, without_reasoning
-from briefcontext.chains.steps import Invoke, Steps, Until, Wait
 from briefcontext.chains.telling import Teller
 from briefcontext.errors import ModelCallError, ModelSetupError
 from briefcontext.prompts import BUNDLED, Prompts
@@ -44,7 +46,7 @@ _STREAMED = "streamed"
 _TEXT = "text"
 _learned: dict[str, str] = {}
 """By model: the way to structured output that it accepted first, so that the others are not tried on every call."""
-_lessons: "dict[str, Future[None]]" = {}
+_lessons: dict[str, asyncio.Event] = {}
 """By model: ends when the call that is finding out its way to structured output does."""
 _tried: dict[str, str] = {}
 """By model: the way that this call is trying now; those before it were refused."""
@@ -66,6 +68,8 @@ class Request:
     schema: Mapping[str, Any] | None = None
     """JSON schema of the reply, with a title; None for text."""
     tags: tuple[str, ...] = ()
+    partition: int | None = None
+    """Its index, where the call reads a partition."""
     told: bool = False
     """Whether the reply is the answer, whose tokens are told to the account as they come."""
 
@@ -97,7 +101,6 @@ class Model:
         self.name = model if isinstance(model, str) else model_name(model)
         self.prompts = prompts
         self._key = model_key(self.chat)
-        self._limiter = limiter_for(self._key)
         # Where a run's messages are streamed, every call would be, and OpenAI's client then counts no tokens of a
         # structured reply. So nothing is streamed but the answer.
         self._whole = without_streaming(self.chat)
@@ -110,38 +113,43 @@ class Model:
         window = (self.chat.profile or {}).get("max_input_tokens")
         return int(window) if window else None
 
-    def ask(self, request: Request, account: Account) -> Steps[Reply]:
-        """Make a call, and make it again while that may help.
+    async def ask(self, request: Request, account: Account) -> Reply:
+        """Make a call, on the loop of all model calls, and make it again while that may help.
 
         Raises:
             ModelSetupError: the provider refuses the key, or does not know the model or the address.
             ModelCallError: it failed for good.
         """
+        return await on_loop(self._ask_or_learn(request, account))
+
+    async def _ask_or_learn(self, request: Request, account: Account) -> Reply:
         if request.schema is None or self._key in _learned:
-            return (yield from self._ask(request, account))
-        lesson: Future[None] = Future()
+            return await self._ask(request, account)
+        lesson = asyncio.Event()
         learning = _lessons.setdefault(self._key, lesson)
         if learning is not lesson:
             # Waited for at most once, and not for long: a call that learned nothing holds the others up no further.
-            yield Until(learning, min(LESSON_SECONDS, account.time_left()))
-            return (yield from self._ask(request, account, first=_tried.get(self._key)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(LESSON_SECONDS, account.time_left())):
+                    await learning.wait()
+            return await self._ask(request, account, first=_tried.get(self._key))
         try:
-            return (yield from self._ask(request, account, learns=True))
+            return await self._ask(request, account, learns=True)
         finally:
             _tried.pop(self._key, None)
             _lessons.pop(self._key, None)
-            lesson.set_result(None)
+            lesson.set()
 
-    def _ask(
+    async def _ask(
         self, request: Request, account: Account, *, first: str | None = None, learns: bool = False
-    ) -> Steps[Reply]:
+    ) -> Reply:
         """Make a call in the ways that there are, from the `first` on."""
         refusal: Exception | None = None
         for way, runnable in self._ways(request, first):
             if learns:
                 _tried[self._key] = way
             try:
-                reply = yield from self._call(request, way, runnable, account)
+                reply = await self._call(request, way, runnable, account)
             except _RefusedError as error:
                 refusal = error
                 continue
@@ -169,10 +177,15 @@ class Model:
             yield _STREAMED, self.chat
         yield _TEXT, self._whole
 
-    def _call(self, request: Request, way: str, runnable: Runnable[Any, Any], account: Account) -> Steps[Reply]:
+    async def _call(self, request: Request, way: str, runnable: Runnable[Any, Any], account: Account) -> Reply:
         # A run of the node's own name would pass for the node, and its messages for the node's output.
-        config = {"tags": list(request.tags), "run_name": f"{request.stage} call"}
+        config: RunnableConfig = {
+            "tags": list(request.tags),
+            "run_name": f"{request.stage} call",
+            "metadata": {"stage": request.stage, "partition": request.partition},
+        }
         tokens = int(request.characters / CHARACTERS_PER_TOKEN)
+        limiter = limiter_for(self._key)
         told = 0
         for attempt in range(account.max_retries + 1):
             teller = None
@@ -180,12 +193,16 @@ class Model:
                 teller = Teller(account.tell, told + 1, within=self._key in _begin_within_a_thought)
             if teller and way == _STREAMED:
                 runnable = teller.listening_to(self.chat)
-            call = Invoke(runnable, list(request.messages), config, account, self._limiter, tokens)
             message: AIMessage | None = None
+            started: float | None = None
             wait: float | None = None
             try:
                 try:
-                    result = yield call
+                    async with limiter.slot(account.limits, tokens=tokens, timeout=account.time_to_deadline()):
+                        # A provider's own timeout bounds the gaps between bytes at best, so the whole call is timed.
+                        async with asyncio.timeout(account.time_left()):
+                            started = time.time()
+                            result = await runnable.ainvoke(list(request.messages), config)
                     message = result["raw"] if isinstance(result, dict) else result
                 except Exception as error:
                     message = cut_message(error)
@@ -200,8 +217,8 @@ class Model:
                 if teller:
                     teller.end(_words(message) if message else None)
                     told = teller.attempt
-                if call.started is not None:
-                    account.calls.append(self._record(request, message, attempt, call.started))
+                if started is not None:
+                    account.calls.append(self._record(request, message, attempt, started))
             if attempt < account.max_retries:
                 longest = min(MAX_WAIT, account.retry_wait * 2**attempt)
                 pause = random.uniform(longest / 2, longest) if wait is None else wait
@@ -213,7 +230,7 @@ class Model:
                     raise ModelCallError(
                         f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again later."
                     )
-                yield Wait(pause)
+                await sleep(pause)
         times = "once" if account.max_retries == 0 else f"{account.max_retries + 1} times"
         raise ModelCallError(f"{self.name} was called {times} and failed. The last time: {failure}")
 

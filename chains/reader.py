@@ -38,22 +38,10 @@ class Reader(Protocol):
     def name(self) -> str:
         """What the ledger and the answer call this reader."""
 
-    def extract(self, question: Question, documents: Sequence[Document], index: int, account: Account) -> Extraction:
-        """Find in one partition what bears on the question."""
-
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, account: Account
     ) -> Extraction:
-        """Do as `extract` does, without blocking the event loop."""
-
-    def reduce(
-        self,
-        question: Question,
-        documents: Sequence[Document],
-        extractions: Sequence[Extraction],
-        account: Account,
-    ) -> Draft:
-        """Answer from the evidence of the partitions."""
+        """Find in one partition what bears on the question."""
 
     async def areduce(
         self,
@@ -62,13 +50,10 @@ class Reader(Protocol):
         extractions: Sequence[Extraction],
         account: Account,
     ) -> Draft:
-        """Do as `reduce` does, without blocking the event loop."""
-
-    def answer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
-        """Answer from all documents at once, in the order given; `stage` names the call in the ledger."""
+        """Answer from the evidence of the partitions."""
 
     async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
-        """Do as `answer` does, without blocking the event loop."""
+        """Answer from all documents at once, in the order given; `stage` names the call in the ledger."""
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int | None:
         """Return the length of the prompt that would read all documents at once; None without a model."""

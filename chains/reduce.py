@@ -8,11 +8,11 @@ from briefcontext.chains.account import Account
 from briefcontext.chains.context import render_condensed, render_evidence
 from briefcontext.chains.draft import parse_draft
 from briefcontext.chains.ending import cut_warning
+from briefcontext.chains.event_loop import together
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.model import Model, Reply, Request
+from briefcontext.chains.model import Model, Request
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
-from briefcontext.chains.steps import Steps, Together
 from briefcontext.chains.window import group_to_fit, room_for
 from briefcontext.errors import ModelCallError
 
@@ -24,13 +24,13 @@ MAX_ROUNDS = 5
 _HIDDEN = ("nostream",)
 
 
-def reduce(
+async def reduce(
     model: Model,
     question: Question,
     documents: Sequence[Document],
     extractions: Sequence[Extraction],
     account: Account,
-) -> Steps[Draft]:
+) -> Draft:
     """Answer from the partitions that have evidence, in one call (ContextReduce).
 
     Evidence that exceeds the model's input window is condensed first: in groups that fit, each by one call, and
@@ -49,11 +49,11 @@ def reduce(
     rounds = 0
     while room is not None and len("\n".join(texts)) > room:
         rounds += 1
-        texts = yield from _condense(model, question, texts, room, rounds, account)
+        texts = await _condense(model, question, texts, room, rounds, account)
     messages = model.prompts.render(
         "reduce", question["text"], question["options"], may_abstain=not forced, evidence="\n".join(texts)
     )
-    reply = yield from model.ask(Request("reduce", messages, told=True), account)
+    reply = await model.ask(Request("reduce", messages, told=True), account)
     quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
     warnings = [f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."] if rounds else []
     warnings += [cut_warning(reply.cut, "The answer")] if reply.cut else []
@@ -71,9 +71,9 @@ def _texts(extraction: Extraction, documents: Mapping[str, Document], room: int 
     return [text for part in parts for text in _texts(part, documents, room)]
 
 
-def _condense(
+async def _condense(
     model: Model, question: Question, texts: Sequence[str], room: int, rounds: int, account: Account
-) -> Steps[list[str]]:
+) -> list[str]:
     if rounds > MAX_ROUNDS or max(map(len, texts)) > room:
         raise ModelCallError(
             f"The evidence does not fit into the input window of {model.name}; rounds of condensing: {rounds - 1}. "
@@ -83,9 +83,7 @@ def _condense(
         model.prompts.render("condense", question["text"], {}, evidence="\n".join(group))
         for group in group_to_fit(texts, room)
     ]
-    replies: list[Reply] = yield Together(
-        [model.ask(Request("reduce", prompt, tags=_HIDDEN), account) for prompt in prompts]
-    )
+    replies = await together(model.ask(Request("reduce", prompt, tags=_HIDDEN), account) for prompt in prompts)
     for reply in replies:
         if reply.cut:  # What is missing is evidence, and nobody could tell which.
             raise ModelCallError(cut_warning(reply.cut, "Condensed evidence"))

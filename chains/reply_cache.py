@@ -6,10 +6,12 @@ as its text when it cannot be read back.
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from langchain_core.caches import BaseCache
@@ -25,30 +27,57 @@ __all__ = ["ReplyCache"]
 
 _BUSY_SECONDS = 60.0
 """How long to wait for other threads and processes that write to the file."""
+_OURS = int.from_bytes(b"BrCx")
+"""SQLite's application id, which tells our files from those of other programs."""
+_HEADER = 72
+"""Bytes of SQLite's header up to the end of the application id, its last four."""
 
 
 class ReplyCache(BaseCache):
     """Keeps replies in an SQLite file, except those that were cut off or say nothing: another try may do better.
 
     Args:
-        path: the file.
+        path: a file that this made before, or one that is not there yet.
         model: what tells the model at its address from others, where the address is to be a part of the key.
 
     Raises:
-        InputError: the file cannot be opened.
+        InputError: the file is another program's, or cannot be opened or made.
     """
 
     def __init__(self, path: str | Path, model: str = "") -> None:
         self._path = Path(path)
         self._model = model
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._database() as database:
-                database.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
-        except (OSError, sqlite3.Error) as error:
+            ours = str(path) != ":memory:" and (self._is_ours() or self._made())
+        except (OSError, ValueError, sqlite3.Error) as error:
             raise InputError(
                 f"The cache of model calls cannot be kept in {path}: {one_line(error)} Name another file."
             ) from error
+        if not ours:
+            raise InputError(
+                f"The cache of model calls cannot be kept in {path}: it is no file that BriefContext made for that. "
+                "Name one that is not there yet."
+            )
+
+    def _is_ours(self) -> bool:
+        """Read the header as bytes, since SQLite itself may change the file of another program as it opens it."""
+        if not self._path.is_file():
+            return False
+        with self._path.open("rb") as file:
+            header = file.read(_HEADER)
+        return header.startswith(b"SQLite format 3\0") and header.endswith(_OURS.to_bytes(4))
+
+    def _made(self) -> bool:
+        """Make the file whole and then link it into its place, so that of many that make it at a time one wins."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=self._path.parent) as folder:
+            unfinished = Path(folder) / "replies"
+            with closing(sqlite3.connect(unfinished)) as database, database:
+                database.execute(f"PRAGMA application_id = {_OURS}")
+                database.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+            with suppress(FileExistsError):
+                os.link(unfinished, self._path)
+        return self._is_ours()
 
     def lookup(self, prompt: str, llm_string: str) -> list[Generation] | None:
         """Return the reply that was kept, or None."""

@@ -11,6 +11,7 @@ from briefcontext.errors import InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 __all__ = ["LongDocumentSettings", "graph"]
@@ -35,11 +36,14 @@ class LongDocumentSettings(Settings):
 class _NamedDocument(RankingRetriever):
     """Retrieves from the file that the run's settings name, and from nothing else."""
 
-    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         settings: object = get_runtime(Settings).context
         if not isinstance(settings, Settings) or settings.document is None:
             raise InputError("There is no document to answer from. Name its file in the setting document.")
-        return resources.retriever(settings).invoke(query, {"callbacks": run_manager.get_child()}, k=k)
+        retriever = resources.retriever(settings)
+        return retriever.invoke(query, {"callbacks": run_manager.get_child()}, k=k, filters=filters)
 
 
 graph = build_graph(retriever=_NamedDocument(), settings=LongDocumentSettings, name="LongDocument")

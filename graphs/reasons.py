@@ -2,16 +2,25 @@
 
 from briefcontext.chains.extraction import NOTHING_USED
 from briefcontext.graphs.state import State
+from briefcontext.knowledge.store.filters import Filters
 
 __all__ = ["without_documents", "without_evidence"]
 
 
-def without_documents(state: State) -> str:
+def without_documents(state: State, filters: Filters) -> str:
     """Say why there was nothing to read."""
+    how = "given with" if state["given"] else "found for"
     if count := len(state["retracted"]):
         return (
-            f"All documents that were found for this question are retracted articles ({count}) and were left out, "
+            f"All documents that were {how} this question are retracted articles ({count}) and were left out, "
             "so there is nothing to answer from."
+        )
+    if state["given"]:
+        return "No document was given with this question, so there is nothing to answer from."
+    if filters:
+        return (
+            f"No document that fulfils the filters ({filters}) was retrieved for this question, so there is nothing to "
+            "answer from. Widen the filters, or leave them out."
         )
     return "No document was retrieved for this question, so there is nothing to answer from."
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
     from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.knowledge.live_pubmed import LivePubMed
+    from briefcontext.knowledge.pubmed.live import LivePubMed
     from briefcontext.retrievers.calibration import Calibration
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
@@ -134,7 +134,7 @@ def knowledge_base(name: str) -> "KnowledgeBase | LivePubMed":
     Raises:
         KnowledgeBaseError: it is missing, broken or unfinished.
     """
-    from briefcontext.knowledge.live_pubmed import LIVE_PUBMED, LivePubMed
+    from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
 
     if name.startswith(LIVE_PUBMED):
         return LivePubMed.from_name(name)

@@ -65,7 +65,8 @@ def answered(state: State, draft: Draft, account: Account, reader: Reader) -> Up
     """Hand on the answer that a reader's draft makes."""
     answer = compose(
         draft,
-        documents=state["documents"],
+        options=state["asked"]["options"],
+        documents=state["ranking"],
         route=state["route"],
         preflight=state["preflight"],
         extractions=state["extractions"],
@@ -91,7 +92,7 @@ def abstained(state: State, reason: str, account: Account, reader: Reader) -> Up
 
 def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader) -> Usage:
     calls = [*state["calls"], *last]
-    characters = reader.vanilla_characters(state["asked"], state["documents"])
+    characters = reader.vanilla_characters(state["asked"], state["ranking"])
     return summarise(
         calls,
         seconds=time.time() - state["started"],

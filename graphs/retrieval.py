@@ -1,15 +1,46 @@
 """What becomes of the documents that a retriever found: which are used, and how the graph carries them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
 
-from briefcontext.graphs.settings import Settings
+from briefcontext.errors import InputError
+from briefcontext.graphs.settings import MAX_TOP_K, Settings
+from briefcontext.retrievers.wrapped import as_ranking
 
-__all__ = ["encodable", "encodable_document", "more_to_ask", "without_retracted"]
+__all__ = ["encodable", "encodable_document", "given_ranking", "more_to_ask", "without_retracted"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def given_ranking(documents: object) -> list[Document]:
+    """Return documents that a caller gives, best first, completed as retrieved ones are: id, source, rank, score.
+
+    Args:
+        documents: LangChain's, or mappings of `page_content`, `metadata` and `id`, as JSON has them.
+
+    Raises:
+        InputError: it is no list of these, or a longer one than may be retrieved.
+    """
+    if not isinstance(documents, list | tuple):
+        raise InputError(f"documents must be a list of documents, best first, not {type(documents).__name__}.")
+    if len(documents) > MAX_TOP_K:
+        raise InputError(f"{len(documents):,} documents are given, and at most {MAX_TOP_K:,} are taken. Give the best.")
+    return as_ranking([_document(document, place) for place, document in enumerate(documents, start=1)])
+
+
+def _document(given: object, place: int) -> Document:
+    if isinstance(given, Mapping):
+        text, metadata, id = given.get("page_content"), given.get("metadata") or {}, given.get("id")
+        if isinstance(text, str) and isinstance(metadata, Mapping):
+            given = Document(page_content=text, metadata=dict(metadata), id=None if id is None else str(id))
+    if not isinstance(given, Document) or not given.page_content.strip():
+        raise InputError(
+            f"Document {place} cannot be used: it needs a text that is not blank. Give LangChain documents, or "
+            "mappings of page_content, metadata and id."
+        )
+    return given
 
 
 def without_retracted(found: Sequence[Document], settings: Settings) -> tuple[list[Document], list[str]]:

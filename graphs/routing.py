@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from briefcontext.chains.answer import Preflight, Route
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.calibration import Prediction
-from briefcontext.retrievers.consistency import consistency
+from briefcontext.retrievers.consistency import clear_top, consistency
 
 __all__ = ["compare_rankings", "decide_route", "with_prediction"]
 
@@ -31,18 +31,33 @@ _BY_OVERLAP = _Undecided(
 )
 
 
-def compare_rankings(documents: Sequence[Document], bm25_order: Sequence[int], settings: Settings) -> Preflight:
-    """Compare the documents' own order, the dense ranking's, with BM25's; `reason` is left for the decision.
+def compare_rankings(documents: Sequence[Document], bm25: Sequence[float], settings: Settings) -> Preflight:
+    """Compare the documents' own order, the dense ranking's, with BM25's.
+
+    `reason` is left for the decision, unless BM25 has no ranking to compare.
 
     Args:
-        bm25_order: positions of the documents, best first, as BM25 ranks them.
+        bm25: BM25's scores of the documents, in their order.
     """
     n, threshold = settings.preflight_top_n, settings.iou_threshold
-    if not documents:
-        return Preflight(iou=None, n=n, threshold=threshold, dense_top=[], bm25_top=[], consistent=None, **_BY_OVERLAP)
     dense = [str(document.id) for document in documents]
-    bm25 = [dense[place] for place in bm25_order]
-    return Preflight(**consistency(dense, bm25, n=n, threshold=threshold), **_BY_OVERLAP)
+    if top := clear_top(bm25, n):
+        return Preflight(**consistency(dense, [dense[place] for place in top], n=n, threshold=threshold), **_BY_OVERLAP)
+    undecided = Preflight(
+        iou=None, n=n, threshold=threshold, dense_top=dense[:n], bm25_top=[], consistent=None, **_BY_OVERLAP
+    )
+    return Preflight(**{**undecided, "reason": _no_ranking(bm25, n)}) if documents else undecided
+
+
+def _no_ranking(bm25: Sequence[float], n: int) -> str:
+    matching = sum(score > 0 for score in bm25)
+    if not matching:
+        why = "no term of the question stands in any of the documents"
+    elif matching < min(n, len(bm25)):
+        why = f"only {matching} of the {len(bm25)} documents hold a term of the question"
+    else:
+        why = f"it scores the documents at its places {n} and {n + 1} alike"
+    return f"BM25 cannot tell which documents are the best: {why}"
 
 
 def with_prediction(preflight: Preflight, predicted: Prediction, caution: str | None) -> Preflight:
@@ -65,7 +80,7 @@ def decide_route(preflight: Preflight, settings: Settings, *, one_ranking: bool 
     Args:
         one_ranking: whether the documents' own order is BM25's, so that there is no other to disagree with.
     """
-    if preflight["consistent"] is None:
+    if not preflight["dense_top"]:
         return "abstain", "nothing was retrieved"
     if settings.route != "auto":
         return settings.route, f"the setting route forces {settings.route}"
@@ -73,6 +88,8 @@ def decide_route(preflight: Preflight, settings: Settings, *, one_ranking: bool 
         return "map_reduce", "BM25 found the documents, so that there is no second ranking to compare it with"
     if preflight["probability"] is not None and preflight["probability_threshold"] is not None:
         return _decide_by_prediction(preflight, preflight["probability"], preflight["probability_threshold"], settings)
+    if preflight["consistent"] is None:
+        return "map_reduce", preflight["reason"]
     overlap = f"the overlap of the two top {preflight['n']} is {preflight['iou']:.2f}"
     if preflight["consistent"]:
         return settings.fallback, f"{overlap}, above {preflight['threshold']:.2f}: the rankings agree"

@@ -3,7 +3,7 @@
 from langgraph.runtime import get_runtime
 
 from briefcontext.chains.account import Account
-from briefcontext.chains.rates import CallLimits
+from briefcontext.chains.limits import CallLimits
 from briefcontext.graphs.events import AnswerToken, emit
 from briefcontext.graphs.retrieval import encodable
 from briefcontext.graphs.settings import Settings
@@ -12,11 +12,11 @@ __all__ = ["current_settings", "open_account"]
 
 
 def current_settings() -> Settings:
-    """Return the settings of the run that this is called in; without `context=`, all defaults.
+    """Return the settings of the run that this is called in; without `context=`, or outside of a run, all defaults.
 
     As a part of another graph, this one is handed that graph's context: if it is no `Settings`, all defaults hold.
     """
-    context: object = get_runtime(Settings).context
+    context: object = getattr(get_runtime(Settings), "context", None)
     return context if isinstance(context, Settings) else Settings()
 
 

@@ -1,14 +1,24 @@
 """The graph's settings: its runtime context."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from briefcontext.errors import InputError
+from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.search_method import SearchMethod
 
-__all__ = ["CALIBRATED", "DEMO", "IOU", "MAX_TOP_K", "Settings"]
+__all__ = ["CALIBRATED", "DEMO", "IOU", "MAX_TOP_K", "AskedFilters", "Settings"]
 
 IOU = "iou"
 """The name of BriefContext's own preflight check."""
@@ -19,9 +29,29 @@ DEMO = "demo"
 MAX_TOP_K = 1024
 
 
+_Year = Annotated[int, Field(ge=1000, le=9999)]
+_Labels = tuple[Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)], ...]
+
+
 def _title(name: str, _: object) -> str:
     """Return what a form calls a setting."""
     return name.replace("_", " ").capitalize().replace("Iou", "IoU")
+
+
+class AskedFilters(BaseModel):
+    """Filters as somebody gives them along with a question."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    years: str | None = Field(
+        default=None, description="Years of publication, both ends included: 2015-2020, 2015-, -2019 or 2021."
+    )
+    publication_types: list[str] = Field(
+        default=[], description='PubMed publication types, any of them: "Randomized Controlled Trial", "Meta-Analysis".'
+    )
+    journals: list[str] = Field(default=[], description='Titles or abbreviations, any of them: "N Engl J Med".')
+    mesh: list[str] = Field(default=[], description='MeSH headings, any of them: "Asthma".')
+    languages: list[str] = Field(default=[], description="Codes of languages, any of them: eng, fre.")
 
 
 class Settings(BaseModel):
@@ -57,7 +87,8 @@ class Settings(BaseModel):
         default=PREFLIGHT_IOU_THRESHOLD,
         ge=0,
         le=1,
-        description="The rankings agree when their overlap (intersection over union) is above this.",
+        description="The rankings agree when their overlap (intersection over union) is above this. Where BM25 has no "
+        "top n (few documents hold a term of the question, or scores tie), it cannot tell, and the question is mapped.",
     )
     preflight: str = Field(
         default=IOU,
@@ -83,6 +114,19 @@ class Settings(BaseModel):
         default=None,
         description="Put the documents found in order by a cross-encoder: 'medcpt', or a checkpoint's folder.",
     )
+    years: tuple[_Year | None, _Year | None] | None = Field(
+        default=None,
+        description="Only publications of these years: from and to, both included, either may be null. Text is taken, "
+        "too: 2015-2020, 2015-, -2019 or 2021.",
+    )
+    publication_types: _Labels = Field(
+        default=(), description="Only publications of one of these types, as PubMed writes them."
+    )
+    journals: _Labels = Field(
+        default=(), description="Only publications in one of these journals, by title or MEDLINE abbreviation."
+    )
+    mesh: _Labels = Field(default=(), description="Only publications under one of these MeSH headings.")
+    languages: _Labels = Field(default=(), description="Only publications in one of these languages: eng or en.")
     keep_retracted: bool = Field(
         default=False, description="Use retracted articles, too. By default they are left out and counted."
     )
@@ -130,6 +174,38 @@ class Settings(BaseModel):
         default=False, description="Multiple choice: choose an option in any case. For benchmarks."
     )
 
+    @property
+    def filters(self) -> Filters:
+        """What every document has to fulfil."""
+        first, last = self.years or (None, None)
+        return Filters(first, last, self.publication_types, self.journals, self.mesh, self.languages)
+
+    def narrowed(self, asked: AskedFilters | None) -> Self:
+        """The settings with the filters that were asked for in place of their own; the others stay.
+
+        Raises:
+            InputError: a filter that cannot be used.
+        """
+        given = asked.model_dump(exclude_defaults=True) if asked else {}
+        return type(self)(**{**self.model_dump(), **given}) if given else self
+
+    @field_validator("years", mode="before")
+    @classmethod
+    def _from_text(cls, given: object) -> object:
+        if not isinstance(given, str):
+            return given
+        first, dash, last = (part.strip() for part in given.partition("-"))
+        if not (first or last):
+            raise ValueError("write 2015-2020, 2015-, -2019 or 2021")
+        return first or None, (last if dash else first) or None
+
+    @field_validator("years")
+    @classmethod
+    def _in_order(cls, years: tuple[int | None, int | None] | None) -> tuple[int | None, int | None] | None:
+        if years and None not in years and sorted(years) != list(years):  # type: ignore[type-var]
+            raise ValueError("it should be from the earlier year to the later one")
+        return years
+
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -147,6 +223,6 @@ def _problems(error: ValidationError, settings: type[BaseModel]) -> str:
         if problem["type"] == "extra_forbidden":
             problems.append(f"there is no setting {name!r} (there are {known})")
         else:
-            message = problem["msg"].replace("Input should", "it should")
+            message = problem["msg"].replace("Input should", "it should").removeprefix("Value error, ")
             problems.append(f"{name} = {problem['input']!r}: {message}")
     return f"Settings cannot be used: {'; '.join(problems)}."

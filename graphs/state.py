@@ -1,7 +1,7 @@
 """What flows through the graph."""
 
 import operator
-from typing import Annotated, NotRequired
+from typing import Annotated, Any, NotRequired
 
 from langchain_core.documents import Document
 from langgraph.channels import EphemeralValue
@@ -22,6 +22,9 @@ class Input(TypedDict):
     """A medical question in natural language."""
     options: NotRequired[Annotated[dict[str, str] | None, EphemeralValue]]
     """Letter to text, for multiple choice."""
+    documents: NotRequired[Annotated[list[Document | dict[str, Any]] | None, EphemeralValue]]
+    """Documents to answer from, best first, in place of those that would be retrieved; a mapping of `page_content`,
+    `metadata` and `id` is one, too. None retrieves; an empty list is nothing to answer from."""
 
 
 class Output(TypedDict):
@@ -37,8 +40,10 @@ class State(Input, Output):
     """The question, checked."""
     started: float
     """When the run began, in seconds since the epoch."""
-    documents: list[Document]
-    """The documents retrieved, best first, each with its citation key."""
+    given: bool
+    """Whether the caller gave the documents, and nothing was searched."""
+    ranking: list[Document]
+    """The documents to read, best first, each with its citation key."""
     retracted: list[str]
     """Source ids of retracted articles that were found and left out."""
     preflight: Preflight

@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field, ValidationError
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.errors import InputError, ModelCallError
-from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.runtime import current_settings
+from briefcontext.graphs.settings import AskedFilters, Settings
 
 __all__ = ["DESCRIPTION", "NAME", "briefcontext_tool"]
 
@@ -34,6 +35,9 @@ class Asked(BaseModel):
         default=None,
         description='Only for multiple choice: letter to text, for example {"A": "yes", "B": "no"}.',
     )
+    filters: AskedFilters | None = Field(
+        default=None, description="Only when the user wants certain publications: what they must be."
+    )
 
 
 def briefcontext_tool(
@@ -54,8 +58,8 @@ def briefcontext_tool(
 
     Args:
         graph: made by `build_graph`, or a `RemoteGraph` of the same; by default the ready-made one.
-        settings: those of every question. Without any, the agent's own `context` holds if it is `Settings`,
-            else all defaults.
+        settings: those of every question; filters that the model asks for take the place of theirs. Without any, the
+            agent's own `context` holds if it is `Settings`, else all defaults.
         name: what the model calls the tool.
         description: what the model is told of it.
 
@@ -69,17 +73,27 @@ def briefcontext_tool(
     asked_graph: Any = graph
     context = settings if settings is None or isinstance(settings, Settings) else Settings(**settings)
 
-    def ask(question: str, config: RunnableConfig, options: dict[str, str] | None = None) -> tuple[str, Answer]:
+    def ask(
+        question: str,
+        config: RunnableConfig,
+        options: dict[str, str] | None = None,
+        filters: AskedFilters | None = None,
+    ) -> tuple[str, Answer]:
         given = {"question": question, "options": options}
         try:
-            return _told(asked_graph.invoke(given, config, context=context))
+            return _told(asked_graph.invoke(given, config, context=_narrowed(context, filters)))
         except (InputError, ModelCallError) as error:
             raise ToolException(str(error)) from error
 
-    async def aask(question: str, config: RunnableConfig, options: dict[str, str] | None = None) -> tuple[str, Answer]:
+    async def aask(
+        question: str,
+        config: RunnableConfig,
+        options: dict[str, str] | None = None,
+        filters: AskedFilters | None = None,
+    ) -> tuple[str, Answer]:
         given = {"question": question, "options": options}
         try:
-            return _told(await asked_graph.ainvoke(given, config, context=context))
+            return _told(await asked_graph.ainvoke(given, config, context=_narrowed(context, filters)))
         except (InputError, ModelCallError) as error:
             raise ToolException(str(error)) from error
 
@@ -93,6 +107,10 @@ def briefcontext_tool(
         handle_tool_error=True,
         handle_validation_error=_explain,
     )
+
+
+def _narrowed(context: Settings | None, filters: AskedFilters | None) -> Settings | None:
+    return context if filters is None else (context or current_settings()).narrowed(filters)
 
 
 def _told(result: Mapping[str, Any]) -> tuple[str, Answer]:

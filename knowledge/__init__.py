@@ -4,15 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from briefcontext.knowledge.build import BuildReport, SourceReport, build_knowledge_base
+    from briefcontext.knowledge.build.build import BuildReport, SourceReport, build_knowledge_base
+    from briefcontext.knowledge.build.pipeline import Progress
     from briefcontext.knowledge.demo import demo_knowledge_base, demo_questions
     from briefcontext.knowledge.encoders import Encoder, load_encoder
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.knowledge.manifest import Counts, Manifest
-    from briefcontext.knowledge.pipeline import Progress
     from briefcontext.knowledge.sources.files import open_sources
     from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
     from briefcontext.knowledge.sources.source import EntrySource, Source, VectorDocument
+    from briefcontext.knowledge.store.filters import Filters
+    from briefcontext.knowledge.store.manifest import Counts, Manifest
 
 __all__ = [
     "BuildReport",
@@ -21,6 +22,7 @@ __all__ = [
     "Encoder",
     "Entry",
     "EntrySource",
+    "Filters",
     "KnowledgeBase",
     "Manifest",
     "Progress",
@@ -37,14 +39,15 @@ __all__ = [
 
 _MODULES = {
     "BuildReport": "build",
-    "Counts": "manifest",
+    "Counts": "store.manifest",
     "Deletion": "sources.records",
     "Encoder": "encoders",
     "Entry": "sources.records",
     "EntrySource": "sources.source",
+    "Filters": "store.filters",
     "KnowledgeBase": "knowledge_base",
-    "Manifest": "manifest",
-    "Progress": "pipeline",
+    "Manifest": "store.manifest",
+    "Progress": "build.pipeline",
     "Reject": "sources.records",
     "Source": "sources.source",
     "SourceReport": "build",

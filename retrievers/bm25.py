@@ -9,8 +9,8 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
 
-from briefcontext.knowledge.bm25_index import BM25_B, BM25_K1, TermStatistics
-from briefcontext.knowledge.tokenizer import lexical_text, tokenize
+from briefcontext.knowledge.store.term_statistics import BM25_B, BM25_K1, TermStatistics
+from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
 
 __all__ = ["BM25Pool", "BM25Ranking", "rank_by_bm25"]
 

@@ -14,8 +14,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.manifest import Manifest
-from briefcontext.knowledge.stored_model import first_problem, stored_version
+from briefcontext.files import write_whole
+from briefcontext.knowledge.store.manifest import Manifest, first_problem, stored_version
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
 __all__ = ["CALIBRATION_FILE", "Calibration", "Estimate", "Feature", "FittedOn", "Measured", "Prediction"]
@@ -170,11 +170,9 @@ class Calibration(_Part):
     def write(self, path: str | os.PathLike[str]) -> None:
         """Put it in a file, whole or not at all. Raises InputError when that cannot be written."""
         target = Path(path)
-        unfinished = target.with_name(f"{target.name}.tmp")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
-            unfinished.replace(target)
+            write_whole(target, self.model_dump_json(indent=2) + "\n")
         except OSError as error:
             raise InputError(f"The calibration cannot be written to {path} ({error}): give another --out.") from error
 
@@ -216,7 +214,7 @@ class Calibration(_Part):
 
     def predict(self, rankings: TwoRankings) -> Prediction:
         """Decide on a question from its k documents, as both rankings score them."""
-        return self.predict_from(measure(rankings, [feature.name for feature in self.features]))
+        return self.predict_from(measure(rankings))
 
     def predict_from(self, signals: Mapping[str, float]) -> Prediction:
         """Decide from signals that are measured already."""

@@ -10,6 +10,7 @@ __all__ = [
     "PREFLIGHT_IOU_THRESHOLD",
     "PREFLIGHT_TOP_N",
     "Consistency",
+    "clear_top",
     "consistency",
     "intersection_over_union",
 ]
@@ -33,6 +34,18 @@ class Consistency(TypedDict):
     """Ids of BM25's first n of the same documents, best first."""
     consistent: bool
     """Whether `iou` is above `threshold`."""
+
+
+def clear_top(scores: Sequence[float], n: int) -> list[int]:
+    """Return the places of the n best scores, best first; none where the scores do not tell them from the rest.
+
+    They do not where one of them is 0, as no term of the question stands in that document, or where the last of
+    them is as good as the next: the order of equal scores is no ranking.
+    """
+    order = sorted(range(len(scores)), key=lambda place: -scores[place])
+    best, rest = order[:n], order[n:]
+    least = scores[rest[0]] if rest else 0.0
+    return best if best and scores[best[-1]] > max(least, 0.0) else []
 
 
 def intersection_over_union(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:

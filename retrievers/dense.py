@@ -7,8 +7,9 @@ from langchain_core.documents import Document
 from pydantic import field_validator
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.bm25_index import TermStatistics
-from briefcontext.knowledge.manifest import Manifest
+from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.manifest import Manifest
+from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.retrievers.ranking_retriever import RankingRetriever, ranked
 
 __all__ = ["DenseRetriever", "DenseSearch", "MedCPTRetriever"]
@@ -26,8 +27,8 @@ class DenseSearch(Protocol):
     def term_statistics(self) -> TermStatistics | None:
         """How often terms occur over all passages."""
 
-    def search(self, query: str, k: int) -> list[Document]:
-        """Return the `k` nearest passages, best first, with `score` in their metadata."""
+    def search(self, query: str, k: int, filters: Filters) -> list[Document]:
+        """Return the `k` nearest passages that fulfil the filters, best first, with `score` in their metadata."""
 
 
 class DenseRetriever(RankingRetriever):
@@ -48,8 +49,10 @@ class DenseRetriever(RankingRetriever):
         """The manifest of the knowledge base."""
         return self.knowledge_base.manifest
 
-    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        found = self.knowledge_base.search(query, k)
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        found = self.knowledge_base.search(query, k, filters)
         return ranked((document, document.metadata["score"]) for document in found)
 
 

@@ -10,7 +10,8 @@ from langchain_core.retrievers import RetrieverLike
 from pydantic import model_validator
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.bm25_index import TermStatistics
+from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.retrievers.fusion import RRF_K, reciprocal_rank_fusion
 from briefcontext.retrievers.ranking_retriever import RankingRetriever, ranked
 from briefcontext.retrievers.wrapped import as_ranking_retriever
@@ -51,22 +52,30 @@ class HybridRetriever(RankingRetriever):
         known = (as_ranking_retriever(retriever).term_statistics for retriever in self.retrievers)
         return next((statistics for statistics in known if statistics is not None), None)
 
-    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         depth = max(k, self.fetch_k)
         return self._fused(
             [
-                as_ranking_retriever(retriever).invoke(query, {"callbacks": run_manager.get_child()}, k=depth)
+                as_ranking_retriever(retriever).invoke(
+                    query, {"callbacks": run_manager.get_child()}, k=depth, filters=filters
+                )
                 for retriever in self.retrievers
             ],
             k,
         )
 
-    async def _asearch(self, query: str, k: int, run_manager: AsyncCallbackManagerForRetrieverRun) -> list[Document]:
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
         depth = max(k, self.fetch_k)
         return self._fused(
             await asyncio.gather(
                 *(
-                    as_ranking_retriever(retriever).ainvoke(query, {"callbacks": run_manager.get_child()}, k=depth)
+                    as_ranking_retriever(retriever).ainvoke(
+                        query, {"callbacks": run_manager.get_child()}, k=depth, filters=filters
+                    )
                     for retriever in self.retrievers
                 )
             ),

@@ -13,9 +13,12 @@ from pydantic import SkipValidation
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder
-from briefcontext.knowledge.sources import Reject, VectorDocument, open_sources
+from briefcontext.knowledge.sources.files import open_sources
+from briefcontext.knowledge.sources.records import Reject
+from briefcontext.knowledge.sources.source import VectorDocument
+from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.bm25_retriever import BM25Retriever
-from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked
+from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 
 __all__ = ["LongDocumentRetriever"]
 
@@ -77,7 +80,10 @@ class LongDocumentRetriever(RankingRetriever):
         """Retrieves from the same chunks by BM25."""
         return BM25Retriever.from_documents(self.chunks)
 
-    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        refuse_filters(filters, "One document")
         scores = self.vectors @ self.encoder.encode_queries([query])[0]
         order = np.argsort(-scores, kind="stable")[:k]
         return ranked((self.chunks[place], float(scores[place])) for place in order)

@@ -10,10 +10,11 @@ from langchain_core.runnables.config import run_in_executor
 from pydantic import ConfigDict, field_validator
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.bm25_index import TermStatistics
-from briefcontext.knowledge.manifest import Manifest
+from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
+from briefcontext.knowledge.store.manifest import Manifest
+from briefcontext.knowledge.store.term_statistics import TermStatistics
 
-__all__ = ["DEFAULT_K", "RankingRetriever", "ranked"]
+__all__ = ["DEFAULT_K", "RankingRetriever", "ranked", "refuse_filters"]
 
 DEFAULT_K = 16
 """How many documents a retriever returns unless told otherwise."""
@@ -23,7 +24,9 @@ class RankingRetriever(BaseRetriever):
     """A retriever whose documents carry `rank` (1 is best) and `score` (higher is better) in their metadata.
 
     `k`, the number of documents, is set for the retriever, or for one call: `retriever.invoke(query, k=3)`.
-    A `k` below 1 raises InputError. Fewer documents come back where there are no more.
+    A `k` below 1 raises InputError. Fewer documents come back where there are no more. So are `filters`: only what
+    fulfils them is searched, and those of a call take the place of the retriever's own. A retriever that cannot search
+    by filters raises InputError when it is given some.
 
     A subclass implements `_search`, and overrides `_asearch` when it has something to await.
     """
@@ -32,6 +35,8 @@ class RankingRetriever(BaseRetriever):
 
     k: int = DEFAULT_K
     """How many documents to return."""
+    filters: Filters = NO_FILTERS
+    """What every document has to fulfil."""
 
     @field_validator("k")
     @classmethod
@@ -56,22 +61,45 @@ class RankingRetriever(BaseRetriever):
         return False
 
     @abstractmethod
-    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        """Return at most `k` documents, best first, made by `ranked`."""
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        """Return at most `k` documents that fulfil the filters, best first, made by `ranked`."""
 
-    async def _asearch(self, query: str, k: int, run_manager: AsyncCallbackManagerForRetrieverRun) -> list[Document]:
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
         """Return what `_search` returns; by default from another thread, as BaseRetriever does it."""
-        return await run_in_executor(None, self._search, query, k, run_manager.get_sync())
+        return await run_in_executor(None, self._search, query, k, filters, run_manager.get_sync())
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filters: Filters = NO_FILTERS,
     ) -> list[Document]:
-        return self._search(query, self.k if k is None else self._check_k(k), run_manager)
+        return self._search(query, self.k if k is None else self._check_k(k), filters or self.filters, run_manager)
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filters: Filters = NO_FILTERS,
     ) -> list[Document]:
-        return await self._asearch(query, self.k if k is None else self._check_k(k), run_manager)
+        asked = self.k if k is None else self._check_k(k)
+        return await self._asearch(query, asked, filters or self.filters, run_manager)
+
+
+def refuse_filters(filters: Filters, searched: str) -> None:
+    """Raise InputError where there are filters, for what cannot be searched by them."""
+    if filters:
+        raise InputError(
+            f"{searched} cannot be searched by filters ({filters}): leave them out, or ask a knowledge base."
+        )
 
 
 def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:

@@ -10,8 +10,9 @@ from langchain_core.retrievers import RetrieverLike
 from langchain_core.runnables.config import run_in_executor
 from numpy.typing import NDArray
 
-from briefcontext.knowledge.bm25_index import TermStatistics
 from briefcontext.knowledge.encoders.encoder import title_and_text
+from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.retrievers.ranking_retriever import RankingRetriever, ranked
 from briefcontext.retrievers.wrapped import as_ranking_retriever
 
@@ -46,15 +47,19 @@ class RerankingRetriever(RankingRetriever):
         """Those of the retriever behind."""
         return as_ranking_retriever(self.retriever).term_statistics
 
-    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
         candidates = as_ranking_retriever(self.retriever).invoke(
-            query, {"callbacks": run_manager.get_child()}, k=max(k, self.fetch_k)
+            query, {"callbacks": run_manager.get_child()}, k=max(k, self.fetch_k), filters=filters
         )
         return self._reranked(query, candidates, k)
 
-    async def _asearch(self, query: str, k: int, run_manager: AsyncCallbackManagerForRetrieverRun) -> list[Document]:
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
         candidates = await as_ranking_retriever(self.retriever).ainvoke(
-            query, {"callbacks": run_manager.get_child()}, k=max(k, self.fetch_k)
+            query, {"callbacks": run_manager.get_child()}, k=max(k, self.fetch_k), filters=filters
         )
         return await run_in_executor(None, self._reranked, query, candidates, k)
 

@@ -1,7 +1,7 @@
 """Any LangChain retriever or vector store, made to retrieve as BriefContext's own retrievers do."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any, Self
 
@@ -11,10 +11,11 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.vectorstores import VectorStore
 
 from briefcontext.errors import InputError
+from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.passage import as_passages
-from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked
+from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 
-__all__ = ["WrappedRetriever", "as_ranking_retriever"]
+__all__ = ["WrappedRetriever", "as_ranking", "as_ranking_retriever"]
 
 # What retrievers call the number of documents, where it is a field of theirs.
 _K_FIELDS = ("k", "top_k", "top_k_results")
@@ -37,18 +38,27 @@ class WrappedRetriever(RankingRetriever):
         """Retrieve from a LangChain vector store by similarity."""
         return cls(retriever=store.as_retriever(), k=k)
 
-    def _search(self, query: str, k: int, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        self._check(filters)
         retriever, arguments = _asked_for(self.retriever, k)
         found = retriever.invoke(query, {"callbacks": run_manager.get_child()}, **arguments)
         return self._completed(found, k)
 
-    async def _asearch(self, query: str, k: int, run_manager: AsyncCallbackManagerForRetrieverRun) -> list[Document]:
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        self._check(filters)
         retriever, arguments = _asked_for(self.retriever, k)
         if arguments and not _takes_k(retriever._aget_relevant_documents):  # type: ignore[attr-defined]
             # It inherits BaseRetriever's asynchronous side, which passes no arguments on.
-            return await super()._asearch(query, k, run_manager)
+            return await super()._asearch(query, k, filters, run_manager)
         found = await retriever.ainvoke(query, {"callbacks": run_manager.get_child()}, **arguments)
         return self._completed(found, k)
+
+    def _check(self, filters: Filters) -> None:
+        refuse_filters(filters, f"{type(self.retriever).__name__}, a retriever of your own,")
 
     def _completed(self, found: Any, k: int) -> list[Document]:
         if not (isinstance(found, list) and all(isinstance(document, Document) for document in found)):
@@ -56,8 +66,13 @@ class WrappedRetriever(RankingRetriever):
                 f"{type(self.retriever).__name__} is no retriever: it returned {type(found).__name__}, "
                 "not a list of documents."
             )
-        passages = as_passages(found)[:k]
-        return ranked(zip(passages, _scores(passages), strict=True))
+        return as_ranking(found, k)
+
+
+def as_ranking(documents: Sequence[Document], k: int | None = None) -> list[Document]:
+    """Return the first k documents, or all, completed as a ranking retriever's are: id, rank, score, metadata."""
+    passages = as_passages(documents)[:k]
+    return ranked(zip(passages, _scores(passages), strict=True))
 
 
 def as_ranking_retriever(retriever: RetrieverLike) -> RankingRetriever:

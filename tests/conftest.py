@@ -26,9 +26,14 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the user's cache, keys and proxies out of the tests, and theirs out of the user's."""
+    """Keep the user's cache, keys and proxies out of the tests, and theirs out of the user's.
+
+    Parallel workers share one cache, so that the demo knowledge base is built once.
+    """
+    worker = "PYTEST_XDIST_WORKER" in os.environ
+    base = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("BRIEFCONTEXT_CACHE", str((base.parent if worker else base) / "cache"))
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("LANGSMITH_TRACING", "false")
         for name in [name for name in os.environ if name.endswith("_API_KEY")]:
@@ -88,7 +93,10 @@ def make_documents(count: int, *, about: int) -> list[Document]:
 @pytest.fixture
 def agreeing() -> FixedRetriever:
     """Sixteen documents that BM25 ranks as the retriever does."""
-    return FixedRetriever(documents=make_documents(16, about=0))
+    documents = make_documents(16, about=0)
+    for place in (1, 2):
+        documents[place] = make_documents(16, about=place)[place]
+    return FixedRetriever(documents=documents)
 
 
 @pytest.fixture

@@ -1,19 +1,25 @@
-"""A build that kills its own process at a step of its choice: `python -m tests.killed_build FOLDER STEP NAME…`."""
+"""A build that kills its own process: `python -m tests.killed_build FOLDER WHEN NAME…`.
+
+WHEN is the number of a step (`7`), or a time after the build begins (`0.7s`).
+"""
 
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from langchain_core.documents import Document
 
-from briefcontext.knowledge.build import build_knowledge_base
+from briefcontext.knowledge.build import build_knowledge_base, draft
 from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
 from briefcontext.knowledge.sources.source import EntrySource
+from briefcontext.knowledge.store import indexes
+from briefcontext.knowledge.store.place import Place
+from briefcontext.knowledge.store.table import Table
 from tests.hashing_encoder import HashingEncoder
-
-FILE_EVENTS = {"open", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "shutil.copytree", "shutil.rmtree"}
 
 
 def document(number: int, text: str, version: int = 1) -> Document:
@@ -46,42 +52,47 @@ def sources(names: list[str]) -> list[EntrySource]:
 
 
 class Steps:
-    """Counts what the build does to its folder and how often it encodes, and kills the process at one of these."""
+    """Counts the steps of a build, and kills the process at one of them."""
 
-    def __init__(self, folder: Path, last: int) -> None:
-        self._folder = str(folder)
+    def __init__(self, last: int) -> None:
         self._left = last
-
-    def audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        if event in FILE_EVENTS and any(str(argument).startswith(self._folder) for argument in arguments):
-            self.take()
 
     def take(self) -> None:
         self._left -= 1
         if not self._left:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that takes a step before and after."""
 
-class KillingEncoder(HashingEncoder):
-    """Takes a step before and after each batch."""
+        def stepping(*given: Any, **options: Any) -> Any:
+            self.take()
+            result = function(*given, **options)
+            self.take()
+            return result
 
-    steps: Steps
-
-    def encode_passages(self, passages):  # type: ignore[no-untyped-def]
-        self.steps.take()
-        vectors = super().encode_passages(passages)
-        self.steps.take()
-        return vectors
+        return stepping
 
 
-def main(folder: Path, last: int, names: list[str]) -> None:
-    import chromadb  # noqa: F401  # its import is no step
-
-    encoder = KillingEncoder()
-    encoder.steps = Steps(folder, last)
-    sys.addaudithook(encoder.steps.audit)
-    build_knowledge_base(sources(names), folder, encoder=encoder, progress=lambda _: encoder.steps.take())
+def main(folder: Path, when: str, names: list[str]) -> None:
+    draft.COMMIT_PASSAGES = 1000
+    encoder = HashingEncoder()
+    if when.endswith("s"):
+        timer = threading.Timer(float(when[:-1]), os.kill, (os.getpid(), signal.SIGKILL))
+        timer.daemon = True
+        timer.start()
+        build_knowledge_base(sources(names), folder, encoder=encoder)
+        return
+    steps = Steps(int(when))
+    encoder.encode_passages = steps.around(encoder.encode_passages)  # type: ignore[method-assign]
+    # Whatever is written to disk is written by these.
+    for name in ("create", "append", "delete", "clean"):
+        setattr(Table, name, steps.around(getattr(Table, name)))
+    for name in ("write", "remove"):
+        setattr(Place, name, steps.around(getattr(Place, name)))
+    indexes.bring_up_to_date = steps.around(indexes.bring_up_to_date)
+    build_knowledge_base(sources(names), folder, encoder=encoder, progress=lambda _: steps.take())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from langchain_openai import ChatOpenAI
 
-from briefcontext.evaluation.run import Run
+from briefcontext.evaluation.runs.run import Run
 from tests.questions import run_settings
 from tests.simulated_reader import MODEL
 
 QUESTIONS = 4
-METHODS = ("rag", "briefcontext_no_preflight")
+METHODS = ("vanilla", "map_reduce")
 
 
 def make_run(folder: Path, url: str) -> Run:

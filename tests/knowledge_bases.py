@@ -5,13 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.manifest import Counts
 from briefcontext.knowledge.sources.source import EntrySource, SourceEntry
+from briefcontext.knowledge.store.manifest import Counts, Manifest
+from briefcontext.knowledge.store.passages import PASSAGES, documents, stored_vectors
+from briefcontext.knowledge.store.place import open_place
+from briefcontext.knowledge.store.table import Table
+from briefcontext.knowledge.store.vector_search import VectorSearch, open_vector_search
 from tests.hashing_encoder import HashingEncoder
 
 NEW = "Ibuprofen is used now."
@@ -26,7 +31,7 @@ def source(name: str, *entries: SourceEntry) -> EntrySource:
     return EntrySource(entries, name=name, fingerprint=f"sha256:{name}", size=len(entries))
 
 
-def build(folder: Path, *sources: EntrySource, **options: Any) -> BuildReport:
+def build(folder: Path | str, *sources: EntrySource, **options: Any) -> BuildReport:
     return build_knowledge_base(sources, folder, **{"encoder": HashingEncoder(), **options})
 
 
@@ -50,24 +55,43 @@ def passages(folder: Path) -> dict[str, str]:
     return {id: text for id, (text, _, _) in contents(folder)["passages"].items()}
 
 
-def contents(folder: Path, encoder: HashingEncoder | None = None, *, questions: tuple[str, ...] = ()) -> dict[str, Any]:
+def stored(folder: Path | str) -> pa.Table:
+    """The table of passages that readers of a base see, in the order of adding."""
+    manifest = Manifest.published(open_place(folder))
+    assert manifest is not None
+    assert manifest.versions is not None
+    table = Table(open_place(folder).table(PASSAGES), manifest.versions.passages)
+    return table.read(table.data.schema.names).sort_by("number")
+
+
+def contents(
+    folder: Path | str, encoder: HashingEncoder | None = None, *, questions: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Passages with their vectors, counts and answers of a finished base, and that its parts agree."""
     with KnowledgeBase.open(folder, encoder=encoder or HashingEncoder()) as base:
         assert base.verify() == []
-        numbers = dict(base.passages.rows("SELECT number, id FROM passages"))
-        vectors = base.vectors.get(list(numbers)) if base.vectors else {}
-        kept = dict(base.passages.rows("SELECT id, vector FROM passages JOIN vectors USING (number)"))
-        passages = {str(document.id): document for document in base.passages.all()}
-        bm25 = base.bm25
-        terms = {question: dict(bm25.search(question, 1000)) if bm25 else {} for question in questions}
-        assert {numbers[number] for number in vectors} == set(kept) == set(passages)
-        for number, vector in vectors.items():
-            # Chroma scales vectors to unit length once more where the metric is the cosine.
-            np.testing.assert_allclose(vector, np.frombuffer(kept[numbers[number]], np.float32), rtol=1e-4)
-        assert len(base) == len(passages) == (0 if bm25 is None else len(bm25))
+        rows = stored(folder)
+        vectors = [vector.tobytes() for vector in stored_vectors(rows["vector"]).astype(np.float16)]
+        held = {
+            str(document.id): (document.page_content, document.metadata, vector)
+            for document, vector in zip(documents(rows), vectors, strict=True)
+        }
+        assert len(base) == len(rows) == len(held)
         return {
-            "passages": {id: (document.page_content, document.metadata, kept[id]) for id, document in passages.items()},
+            "passages": held,
             "counts": {source["name"]: source["counts"] for source in base.info()["sources"]},
             "records": base.info()["records"],
-            "terms": terms,
+            "terms": {
+                question: {document.id: document.metadata["score"] for document in base.search_terms(question, 1000)}
+                for question in questions
+            },
         }
+
+
+def vector_search(folder: Path) -> VectorSearch:
+    """Where the vectors of a base are searched, which is not its table."""
+    manifest = Manifest.published(open_place(folder))
+    assert manifest is not None
+    search = open_vector_search(open_place(folder), manifest)
+    assert search is not None
+    return search

@@ -1,67 +1,35 @@
-"""Time, event loops and a gate under a test's control, for the tests of the limiter."""
+"""Time under a test's control, for the tests of the limiter."""
 
 import asyncio
-import heapq
-import itertools
-import threading
-from collections.abc import Callable, Iterator
-
-from briefcontext.chains.limits import Clock, Gate
+from collections.abc import Iterator
 
 PATIENCE = 60.0
 """Seconds after which a test that hangs fails."""
 
 
-class WatchedGate(Gate):
-    """A gate that a test can wait for."""
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        super().__init__(clock)
-        self._changed = threading.Condition()
-
-    def _change(self, change: Callable[[], None]) -> None:
-        super()._change(change)
-        with self._changed:
-            self._changed.notify_all()
-
-    def wait_until(self, *, in_flight: int, waiting: int) -> None:
-        """Wait until other threads have brought it there."""
-        with self._changed:
-            reached = self._changed.wait_for(lambda: (self.in_flight, self.waiting) == (in_flight, waiting), PATIENCE)
-        assert reached, f"{self.in_flight} in flight and {self.waiting} waiting, not {in_flight} and {waiting}"
-
-
-class SimulatedClock(Clock):
-    """A clock that stands still until a test advances it."""
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time stands still until a test advances it."""
 
     def __init__(self) -> None:
-        self.time = 0.0
-        self._numbers = itertools.count()
-        self._alarms: list[tuple[float, int]] = []
-        self._rings: dict[int, Callable[[], None]] = {}
+        self.now = 0.0
+        super().__init__()
 
-    def now(self) -> float:
-        return self.time
+    def time(self) -> float:
+        return self.now
 
-    def call_later(self, seconds: float, ring: Callable[[], None]) -> Callable[[], None]:
-        number = next(self._numbers)
-        self._rings[number] = ring
-        heapq.heappush(self._alarms, (self.time + seconds, number))
-        return lambda: self._rings.pop(number, None) and None
-
-    @property
-    def alarms(self) -> int:
-        return len(self._rings)
+    def settle(self) -> None:
+        """Let every task run as far as it gets."""
+        self.run_until_complete(settle_loop())
 
     def steps(self, seconds: float) -> Iterator[None]:
-        """Advance, with a step at each alarm."""
-        end = self.time + seconds
-        while self._alarms and self._alarms[0][0] <= end:
-            self.time, number = heapq.heappop(self._alarms)
-            if ring := self._rings.pop(number, None):
-                ring()
-                yield
-        self.time = end
+        """Advance, with a step at each moment for which somebody waits."""
+        end = self.now + seconds
+        while dues := [timer.when() for timer in self._scheduled if not timer.cancelled() and timer.when() <= end]:  # type: ignore[attr-defined]
+            self.now = max(self.now, min(dues))
+            self.settle()
+            yield
+        self.now = end
+        self.settle()
 
     def advance(self, seconds: float) -> None:
         for _ in self.steps(seconds):

@@ -118,6 +118,8 @@ class OpenAIServer:
         self.arrived = 0
         """Requests begun; calls are those that were read to their end."""
         self.hang_up: Callable[[Any], None] = lambda client: None
+        self.hung_up = threading.Semaphore(0)
+        """Released for each held call whose client has hung up."""
         self.together = 0
         self._gathered: list[int] = []
         self._changed = asyncio.Condition()
@@ -136,6 +138,7 @@ class OpenAIServer:
         reply = self.script(call)
         if reply.hold:
             await request.receive()
+            self.hung_up.release()
         if reply.drop or reply.hold:
             self.hang_up(request.client)
             return Response()

@@ -7,8 +7,8 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from briefcontext.evaluation.corpus import Corpus
-from briefcontext.evaluation.run_settings import RunSettings
+from briefcontext.evaluation.experiments.corpus import Corpus
+from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import EntrySource

@@ -182,8 +182,8 @@ def _plain(text: str) -> str:
 
 def known_of(spec: str, knowledge_base: str | None, *, words: int = 8) -> list[Known]:
     """Return what the simulated reader has to be told of a data set."""
-    from briefcontext.evaluation.corpus import Corpus
     from briefcontext.evaluation.data_sets import load_data_set
+    from briefcontext.evaluation.experiments.corpus import Corpus
 
     data_set = load_data_set(spec)
     corpus = None if knowledge_base is None else Corpus.open(knowledge_base)

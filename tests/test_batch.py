@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.run import Run
+from briefcontext.evaluation.runs.run import Run
 from tests.openai_server import Call, OpenAIServer, Reply, Script
 from tests.questions import known, run_settings
 from tests.simulated_reader import SimulatedReader
 
 COUNT = 3
-METHODS = ("rag", "briefcontext_no_preflight")
+METHODS = ("vanilla", "map_reduce")
 
 
 def make_run(folder: Path, **given: Any) -> Run:
@@ -83,7 +83,7 @@ def test_line_ends_that_json_does_not_know_break_no_request_and_no_reply(tmp_pat
     words = "It is\u2028so\u2029and\x85not otherwise.\nChoice: A"
 
     def run() -> Run:
-        settings = run_settings(tmp_path, "position", 1, model="openai:m", methods=("rag",), ks=(5,))
+        settings = run_settings(tmp_path, "position", 1, model="openai:m", methods=("vanilla",), ks=(5,))
         file = tmp_path / "questions.jsonl"
         file.write_text(file.read_text().replace("Does compound", "Does\u2028the\x85compound"), encoding="utf-8")
         return Run(settings)
@@ -118,16 +118,16 @@ def test_an_export_again_writes_the_same_requests(tmp_path: Path) -> None:
 
 def test_what_the_provider_failed_is_asked_again(tmp_path: Path) -> None:
     reader = SimulatedReader(known(COUNT))
-    first = make_run(tmp_path, methods=("rag",)).batch(tmp_path / "run", None)
+    first = make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", None)
     failing = answer(
         list(first.files),
         lambda call: Reply("later", status=500) if "compound 1" in call.user else reader(call),
         tmp_path / "1.jsonl",
     )
-    second = make_run(tmp_path, methods=("rag",)).batch(tmp_path / "run", failing)
+    second = make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", failing)
     assert (second.imported["replies"], second.imported["to ask again"]) == (10, 5)
     assert second.waiting == 5
-    last = make_run(tmp_path, methods=("rag",)).batch(
+    last = make_run(tmp_path, methods=("vanilla",)).batch(
         tmp_path / "run", answer(list(second.files), reader, tmp_path / "2.jsonl")
     )
     assert last.files == []
@@ -140,13 +140,13 @@ def test_a_refused_form_is_asked_in_another(tmp_path: Path) -> None:
     def script(call: Call) -> Reply:
         return Reply("no such form", status=400) if "response_format" in call.body else reader(call)
 
-    run, done = make_run(tmp_path, methods=("briefcontext_no_preflight",)), None
+    run, done = make_run(tmp_path, methods=("map_reduce",)), None
     step = run.batch(tmp_path / "run", None)
     for number in range(8):
         if not step.files:
             break
         done = answer(list(step.files), script, tmp_path / f"{number}.jsonl")
-        step = make_run(tmp_path, methods=("briefcontext_no_preflight",)).batch(tmp_path / "run", done)
+        step = make_run(tmp_path, methods=("map_reduce",)).batch(tmp_path / "run", done)
     assert step.files == []
     assert len(outcomes(tmp_path / "run")) == 15
 
@@ -156,10 +156,10 @@ def test_a_refused_form_is_asked_in_another(tmp_path: Path) -> None:
     [("{not json", "is not JSON"), ("[]", "not a JSON object"), ('{"custom_id": "other"}', "no reply to a request")],
 )
 def test_a_file_of_other_results_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
-    make_run(tmp_path, methods=("rag",)).batch(tmp_path / "run", None)
+    make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", None)
     (tmp_path / "bad.jsonl").write_text(content)
     with pytest.raises(InputError, match=complaint):
-        make_run(tmp_path, methods=("rag",)).batch(tmp_path / "run", tmp_path / "bad.jsonl")
+        make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", tmp_path / "bad.jsonl")
 
 
 def test_batches_are_for_models_that_speak_openais_protocol(tmp_path: Path) -> None:

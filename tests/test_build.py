@@ -10,26 +10,23 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
-from briefcontext.knowledge.build_lock import build_lock
+from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.manifest import Counts
-from briefcontext.knowledge.pipeline import Progress
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.records import Reject
 from briefcontext.knowledge.sources.source import EntrySource, SourceEntry
+from briefcontext.knowledge.store.manifest import Counts
+from briefcontext.knowledge.store.place import open_place
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, counts, passages, record, source
 
 
 def files(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Time of writing and content of the files that make up a base, by name.
-
-    Without SQLite's own files, and without Chroma's database, which counts how often it was opened.
-    """
+    """Time of writing and content of the files that make up a base, by name."""
     return {
         str(file.relative_to(folder)): (file.stat().st_mtime_ns, file.read_bytes())
         for file in folder.rglob("*")
-        if file.is_file() and not file.name.startswith(("passages.sqlite-", "chroma.sqlite3"))
+        if file.is_file()
     }
 
 
@@ -113,7 +110,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path) -> Non
 
 
 def test_one_build_at_a_time(tmp_path: Path) -> None:
-    with build_lock(tmp_path), pytest.raises(KnowledgeBaseError, match="by another process"):
+    with open_place(tmp_path).lock(), pytest.raises(KnowledgeBaseError, match="by another process"):
         build(tmp_path, source("a", record("1")))
     build(tmp_path, source("a", record("1")))
 

@@ -10,13 +10,13 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.passages import PassageStore
-from briefcontext.knowledge.pipeline import Progress
 from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.knowledge.store.table import Table
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import BrokenEncoder, build, record, source
+from tests.knowledge_bases import BrokenEncoder, build, record, source, vector_search
 from tests.test_chroma_server import chroma_server  # noqa: F401  # a fixture
 
 METHODS: tuple[SearchMethod, ...] = ("dense", "bm25", "hybrid")
@@ -124,77 +124,21 @@ def test_an_update_that_was_stopped_leaves_the_old_state_in_use(tmp_path: Path) 
         assert other.verify() == []
 
 
-def test_an_update_that_ends_between_search_and_passages_is_searched_again(
+def test_what_an_update_takes_away_while_it_is_read_is_looked_for_again(
     base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetch = base.passages.fetch_numbers
+    read = Table.read
     updates = iter([update])
 
-    def fetch_late(numbers: list[int]) -> dict[int, Document]:
+    def read_late(table: Table, *given: Any, **options: Any) -> Any:
         for updated in updates:
             updated(base.path)
-        return fetch(numbers)
+        return read(table, *given, **options)
 
-    monkeypatch.setattr(base.passages, "fetch_numbers", fetch_late)
-    found = base.search("Aspirin for stroke", 10)
-    assert len(found) == 10
-    assert all("version 1" not in document.page_content for document in found if document.id != f"d{SIZE - 2}")
-
-
-def test_terms_are_looked_for_again_where_an_update_ends_before_their_passages_are_read(
-    base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    get = base.get
-    updates = iter([update])
-
-    def get_late(ids: list[str]) -> list[Document]:
-        for updated in updates:
-            updated(base.path)
-        return get(ids)
-
-    monkeypatch.setattr(base, "get", get_late)
-    found = retriever_over(base, "bm25").invoke(f"trial {SIZE - 1} version", k=SIZE)
-    assert len(found) == SIZE - 1
-    assert sum("version 2" in document.page_content for document in found) == SIZE - 2
-
-
-def test_hits_whose_passages_are_gone_are_an_error_and_never_left_out(base: KnowledgeBase) -> None:
-    with closing(PassageStore(base.path, writable=True)) as passages:
-        passages.rows("DELETE FROM passages WHERE number <= 5")
-    with pytest.raises(KnowledgeBaseError, match=r"is being changed, and 5 of the 40 .* open it again, and ask again"):
-        base.search("Aspirin", SIZE)
-
-
-def make_old(folder: Path) -> None:
-    """Give a base the shape that it had before readers and builds were kept apart."""
-    terms = folder / "bm25"
-    for file in list((terms / "1").iterdir()):
-        file.rename(terms / file.name)
-    (terms / "1").rmdir()
-    with closing(PassageStore(folder, writable=True)) as passages:
-        passages.rows("DELETE FROM marks WHERE name IN ('published', 'terms_generation', 'collection')")
-        for dropped in ("TABLE retired_passages", "TABLE takeovers", "INDEX sources_by_fingerprint"):
-            passages.rows(f"DROP {dropped}")
-        for column in ("note", "path"):
-            passages.rows(f"ALTER TABLE sources DROP COLUMN {column}")
-
-
-def test_a_base_of_the_earlier_shape_is_read_and_updated(tmp_path: Path) -> None:
-    begin(tmp_path)
-    make_old(tmp_path)
-    with opened(tmp_path) as base:
-        assert versions(base) == OLD
-        assert base.verify() == []
-
-    def look() -> None:
-        with opened(tmp_path) as other:
-            assert versions(other) == OLD
-
-    assert during(tmp_path, look) >= 1
-    assert [folder.name for folder in (tmp_path / "bm25").iterdir()] == ["1"]
-    with opened(tmp_path) as base:
-        assert versions(base)["get: version 2"] == 2
-        assert base.verify() == []
+    monkeypatch.setattr(Table, "read", read_late)
+    for found in (base.search("Aspirin for stroke", 10), base.search_terms("Aspirin for stroke", 10)):
+        assert len(found) == 10
+        assert all("version 1" not in document.page_content for document in found if document.id != f"d{SIZE - 2}")
 
 
 def test_a_server_s_collection_is_changed_under_readers_that_do_not_notice(
@@ -218,9 +162,9 @@ def test_vectors_that_are_not_published_yet_do_not_thin_out_what_a_server_finds(
     begin(tmp_path, store=chroma_server)
     with opened(tmp_path) as base:
         before = base.search("Aspirin for stroke", 10)
-        assert base.vectors is not None
         nearest = HashingEncoder().encode_queries(["Aspirin for stroke"] * 30)
-        base.vectors.add(range(1000, 1030), nearest)
+        with closing(vector_search(tmp_path)) as vectors:
+            vectors.add(list(range(1000, 1030)), nearest)
         assert base.search("Aspirin for stroke", 10) == before
         assert len(base.search("Aspirin for stroke", 100)) == SIZE
 

@@ -15,19 +15,23 @@ from typer.testing import CliRunner
 
 from briefcontext.cli import app
 from briefcontext.errors import BriefContextError, InputError
-from briefcontext.evaluation.calibrate import calibrate, check_enough, least_misplaced, nested_cross_validation
-from briefcontext.evaluation.compare import compare_runs
-from briefcontext.evaluation.confusion import count_decisions
-from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.labelled import LabelledQuestions, label_questions
-from briefcontext.evaluation.labels import gold_rank, is_misplaced
-from briefcontext.evaluation.logistic import recall_threshold, stratified_folds
-from briefcontext.evaluation.preflight_study import run_preflight
+from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.experiments.preflight import run_preflight
+from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.statistics.calibrate import (
+    calibrate,
+    check_enough,
+    least_misplaced,
+    nested_cross_validation,
+)
+from briefcontext.evaluation.statistics.confusion import count_decisions
+from briefcontext.evaluation.statistics.labelled import LabelledQuestions, gold_rank, is_misplaced, label_questions
+from briefcontext.evaluation.statistics.logistic import recall_threshold
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.demo import demo_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.manifest import Manifest
+from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.retrievers.calibration import Calibration, sigmoid
 from briefcontext.retrievers.signals import measure
 
@@ -43,7 +47,7 @@ def base() -> KnowledgeBase:
 @pytest.fixture(scope="module")
 def items(base: KnowledgeBase) -> list[Item]:
     """Questions that one passage answers word for word, and vague ones whose key is a passage on something else."""
-    passages = list(base.passages.all())
+    passages = base.get(base.ids())
     clear = [Item(f"clear-{d.id}", d.page_content[:90], {}, (), (str(d.id),)) for d in passages[:60]]
     vague = []
     for place in range(30):
@@ -105,14 +109,6 @@ def test_shares_of_nothing_are_none_and_not_zero() -> None:
     counted = count_decisions([False, False], [False, False])
     assert counted.recall is counted.recall_interval is counted.precision is counted.f1 is None
     assert counted.specificity == 1
-
-
-@given(st.lists(st.booleans(), min_size=10, max_size=60), st.integers(2, 6), st.integers(0, 5))
-def test_folds_share_out_both_labels_evenly(labels: list[bool], folds: int, seed: int) -> None:
-    fold = stratified_folds(np.array(labels), folds, seed)
-    for label in (True, False):
-        sizes = np.bincount(fold[np.array(labels) == label], minlength=folds)
-        assert sizes.max() - sizes.min() <= 1
 
 
 @given(st.lists(st.floats(-8, 8), min_size=3, max_size=50), st.floats(0.5, 0.98), st.floats(-5, 5))
@@ -182,9 +178,8 @@ def test_a_calibration_is_kept_as_json_and_read_as_it_was(fitted: Calibration, t
 
 
 def test_a_prediction_is_the_sum_of_its_contributions(fitted: Calibration, labelled: LabelledQuestions) -> None:
-    names = [feature.name for feature in fitted.features]
     for question in labelled.questions[::10]:
-        predicted = fitted.predict_from(measure(question.rankings, names))
+        predicted = fitted.predict_from(measure(question.rankings))
         log_odds = fitted.intercept + sum(predicted.contributions.values())
         assert predicted.probability == pytest.approx(1 / (1 + math.exp(-log_odds)))
         assert predicted.misplaced == (predicted.probability >= fitted.threshold)
@@ -206,8 +201,8 @@ def test_extreme_log_odds_do_not_overflow() -> None:
         ({"intercept": None}, "intercept:"),
         ({"features": []}, "features:"),
         ({"features": [{"name": "luck", "mean": 0, "sd": 1, "coefficient": 1}]}, "no signal 'luck'"),
-        ({"features": [{"name": "rbo", "mean": 0, "sd": 0, "coefficient": 1}]}, "sd"),
-        ({"features": [{"name": "rbo", "mean": 0, "sd": 1, "coefficient": 1}] * 2}, "given twice"),
+        ({"features": [{"name": "query_terms", "mean": 0, "sd": 0, "coefficient": 1}]}, "sd"),
+        ({"features": [{"name": "query_terms", "mean": 0, "sd": 1, "coefficient": 1}] * 2}, "given twice"),
         ({"surprise": 1}, "surprise"),
     ],
 )
@@ -261,7 +256,7 @@ def test_the_graph_takes_the_route_that_the_calibration_decides(
         answer = graph.invoke({"question": question.item.question}, context=settings)["answer"]
         preflight = answer["preflight"]
         names = [feature.name for feature in fitted.features]
-        wanted = fitted.predict_from(measure(question.rankings, names))
+        wanted = fitted.predict_from(measure(question.rankings))
         assert preflight["method"] == "calibrated"
         assert preflight["probability"] == pytest.approx(wanted.probability, abs=1e-3)
         assert preflight["probability_threshold"] == fitted.threshold
@@ -289,6 +284,9 @@ def test_a_graph_refuses_what_its_calibration_is_not_for(fitted: Calibration, tm
     ):
         with pytest.raises(BriefContextError, match=problem):
             build_graph().invoke(asked, context=settings)
+    documents = [{"page_content": "Metformin is safe.", "metadata": {"score": 1.0}}] * 2
+    with pytest.raises(InputError, match="ranked otherwise"):
+        build_graph().invoke({**asked, "documents": documents}, context=Settings(preflight=str(path)))
 
 
 def test_questions_without_keys_are_left_out_and_unknown_keys_reported(base: KnowledgeBase, items: list[Item]) -> None:
@@ -344,8 +342,7 @@ def test_the_study_of_a_calibration_is_what_that_calibration_decides(
     fitted.write(tmp_path / "preflight.json")
     out = tmp_path / "out"
     some = run_preflight(str(base.path), items[::2], out, calibration=tmp_path / "preflight.json", ks=[16])
-    names = [feature.name for feature in fitted.features]
-    decided = [fitted.predict_from(measure(q.rankings, names)).misplaced for q in labelled.questions[::2]]
+    decided = [fitted.predict_from(measure(q.rankings)).misplaced for q in labelled.questions[::2]]
     wanted = count_decisions(labelled.misplaced[::2], decided)
     assert some["calibrated"] == wanted.model_dump(mode="json")
     assert some["warnings"] == []

@@ -1,4 +1,4 @@
-"""A knowledge base whose vectors are on a Chroma server."""
+"""Knowledge bases whose vectors are searched by Chroma."""
 
 import socket
 import subprocess
@@ -15,8 +15,11 @@ from langchain_core.documents import Document
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.knowledge.store.filters import Filters
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import NEW, build, contents, passages, record, source
+from tests.knowledge_bases import NEW, build, contents, passages, record, source, vector_search
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -45,39 +48,52 @@ def chroma_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             process.terminate()
 
 
-def test_a_chroma_server_can_hold_the_vectors(tmp_path: Path, chroma_server: str) -> None:
-    entries = [record(str(number), f"Drug{number} helps patients.") for number in range(40)]
+@pytest.fixture(params=["server", "embedded"])
+def chroma(request: pytest.FixtureRequest) -> str:
+    """A store that is Chroma's."""
+    return "chroma" if request.param == "embedded" else str(request.getfixturevalue("chroma_server"))
+
+
+def test_chroma_can_search_the_vectors(tmp_path: Path, chroma: str) -> None:
+    entries = [record(str(number), f"Drug{number} helps patients.", year=1990 + number) for number in range(40)]
     update = source("b", record("1", NEW), Deletion("2"), record("new", "Gout hurts."))
-    local, remote = tmp_path / "local", tmp_path / "remote"
-    for folder, options in ((local, {}), (remote, {"store": chroma_server})):
+    own, others = tmp_path / "own", tmp_path / "others"
+    for folder, options in ((own, {}), (others, {"store": chroma})):
         build(folder, source("a", *entries), **options)
         build(folder, update)
-    assert not (remote / "chroma").exists()
-    found: dict[Path, list[Document]] = {}
-    for folder in (local, remote):
-        with KnowledgeBase.open(folder, encoder=HashingEncoder()) as base:
-            found[folder] = base.search("drug7 helps", 10)
-    assert [document.id for document in found[remote]] == [document.id for document in found[local]]
-    assert [document.metadata["score"] for document in found[remote]] == pytest.approx(
-        [document.metadata["score"] for document in found[local]], abs=1e-6
-    )
-    assert contents(remote) == contents(local)
+    for filters in (Filters(), Filters(first_year=2010)):
+        found: dict[Path, list[Document]] = {}
+        for folder in (own, others):
+            with KnowledgeBase.open(folder, encoder=HashingEncoder()) as base:
+                found[folder] = base.search("drug7 helps", 10, filters)
+        assert len(found[own]) == 10
+        assert found[others] == found[own]
+    assert contents(others) == contents(own)
+
+
+def test_what_chroma_lacks_is_found_and_given_to_it_again_without_encoding(tmp_path: Path, chroma: str) -> None:
+    build(tmp_path, source("a", record("1"), record("2")), store=chroma)
+    with closing(vector_search(tmp_path)) as vectors:
+        vectors.remove([2])
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
+        (problem,) = base.verify()
+        assert problem.startswith("1 passages have no vector in ")
+    encoder = HashingEncoder()
+    build(tmp_path, source("a", record("1"), record("2")), encoder=encoder)
+    assert encoder.encoded == 0
+    assert set(passages(tmp_path)) == {"1", "2"}
+
+
+def test_only_the_chroma_folder_in_use_is_kept(tmp_path: Path) -> None:
+    build(tmp_path, source("a", record("1")), store="chroma")
+    build(tmp_path, source("b", record("2")))
+    assert len(list((tmp_path / "chroma").iterdir())) == 1
 
 
 def test_a_base_keeps_its_store(tmp_path: Path, chroma_server: str) -> None:
     build(tmp_path, source("a", record("1")))
     with pytest.raises(KnowledgeBaseError, match="was built with store=None"):
         build(tmp_path, source("b", record("2")), store=chroma_server)
-
-
-def test_a_collection_that_a_server_has_lost_is_made_again(tmp_path: Path, chroma_server: str) -> None:
-    build(tmp_path, source("a", record("1"), record("2")), store=chroma_server)
-    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
-        assert base.vectors is not None
-        base.vectors.clear()
-        assert base.verify() != []
-    build(tmp_path, source("a", record("1"), record("2")))
-    assert set(passages(tmp_path)) == {"1", "2"}
 
 
 def test_a_server_that_does_not_answer_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.compare import compare_runs
-from briefcontext.evaluation.outcomes import points_with_interval
-from briefcontext.evaluation.run import Run as ExperimentRun
+from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.runs.run import Run as ExperimentRun
+from briefcontext.evaluation.statistics.score_tables import points_with_interval
 from briefcontext.knowledge import demo_knowledge_base
 from tests.command_line import Run, command_line
 from tests.openai_server import OpenAIServer, Reply
@@ -43,7 +43,7 @@ def questions(tmp_path: Path) -> str:
 def test_experiment_and_compare_from_the_command_line(
     run: Run, questions: str, tmp_path: Path, server: OpenAIServer
 ) -> None:
-    command = ["experiment", "position", "--questions", questions, "--kb", "demo", "--method", "rag", "--k", "5"]
+    command = ["experiment", "position", "--questions", questions, "--kb", "demo", "--method", "vanilla", "--k", "5"]
     model = ["--model", "openai:scripted", "--input-price", "1", "--output-price", "2"]
     out = ["--out", str(tmp_path / "run")]
     code, dry, _ = run(*command, *out, "--dry-run")
@@ -69,7 +69,7 @@ def test_experiment_and_compare_from_the_command_line(
 
 
 def test_batches_from_the_command_line(run: Run, questions: str, tmp_path: Path, server: OpenAIServer) -> None:
-    command = ["experiment", "position", "--questions", questions, "--kb", "demo", "--method", "rag", "--k", "8"]
+    command = ["experiment", "position", "--questions", questions, "--kb", "demo", "--method", "vanilla", "--k", "8"]
     command += ["--out", str(tmp_path / "run"), "--model", "openai:any"]
     code, said, _ = run(*command, "--batch", "export")
     assert code == 0
@@ -99,7 +99,7 @@ def test_what_is_wrong_is_said(run: Run, arguments: list[str], complaint: str) -
 
 def test_two_runs_stand_side_by_side_and_a_simulation_is_marked(tmp_path: Path) -> None:
     for name, score, simulated in (("one", 0.5, False), ("two", 0.75, True)):
-        cell = {"method": "rag", "condition": {"k": 8}, "n": 8, "score": score, "low": 0.1, "high": 0.9}
+        cell = {"method": "vanilla", "condition": {"k": 8}, "n": 8, "score": score, "low": 0.1, "high": 0.9}
         summary = {"experiment": "conflict", "model": name, "data_set": "set", "simulation": simulated, "cells": [cell]}
         (tmp_path / name).mkdir()
         (tmp_path / name / "summary.json").write_text(json.dumps(summary))
@@ -139,7 +139,9 @@ def test_the_differences_that_a_run_found_are_shown(
 ) -> None:
     server.script = SimulatedReader(known(40))
     chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
-    settings = run_settings(tmp_path, experiment, 40, model=chat, methods=("rag", "op_rag"), ks=(8,), limit=8)
+    settings = run_settings(
+        tmp_path, experiment, 40, model=chat, methods=("vanilla", "order_preserving"), ks=(8,), limit=8
+    )
     first = ExperimentRun(settings).execute(tmp_path / "run")[key][0]
     shown = points_with_interval(first["difference"], first["low"], first["high"])
     compared = compare_runs([tmp_path / "run"])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from briefcontext.errors import InputError
-from briefcontext.retrievers.consistency import consistency, intersection_over_union
+from briefcontext.retrievers.consistency import clear_top, consistency, intersection_over_union
 
 IDS = st.lists(st.integers(0, 20), unique=True)
 
@@ -44,3 +44,29 @@ def test_overlap_is_symmetric_and_between_zero_and_one(first: list[int], second:
     assert 0.0 <= iou <= 1.0
     assert iou == intersection_over_union(second, first)
     assert (iou == 1.0) == (set(first) == set(second))
+
+
+@pytest.mark.parametrize(
+    ("scores", "top"),
+    [
+        ([3.0, 1.0, 2.0, 0.5], [0, 2, 1]),
+        ([1.0, 1.0, 1.0, 0.0], [0, 1, 2]),
+        ([2.0, 1.0], [0, 1]),
+        ([0.0, 0.0, 0.0, 0.0], []),
+        ([0.0], []),
+        ([3.0, 2.0, 0.0, 0.0], []),
+        ([2.0, 0.0], []),
+        ([3.0, 2.0, 1.0, 1.0], []),
+        ([], []),
+    ],
+)
+def test_scores_that_tie_have_no_top(scores: list[float], top: list[int]) -> None:
+    assert clear_top(scores, 3) == top
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), max_size=12), st.integers(1, 5))
+def test_a_top_beats_all_others(scores: list[float], n: int) -> None:
+    if top := clear_top(scores, n):
+        assert len(top) == min(n, len(scores))
+        others = [score for place, score in enumerate(scores) if place not in top]
+        assert min(scores[place] for place in top) > max([*others, 0.0])

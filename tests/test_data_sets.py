@@ -11,7 +11,7 @@ import pytest
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets import KINDS, DataSet, load_data_set
-from briefcontext.evaluation.item import Item
+from briefcontext.evaluation.data_sets.data_set import Item
 from tests.conftest import SHARED_DATA
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.graphs.graph import graph
 from briefcontext.knowledge import demo_knowledge_base, demo_questions
 
 needs_weights = pytest.mark.skipif(
@@ -18,7 +19,7 @@ needs_weights = pytest.mark.skipif(
 ASK = """
 from briefcontext.knowledge import demo_knowledge_base
 with demo_knowledge_base() as base:
-    print(base.path.name, len(base), base.bm25.search("metformin", 1)[0][0])
+    print(base.path.name, len(base), base.search_terms("metformin", 1)[0].id)
 """
 
 
@@ -34,6 +35,13 @@ def test_questions_are_answered_by_their_passages() -> None:
 
 
 @needs_weights
+def test_a_question_whose_words_stand_in_no_passage_is_mapped() -> None:
+    answer = graph.invoke({"question": "What is the capital of France?"})["answer"]
+    assert answer["route"] == "map_reduce"
+    assert "no term of the question stands in any of the documents" in answer["preflight"]["reason"]
+
+
+@needs_weights
 def test_its_index_is_built_once() -> None:
     with demo_knowledge_base() as base:
         first = base.info()
@@ -41,6 +49,7 @@ def test_its_index_is_built_once() -> None:
         assert base.info() == first
 
 
+@pytest.mark.slow
 @needs_weights
 def test_several_processes_may_ask_for_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with demo_knowledge_base() as base:

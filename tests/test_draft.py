@@ -21,9 +21,10 @@ FIRST, SECOND = (document_key(document) for document in DOCUMENTS)
 def _answer(text: str) -> Answer:
     return compose(
         parse_draft(text, QUESTION, [], [], forced=False),
+        options=QUESTION["options"],
         documents=DOCUMENTS,
         route="vanilla",
-        preflight=compare_rankings(DOCUMENTS, [0, 1], Settings()),
+        preflight=compare_rankings(DOCUMENTS, [2.0, 1.0], Settings()),
         extractions=[],
         retracted=[],
         usage=summarise([], seconds=0.0),

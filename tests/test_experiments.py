@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
-from briefcontext.evaluation.position import PERCENTILES, key_place
-from briefcontext.evaluation.run import Run
-from briefcontext.evaluation.statistics import wilson
+from briefcontext.evaluation.experiments.position import PERCENTILES, key_place
+from briefcontext.evaluation.runs.run import Run
+from briefcontext.evaluation.statistics.inference import wilson
 from tests.openai_server import OpenAIServer
 from tests.questions import known, run_settings
 from tests.simulated_reader import LOST_IN_THE_MIDDLE, MODEL, NO_BIAS, SimulatedReader
@@ -49,8 +49,8 @@ def expected(reader: SimulatedReader, place: int, k: int) -> float:
 
 @pytest.mark.parametrize("table", [LOST_IN_THE_MIDDLE, NO_BIAS], ids=["middle", "none"])
 def test_position_recovers_the_bias_that_the_reader_has(execute: Execute, table: dict[float, float]) -> None:
-    summary = execute("position", reader={"table": table}, methods=("rag",), ks=(8,))
-    found = accuracies(summary, "rag", "position")
+    summary = execute("position", reader={"table": table}, methods=("vanilla",), ks=(8,))
+    found = accuracies(summary, "vanilla", "position")
     assert list(found) == list(PERCENTILES)
     for position, cell in found.items():
         assert cell["n"] == QUESTIONS
@@ -76,7 +76,7 @@ def test_the_positions_are_different_places_from_five_documents_on(k: int) -> No
 
 
 def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -> None:
-    execute("position", count=6, reader={}, methods=("rag", "op_rag", "briefcontext_no_preflight"), ks=(8,))
+    execute("position", count=6, reader={}, methods=("vanilla", "order_preserving", "map_reduce"), ks=(8,))
     rows = [json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()]
     for item in {row["item"] for row in rows}:
         for position in PERCENTILES:
@@ -90,11 +90,9 @@ def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -
 def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_documents(execute: Execute) -> None:
     # Overlooked by the number of documents, not by their place: four of them hide nothing.
     reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.04}
-    summary = execute(
-        "context_length", count=40, reader=reader, methods=("rag", "briefcontext_no_preflight"), ks=(4, 16)
-    )
-    vanilla = accuracies(summary, "rag", "documents")
-    mapped = accuracies(summary, "briefcontext_no_preflight", "documents")
+    summary = execute("context_length", count=40, reader=reader, methods=("vanilla", "map_reduce"), ks=(4, 16))
+    vanilla = accuracies(summary, "vanilla", "documents")
+    mapped = accuracies(summary, "map_reduce", "documents")
     assert vanilla[16]["score"] < vanilla[4]["score"]
     assert mapped[16]["score"] > vanilla[16]["score"]
     for length, cell in vanilla.items():
@@ -104,10 +102,10 @@ def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_d
 
 
 def test_bounds_are_run_once_for_a_question(execute: Execute, server: OpenAIServer) -> None:
-    summary = execute("context_length", count=5, reader={"knows": 0.0}, methods=("cot", "oracle"), ks=(2, 4, 8))
+    summary = execute("context_length", count=5, reader={"knows": 0.0}, methods=("closed_book", "oracle"), ks=(2, 4, 8))
     assert len(server.calls) == 10
     by_method = {cell["method"]: cell for cell in summary["cells"]}
-    assert by_method["oracle"]["n"] == by_method["cot"]["n"] == 5
+    assert by_method["oracle"]["n"] == by_method["closed_book"]["n"] == 5
     assert by_method["oracle"]["condition"] == {}
     assert all(len(call.documents) <= 1 for call in server.calls)
 
@@ -123,7 +121,7 @@ def test_conflicts_are_counted_with_what_became_of_them(execute: Execute) -> Non
 
 
 def test_random_documents_are_no_neighbours_and_no_keys(execute: Execute, tmp_path: Path) -> None:
-    execute("attention_bias", count=40, reader={}, methods=("rag",), ks=(4,), limit=4)
+    execute("attention_bias", count=40, reader={}, methods=("vanilla",), ks=(4,), limit=4)
     rows = [json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()]
     for row in rows:
         assert row["key_places"] == [2]
@@ -137,28 +135,28 @@ def test_random_documents_are_no_neighbours_and_no_keys(execute: Execute, tmp_pa
 
 
 def test_cost_adds_up_what_the_provider_reported(execute: Execute, server: OpenAIServer) -> None:
-    summary = execute("cost", count=4, reader={}, methods=("rag", "briefcontext_no_preflight"), ks=(8,))
+    summary = execute("cost", count=4, reader={}, methods=("vanilla", "map_reduce"), ks=(8,))
     costs = {cost["method"]: cost for cost in summary["costs"]}
     sent = sum(len(call.prompt) // 4 for call in server.calls)
     assert sum(cost["input_tokens"] * cost["n"] for cost in costs.values()) == pytest.approx(sent)
-    mapped = costs["briefcontext_no_preflight"]
+    mapped = costs["map_reduce"]
     assert mapped["calls"] == 3
     assert mapped["one_call_input"] == 0
     assert mapped["map_input"] + mapped["reduce_input"] == pytest.approx(mapped["input_tokens"])
-    assert mapped["input_ratio"] == pytest.approx(mapped["input_tokens"] / costs["rag"]["input_tokens"])
+    assert mapped["input_ratio"] == pytest.approx(mapped["input_tokens"] / costs["vanilla"]["input_tokens"])
 
 
 def test_integration_scores_each_data_set_and_tests_against_vanilla(execute: Execute) -> None:
-    methods = ("cot", "rag", "hybrid", "briefcontext")
+    methods = ("closed_book", "vanilla", "hybrid", "briefcontext")
     summary = execute("integration", count=10, reader={}, methods=methods, ks=(8,))
     (found,) = summary["groups"].values()
     assert {cell["method"] for cell in found} == set(methods)
-    assert {c["method"] for c in summary["comparisons"]} == set(methods) - {"rag"}
+    assert {c["method"] for c in summary["comparisons"]} == set(methods) - {"vanilla"}
     assert all(c["n"] == 10 and c["p"] <= c["p_holm"] for c in summary["comparisons"])
 
 
 def test_a_simulation_is_named_wherever_it_appears(execute: Execute, tmp_path: Path) -> None:
-    summary = execute("position", count=4, reader={}, methods=("rag",), ks=(5,), figures=True)
+    summary = execute("position", count=4, reader={}, methods=("vanilla",), ks=(5,), figures=True)
     assert summary["simulation"] is True
     assert "SIMULATION" in (tmp_path / "run" / "report.md").read_text()
     assert "SIMULATION" in (tmp_path / "run" / "position.svg").read_text()

@@ -55,6 +55,32 @@ def test_rankings_that_disagree_lead_to_the_map(
     assert sorted(server.stages()) == ["extract"] * 4 + ["reduce"]
 
 
+ALIKE = [make_documents(16, about=0)[0].model_copy(update={"id": f"doc-{place}"}) for place in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "documents", "why"),
+    [
+        ("What is the capital of France?", make_documents(16, about=0), "no term of the question stands in any"),
+        ("What is the capital of France?", make_documents(2, about=0), "no term of the question stands in any"),
+        (QUESTION, make_documents(16, about=0), "only 1 of the 16 documents hold a term of the question"),
+        (QUESTION, make_documents(2, about=0), "only 1 of the 2 documents hold a term of the question"),
+        (QUESTION, ALIKE, "it scores the documents at its places 3 and 4 alike"),
+    ],
+    ids=["no term", "no term in few", "one match", "one match in few", "all alike"],
+)
+def test_ties_are_no_ranking_to_agree_with(
+    asked: str, documents: list[Document], why: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    answer = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents)).invoke({"question": asked})
+    preflight = answer["answer"]["preflight"]
+    assert answer["answer"]["route"] == "map_reduce"
+    assert (preflight["iou"], preflight["consistent"], preflight["bm25_top"]) == (None, None, [])
+    assert preflight["dense_top"] == [document.id for document in documents[:3]]
+    assert f"BM25 cannot tell which documents are the best: {why}" in preflight["reason"]
+    assert server.stages()[-1] == "reduce"
+
+
 def test_nothing_retrieved_leads_to_an_abstention_without_a_call(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     answer = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[])).invoke(ASKED)["answer"]
     assert answer["route"] == "abstain"
@@ -125,7 +151,7 @@ class SilentReader:
 
     name = "silent"
 
-    def extract(self, question: Any, documents: Any, index: int, account: Any) -> Any:
+    async def aextract(self, question: Any, documents: Any, index: int, account: Any) -> Any:
         return extraction_without_evidence(index, documents, "none")
 
     def vanilla_characters(self, question: Any, documents: Any) -> None:

@@ -305,7 +305,7 @@ def test_the_terminal_shows_an_attack_and_does_not_obey_it(
     attack: str, ask: Ask, capsys: pytest.CaptureFixture[str]
 ) -> None:
     documents, answer, _ = ask("map_reduce", attack)
-    print_answer({"answer": answer, "documents": documents}, verbose=True)
+    print_answer({"answer": answer, "ranking": documents}, verbose=True)
     shown = capsys.readouterr().out
     assert not {sign for sign in shown if unicodedata.category(sign) in UNSEEN} - {"\n", "\t", "\u00ad"}
     assert _letters(printable(attack[:60])) in _letters(shown)
@@ -321,6 +321,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(capsys: pytest.Capt
         extraction = extraction_without_evidence(0, keyed, "none", error=spoof)
         answer = compose(
             Draft(text=f"So {cite(*keyed)}.", choice=None, conflict=None, quotes=[quote], abstained=False, warnings=[]),
+            options={},
             documents=keyed,
             route="map_reduce",
             preflight=Preflight(
@@ -330,7 +331,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(capsys: pytest.Capt
             retracted=[spoof],
             usage=summarise([], seconds=0.0),
         )
-        print_answer({"answer": answer, "documents": keyed}, verbose=True)
+        print_answer({"answer": answer, "ranking": keyed}, verbose=True)
         lines = [line.rstrip() for line in capsys.readouterr().out.split("\n")]
         assert [line for line in lines if line in headings] == headings
 
@@ -340,6 +341,6 @@ def test_the_terminal_spells_out_control_characters_and_leaves_markup_alone(
 ) -> None:
     attack = f"\x1b[31m \u202e [bold red]{IGNORE}[/bold red] :warning:"
     documents, answer, _ = ask("vanilla", attack)
-    print_answer({"answer": answer, "documents": documents}, verbose=False)
+    print_answer({"answer": answer, "ranking": documents}, verbose=False)
     shown = " ".join(capsys.readouterr().out.split())
     assert f"“\\u001b[31m \\u202e [bold red]{IGNORE}[/bold red] :warning:”" in shown

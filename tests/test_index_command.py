@@ -12,9 +12,9 @@ from rich.console import Console
 from briefcontext import index_command
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.index_command import ProgressBars, index
+from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.manifest import Counts
-from briefcontext.knowledge.pipeline import Progress
+from briefcontext.knowledge.store.manifest import Counts
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
 from tests.test_sources_medcpt import write_chunk

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.manifest import Counts
 from briefcontext.knowledge.sources.records import Deletion, Reject
 from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
+from briefcontext.knowledge.store.manifest import Counts
+from briefcontext.knowledge.store.passages import documents
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import NEW, build, contents, counts, passages, record, source
+from tests.knowledge_bases import NEW, build, contents, counts, passages, record, source, stored
 
 
 @pytest.mark.parametrize(
@@ -54,9 +55,8 @@ def test_an_update_replaces_a_record_in_passages_vectors_and_terms(tmp_path: Pat
     assert report.counts == counts(updated=1)
     assert passages(tmp_path) == {"1#0": NEW, "2#0": "Aspirin helps."}
     with KnowledgeBase.open(tmp_path, encoder=encoder) as base:
-        assert base.bm25 is not None
-        assert base.bm25.search("Word7", 5) == []
-        assert base.bm25.search("ibuprofen", 5)[0][0] == "1#0"
+        assert base.search_terms("Word7", 5) == []
+        assert base.search_terms("ibuprofen", 5)[0].id == "1#0"
         assert base.search(f"On 1 {NEW}", 1)[0].id == "1#0"
 
 
@@ -123,6 +123,8 @@ UNUSABLE: list[tuple[SourceEntry, str]] = [
     (record("x" * 600), "600 characters"),
     (record(" x"), "blanks around it"),
     (record("x\n"), "blanks around it"),
+    (record("lone \ud800"), "cannot be printed"),
+    (Deletion("lone \ud800"), "cannot be printed"),
     (Document(id="", page_content="Text.", metadata={"source_id": "x"}), "no id"),
     (record("x", "Lone \ud800 surrogate."), "cannot be stored"),
     (record("x", weight=float("nan")), "cannot be stored"),
@@ -180,8 +182,7 @@ def test_documents_of_one_source_id_that_follow_each_other_are_one_record(tmp_pa
 
 def test_chunks_joined_are_the_document(tmp_path: Path) -> None:
     build(tmp_path, source("a", record("1", LONG, kind="text")), chunk_tokens=16)
-    with KnowledgeBase.open(tmp_path) as base:
-        chunks = list(base.passages.all())
+    chunks = documents(stored(tmp_path))
     assert [chunk.id for chunk in chunks] == [f"1#{index}" for index in range(len(chunks))]
     assert "".join(chunk.page_content for chunk in chunks) == LONG
     for chunk in chunks:
@@ -192,8 +193,7 @@ def test_chunks_joined_are_the_document(tmp_path: Path) -> None:
 def test_chunks_of_several_documents_are_counted_through_the_record(tmp_path: Path) -> None:
     sections = [Document(id=id, page_content=LONG, metadata={"source_id": "article"}) for id in ("s1", "s2")]
     build(tmp_path, source("a", *sections), chunk_tokens=100)
-    with KnowledgeBase.open(tmp_path) as base:
-        chunks = list(base.passages.all())
+    chunks = documents(stored(tmp_path))
     assert [chunk.metadata["chunk_index"] for chunk in chunks] == list(range(len(chunks)))
     assert "".join(chunk.page_content for chunk in chunks) == LONG + LONG
 
@@ -206,7 +206,7 @@ def test_a_vector_that_comes_with_a_document_is_taken_as_it_is(tmp_path: Path) -
     assert report.counts == counts(indexed=2)
     assert encoder.encoded == 0
     held = contents(tmp_path)["passages"]
-    assert [held[id][2] for id in ("1", "2")] == [vector.tobytes() for vector in vectors]
+    assert [held[id][2] for id in ("1", "2")] == [vector.astype(np.float16).tobytes() for vector in vectors]
 
 
 IDS = st.sampled_from("abcdef")

@@ -59,9 +59,22 @@ def test_an_article_is_one_document_with_its_metadata() -> None:
     assert document.page_content == "Title\n\nText."
     assert document.metadata == {
         "source_id": "PMC1", "pmid": "2", "title": "Title", "kind": "article", "year": 2010, "journal": "J",
+        "languages": "eng",
         "publication_types": "research-article", "retracted": False, "retraction_notice": False,
         "url": "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/", "sections": '[["Title",0,5],["",7,12]]',
     }
+
+
+@pytest.mark.parametrize(("found", "by", "expected"), [
+    ("<article ", "<article xml:lang='pt-BR' ", {"languages": "por"}),
+    ("<article ", "<article xml:lang='xx' ", {"languages": "xx"}),
+    ("<front>", "<front><journal-meta><journal-id journal-id-type='nlm-ta'>J Bees</journal-id></journal-meta>",
+     {"journal_abbreviation": "J Bees"}),
+    ("</article-meta>", "<kwd-group><kwd>A</kwd></kwd-group><kwd-group kwd-group-type='MeSH'><kwd>Bees</kwd>"
+     "<kwd>Gout</kwd></kwd-group></article-meta>", {"mesh": "Bees; Gout"}),
+])
+def test_what_people_filter_by_is_read(found: str, by: str, expected: dict[str, object]) -> None:
+    assert read_one(article("<p>Text.</p>").replace(found, by)).metadata.items() >= expected.items()
 
 
 @pytest.mark.parametrize(("ids", "source_id", "url"), [

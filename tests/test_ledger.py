@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.ledger import ModelCall, Price, cost, summarise
+from briefcontext.chains.ledger import ModelCall, summarise
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
@@ -34,20 +34,6 @@ def test_a_retry_is_a_further_attempt_that_went_out(calls: list[ModelCall], retr
     usage = summarise(calls, seconds=0)
     assert usage["retries"] == retries
     assert sum(part["retries"] for part in usage["stages"].values()) == retries
-
-
-def test_prices_are_put_to_each_models_tokens_and_to_vanillas() -> None:
-    calls = [a_call(), a_call(), a_call(stage="reduce", model="large")]
-    usage = summarise(calls, seconds=0, vanilla_input_tokens=200, vanilla_output_tokens=20)
-    prices = {"m": Price(input=1e6, output=2e6), "large": Price(input=3e6, output=4e6)}
-    assert cost(usage, prices, vanilla_model="large") == {
-        "cost": 2 * (100 + 2 * 10) + 3 * 100 + 4 * 10,
-        "vanilla_cost": 3 * 200 + 4 * 20,
-        "ratio": 580 / 680,
-    }
-    assert (usage["input_ratio"], usage["output_ratio"]) == (1.5, 1.5)
-    unknown = cost(summarise(calls, seconds=0), prices, vanilla_model="large")
-    assert (unknown["vanilla_cost"], unknown["ratio"]) == (None, None)
 
 
 def test_the_map_is_set_beside_what_vanilla_really_uses(

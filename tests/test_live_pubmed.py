@@ -24,11 +24,12 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
-from briefcontext.knowledge.eutilities import EUtilities
-from briefcontext.knowledge.live_pubmed import LivePubMed
-from briefcontext.knowledge.polite_rate import PoliteRate
-from briefcontext.knowledge.pubmed_query import MOST_WORDS, pubmed_queries
+from briefcontext.knowledge.pubmed.eutilities import EUtilities
+from briefcontext.knowledge.pubmed.live import LivePubMed
+from briefcontext.knowledge.pubmed.polite_rate import PoliteRate
+from briefcontext.knowledge.pubmed.query import MOST_WORDS, pubmed_filters, pubmed_queries
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
+from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.dense import DenseRetriever, MedCPTRetriever
 from tests.conftest import SHARED_DATA
 from tests.eutils_server import EUtilsServer, Fault, serve
@@ -202,6 +203,31 @@ def test_no_question_brings_operators_tags_or_wildcards_of_its_own(question: str
             inner = clause[1:-1] if clause.startswith("(") else clause
             assert inner.strip()
             assert not set(inner) & set("()")
+
+
+@pytest.mark.parametrize(
+    ("filters", "added"),
+    [
+        (Filters(), ""),
+        (Filters(2015, 2020), "(2015:2020[dp])"),
+        (Filters(last_year=2020), "(1000:2020[dp])"),
+        (
+            Filters(2015, None, ("Review", "Randomized Controlled Trial"), mesh=("Gout",)),
+            '(2015:3000[dp]) AND ("Review"[pt] OR "Randomized Controlled Trial"[pt]) AND ("Gout"[mh:noexp])',
+        ),
+        (Filters(journals=('BMJ"[ta] OR "a',), languages=("en",)), '("BMJ [ta] OR a"[ta]) AND ("eng"[la])'),
+    ],
+)
+def test_filters_are_clauses_of_a_query(filters: Filters, added: str) -> None:
+    assert pubmed_filters(filters) == added
+
+
+def test_filters_are_part_of_every_query(ncbi: EUtilsServer, live: LivePubMed) -> None:
+    retriever = DenseRetriever(knowledge_base=live)
+    retriever.invoke("gout", filters=Filters(first_year=2015))
+    assert ncbi.queries() == ["(gout) AND (2015:3000[dp])"]
+    retriever.invoke("gout")
+    assert ncbi.queries()[1:] == ["gout"]
 
 
 def test_of_a_long_case_report_the_longest_words_are_asked_for() -> None:
@@ -562,7 +588,7 @@ def test_a_medcpt_retriever_wants_medcpt(live: LivePubMed) -> None:
 
 def test_it_has_an_encoder_and_no_statistics(live: LivePubMed) -> None:
     assert live.encoder.name == live.manifest.encoder.name == "word-count"
-    assert (live.manifest.state, live.manifest.passages, live.manifest.sources) == ("complete", 0, [])
+    assert (live.manifest.passages, live.manifest.sources) == (0, [])
     assert live.term_statistics is None
 
 

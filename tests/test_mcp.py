@@ -1,16 +1,20 @@
 """The MCP server, spoken to by the SDK's own client over stdio and over HTTP."""
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
 
 from briefcontext.graphs.graph import graph
+from briefcontext.knowledge.build import build_knowledge_base
+from briefcontext.knowledge.sources.files import open_sources
 from tests.openai_server import OpenAIServer, Reply, faithful
 from tests.studio_server import clean_environment
 
@@ -115,6 +119,8 @@ async def test_a_session(connect: Connect) -> None:
         ("ask", {"question": QUESTION, "options": {"A": "yes"}}, "at least two options"),
         ("ask", {}, "question"),
         ("search", {"query": QUESTION, "top_k": 0}, "greater than or equal to 1"),
+        ("search", {"query": QUESTION, "filters": {"years": "then"}}, "years"),
+        ("ask", {"question": QUESTION, "filters": {"years": "then"}}, "years"),
         ("fetch_source", {"source_id": "no-such"}, "holds no source 'no-such': check the id."),
     ],
 )
@@ -130,6 +136,20 @@ async def test_an_error_says_what_is_wrong(tool: str, arguments: dict[str, Any],
 def served() -> Iterator[str]:
     with _serving() as url:
         yield url
+
+
+async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
+    rows = [{"id": f"{year}", "text": "Aspirin helps in stroke.", "year": year} for year in range(2000, 2020)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    kb = tmp_path / "kb"
+    build_knowledge_base(open_sources(tmp_path / "rows.jsonl"), kb, encoder="minilm")
+    asked = {"filters": {"years": "2003-2005"}}
+    async with _over_http("--kb", str(kb)) as client:
+        found = await client.call_tool("search", {"query": "aspirin", "top_k": 5, **asked})
+        answered = await client.call_tool("ask", {"question": "Does aspirin help in stroke?", **asked})
+    years = {"2003", "2004", "2005"}
+    assert {passage["id"] for passage in found.structured_content["passages"]} == years  # type: ignore[index]
+    assert set() < {citation["source_id"] for citation in answered.structured_content["citations"]} <= years  # type: ignore[index]
 
 
 async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 
+from briefcontext.chains import model
 from briefcontext.chains.account import Account
 from briefcontext.chains.chat_model import model_key
 from briefcontext.chains.citation import assign_keys
+from briefcontext.chains.event_loop import wait_for
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.ledger import summarise
+from briefcontext.chains.limits import CallLimits
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model import MAX_WAIT, Model, Reply, Request
 from briefcontext.chains.question import check_question
-from briefcontext.chains.rates import CallLimits
-from briefcontext.chains.steps import Invoke, Steps, Wait, adrive, drive
 from briefcontext.errors import InputError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -79,25 +80,16 @@ def first(*replies: Sent) -> Callable[[Call], Sent]:
     return lambda call: replies[call.number] if call.number < len(replies) else faithful(call)
 
 
-def by_hand(chain: Steps[Any]) -> Iterator[float]:
-    """Drive a chain without waiting; yield the seconds that it wants to wait."""
-    try:
-        step = next(chain)
-        while True:
-            if isinstance(step, Wait):
-                yield step.seconds
-                step = chain.send(None)
-                continue
-            assert isinstance(step, Invoke)
-            step.start()
-            try:
-                result = step.runnable.invoke(step.argument, step.config)
-            except Exception as error:  # noqa: BLE001 - the chain decides what an error means
-                step = chain.throw(error)
-            else:
-                step = chain.send(result)
-    except StopIteration:
-        return
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that are waited before a call is made again; no time passes."""
+    waits: list[float] = []
+
+    async def note(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr(model, "sleep", note)
+    return waits
 
 
 def extract(chat: BaseChatModel, account: Account) -> Extraction:
@@ -311,10 +303,10 @@ def test_what_does_not_pass_is_given_up_with_one_clear_line(fault: str, chat: Ch
 )
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_honoured(
-    status: int, header: str, seconds: Any, chat: ChatOpenAI, server: OpenAIServer
+    status: int, header: str, seconds: Any, chat: ChatOpenAI, server: OpenAIServer, waits: list[float]
 ) -> None:
     server.script = first(Sent(status=status, headers={"Retry-After": header}))
-    waits = list(by_hand(Model(chat).ask(HELLO, Account(retry_wait=2))))
+    wait_for(Model(chat).ask(HELLO, Account(retry_wait=2)))
     assert len(server.calls) == 2
     if seconds is None:
         assert len(waits) == 1
@@ -323,27 +315,28 @@ def test_retry_after_is_honoured(
         assert waits == [seconds]
 
 
-def test_retry_after_may_be_a_date(chat: ChatOpenAI, server: OpenAIServer) -> None:
+def test_retry_after_may_be_a_date(chat: ChatOpenAI, server: OpenAIServer, waits: list[float]) -> None:
     date = formatdate(time.time() + 200, usegmt=True)
     server.script = first(Sent(status=429, headers={"Retry-After": date}))
-    assert list(by_hand(Model(chat).ask(HELLO, Account()))) == [pytest.approx(200, abs=60)]
+    wait_for(Model(chat).ask(HELLO, Account()))
+    assert waits == [pytest.approx(200, abs=60)]
 
 
 def test_a_provider_that_asks_for_hours_is_not_waited_for(chat: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = first(Sent(status=429, headers={"Retry-After": "36000"}))
     with pytest.raises(ModelCallError, match="36,000 s"):
-        list(by_hand(Model(chat).ask(HELLO, Account())))
+        wait_for(Model(chat).ask(HELLO, Account()))
     assert len(server.calls) == 1
 
 
-def test_waits_double_up_to_a_bound(chat: ChatOpenAI, server: OpenAIServer) -> None:
+def test_waits_double_up_to_a_bound(chat: ChatOpenAI, server: OpenAIServer, waits: list[float]) -> None:
     server.script = lambda call: Sent(status=500)
-    waits = by_hand(Model(chat).ask(HELLO, Account(retry_wait=1, max_retries=9)))
-    for attempt in range(9):
-        bound = min(MAX_WAIT, 2.0**attempt)
-        assert bound / 2 <= next(waits) <= bound
     with pytest.raises(ModelCallError, match="10 times"):
-        next(waits)
+        wait_for(Model(chat).ask(HELLO, Account(retry_wait=1, max_retries=9)))
+    assert len(waits) == 9
+    for attempt, wait in enumerate(waits):
+        bound = min(MAX_WAIT, 2.0**attempt)
+        assert bound / 2 <= wait <= bound
 
 
 @pytest.mark.parametrize("status", [401, 402, 404])
@@ -353,7 +346,7 @@ def test_a_wrong_key_or_model_stops_at_the_first_call(
 ) -> None:
     server.script = lambda call: Sent("There is no such thing", status=status)
     with pytest.raises(ModelSetupError, match="There is no such thing") as caught:
-        extract(chat, account) if schema else drive(Model(chat).ask(HELLO, account))
+        extract(chat, account) if schema else wait_for(Model(chat).ask(HELLO, account))
     assert "\n" not in str(caught.value)
     assert len(server.calls) == 1 == len(account.calls)
 
@@ -374,11 +367,11 @@ async def test_a_reply_that_does_not_come_is_given_up_and_asked_for_again(
 ) -> None:
     server.script = first(Sent(hold=True), Sent(hold=True))
     account = Account(timeout=0.3, max_retries=1, retry_wait=0)
-    model = Model(chat)
+    asked = Model(chat)
 
     async def ask() -> Reply:
-        chain = model.ask(HELLO, account)
-        return await adrive(chain) if asynchronous else await asyncio.to_thread(drive, chain)
+        call = asked.ask(HELLO, account)
+        return await call if asynchronous else await asyncio.to_thread(wait_for, call)
 
     with pytest.raises(ModelCallError, match=r"no reply in time; a call may take 0\.3 s"):
         await ask()
@@ -394,9 +387,9 @@ async def test_the_deadline_ends_a_call_that_has_begun(
 ) -> None:
     server.script = lambda call: Sent(hold=True)
     account = Account(deadline=time.time() + 0.3, retry_wait=0)
-    chain = Model(chat).ask(HELLO, account)
+    call = Model(chat).ask(HELLO, account)
     with pytest.raises(ModelCallError, match=r"deadline .* no reply in time"):
-        await (adrive(chain) if asynchronous else asyncio.to_thread(drive, chain))
+        await (call if asynchronous else asyncio.to_thread(wait_for, call))
     assert len(server.calls) == 1 == len(account.calls)
 
 
@@ -413,12 +406,12 @@ async def test_the_deadline_ends_the_wait_for_a_place_and_that_is_no_call(
 
     server.script = hold
     alone = CallLimits(max_in_flight=1)
-    blocking = asyncio.create_task(adrive(Model(chat).ask(HELLO, Account(limits=alone))))
+    blocking = asyncio.create_task(Model(chat).ask(HELLO, Account(limits=alone)))
     await begun.wait()
     account = Account(limits=alone, deadline=time.time() + 0.2)
-    chain = Model(chat).ask(HELLO, account)
+    call = Model(chat).ask(HELLO, account)
     with pytest.raises(ModelCallError, match="deadline"):
-        await (adrive(chain) if asynchronous else asyncio.to_thread(drive, chain))
+        await (call if asynchronous else asyncio.to_thread(wait_for, call))
     blocking.cancel()
     assert account.calls == []
     assert len(server.calls) == 1
@@ -427,7 +420,7 @@ async def test_the_deadline_ends_the_wait_for_a_place_and_that_is_no_call(
 def test_no_call_is_made_after_the_deadline(chat: ChatOpenAI, server: OpenAIServer) -> None:
     account = Account(deadline=time.time() - 1)
     with pytest.raises(ModelCallError, match="deadline"):
-        drive(Model(chat).ask(HELLO, account))
+        wait_for(Model(chat).ask(HELLO, account))
     assert server.calls == []
     assert account.calls == []
 
@@ -435,7 +428,7 @@ def test_no_call_is_made_after_the_deadline(chat: ChatOpenAI, server: OpenAIServ
 def test_a_wait_that_would_outlast_the_deadline_is_not_begun(chat: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = lambda call: Sent("slow down", status=429, headers={"Retry-After": "3600"})
     with pytest.raises(ModelCallError, match=r"deadline .* slow down"):
-        drive(Model(chat).ask(HELLO, Account(deadline=time.time() + 60)))
+        wait_for(Model(chat).ask(HELLO, Account(deadline=time.time() + 60)))
     assert len(server.calls) == 1
 
 
@@ -461,7 +454,7 @@ async def test_a_cancelled_call_stands_in_the_ledger(chat: ChatOpenAI, server: O
         return Sent(hold=True)
 
     server.script = hold
-    task = asyncio.create_task(adrive(Model(chat).ask(HELLO, account)))
+    task = asyncio.create_task(Model(chat).ask(HELLO, account))
     await begun.wait()
     task.cancel()
     await asyncio.wait([task])

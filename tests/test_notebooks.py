@@ -16,7 +16,7 @@ LARGEST = 500_000
 """Bytes of a notebook with its outputs, pictures included."""
 OF_A_MACHINE = re.compile(r"/(?:home|root|Users|tmp|var|work|mnt|opt|usr)/|[A-Z]:\\\\|site-packages|Traceback")
 
-pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)]
 
 
 def _shown(cell: nbformat.NotebookNode) -> list[str]:

@@ -10,13 +10,13 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.compare import compare_runs
-from briefcontext.evaluation.pairs import make_pairs, write_sheets
-from briefcontext.evaluation.run import Run
-from briefcontext.evaluation.run_models import RunModels
-from briefcontext.evaluation.run_settings import RunSettings
-from briefcontext.evaluation.verdict_files import kept_verdicts
-from briefcontext.evaluation.verdicts import judge_pairs
+from briefcontext.evaluation.judging.judge import judge_pairs
+from briefcontext.evaluation.judging.pairs import make_pairs, write_sheets
+from briefcontext.evaluation.judging.verdicts import kept_verdicts
+from briefcontext.evaluation.methods.models import RunModels
+from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.runs.run import Run
+from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.questions import build_corpus, open_corpus, question
@@ -30,7 +30,7 @@ def row(item: str, method: str, text: str) -> dict[str, Any]:
             "question": f"What of {item}?", "text": text}  # fmt: skip
 
 
-ROWS = [row(f"q{n}", method, f"{method} says {n}") for n in range(40) for method in ("rag", "briefcontext")]
+ROWS = [row(f"q{n}", method, f"{method} says {n}") for n in range(40) for method in ("vanilla", "briefcontext")]
 
 
 @pytest.fixture
@@ -47,33 +47,33 @@ def run(tmp_path: Path, server: OpenAIServer) -> Run:
             model=chat,
             knowledge_base=open_corpus(str(tmp_path / "corpus")),
             ks=(4,),
-            methods=("rag", "op_rag"),
+            methods=("vanilla", "order_preserving"),
             reading=Settings(max_retries=0),
         )
     )
 
 
 def test_which_answer_is_whose_is_drawn_by_the_seed_and_not_told(tmp_path: Path) -> None:
-    pairs = make_pairs(ROWS, "rag", "briefcontext", seed=1)
-    assert pairs == make_pairs(ROWS, "rag", "briefcontext", seed=1)
-    assert [pair.id for pair in pairs] != [pair.id for pair in make_pairs(ROWS, "rag", "briefcontext", seed=2)]
-    assert 8 < sum(pair.methods["A"] == "rag" for pair in pairs) < 32
+    pairs = make_pairs(ROWS, "vanilla", "briefcontext", seed=1)
+    assert pairs == make_pairs(ROWS, "vanilla", "briefcontext", seed=1)
+    assert [pair.id for pair in pairs] != [pair.id for pair in make_pairs(ROWS, "vanilla", "briefcontext", seed=2)]
+    assert 8 < sum(pair.methods["A"] == "vanilla" for pair in pairs) < 32
     assert [pair.question for pair in pairs] != sorted(pair.question for pair in pairs)
     for pair in pairs:
         assert pair.a.startswith(pair.methods["A"])
-        assert "rag" not in pair.id
+        assert "vanilla" not in pair.id
     blind = [row(r["item"], r["method"], "the same") for r in ROWS]
-    write_sheets(tmp_path, make_pairs(blind, "rag", "briefcontext", seed=1), simulated=False)
+    write_sheets(tmp_path, make_pairs(blind, "vanilla", "briefcontext", seed=1), simulated=False)
     for name in ("pairs.csv", "pairs.html"):
         text = (tmp_path / name).read_text()
         assert "briefcontext" not in text
-        assert "rag" not in text.replace("paragraph", "")
+        assert "vanilla" not in text
 
 
 def test_hostile_answers_stay_text_on_the_page_and_in_the_sheet(tmp_path: Path) -> None:
     attack = '</div><script>alert(1)</script><img src=x onerror="alert(1)">'
-    rows = [row("q1", "rag", attack), row("q1", "briefcontext", "=cmd|' /C calc'!A0")]
-    write_sheets(tmp_path, make_pairs(rows, "rag", "briefcontext", seed=0), simulated=True)
+    rows = [row("q1", "vanilla", attack), row("q1", "briefcontext", "=cmd|' /C calc'!A0")]
+    write_sheets(tmp_path, make_pairs(rows, "vanilla", "briefcontext", seed=0), simulated=True)
     page = (tmp_path / "pairs.html").read_text()
     assert page.count("<script>") == 1
     assert "<img" not in page
@@ -90,7 +90,7 @@ def test_verdicts_are_taken_in_and_counted_for_each_rater(tmp_path: Path, run: R
     assert len(key) == COUNT
     lines = ["pair,verdict,rater"]
     for number, (pair, methods) in enumerate(key.items()):
-        better = next(side for side, method in methods.items() if method == "op_rag")
+        better = next(side for side, method in methods.items() if method == "order_preserving")
         lines.append(f"{pair},{better if number < 6 else 'tie'},one")
         lines.append(f"{pair},{'' if number else 'Tie'},two")
     (tmp_path / "filled.csv").write_text("\n".join([*lines, "gone,A,one"]) + "\n")
@@ -201,7 +201,7 @@ def test_no_rater_overwrites_a_judge_nor_one_judge_another(
 
 
 def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: OpenAIServer) -> None:
-    pairs = make_pairs(ROWS[:12], "rag", "briefcontext", seed=0)
+    pairs = make_pairs(ROWS[:12], "vanilla", "briefcontext", seed=0)
 
     def prefer_longer(call: Call) -> Reply:
         a, b = (call.user.partition(f"<answer {side}>\n")[2].split("\n")[0] for side in "AB")

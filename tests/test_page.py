@@ -20,16 +20,21 @@ from langchain_openai import ChatOpenAI
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.cli import main
 from briefcontext.errors import InputError, MissingExtraError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.page import app as page_app
 from briefcontext.page.app import MAX_BODY_BYTES, TOKEN_VARIABLE, create_app
-from briefcontext.page.choices import CHOICES, LARGEST
+from briefcontext.page.choices import CHOICES, LARGEST, describe
 from briefcontext.page.guard import SECURITY_HEADERS
+from briefcontext.retrievers.dense import DenseRetriever
 from briefcontext.serve_command import access_token, serve
 from tests.conftest import QUESTION, FixedRetriever
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build, record, source
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.page_server import serve_page
 
@@ -185,6 +190,8 @@ def test_settings_and_options_reach_the_model(mapped: Starlette, server: OpenAIS
         ({"settings": {"top_k": 0}}, "top_k"),
         ({"settings": {"top_k": LARGEST + 1}}, f"at most {LARGEST}"),
         ({"settings": {"nothing": 1}}, "'nothing' cannot be set"),
+        ({"settings": {"years": [2020, 2010]}}, "years"),
+        ({"settings": {"publication_types": "Review"}}, "publication_types"),
         *(
             ({"settings": {name: "/etc/passwd"}}, f"'{name}' cannot be set")
             for name in Settings.model_fields
@@ -379,6 +386,31 @@ def test_settings_are_described_with_bounds_and_values() -> None:
     assert described["route"]["values"] == ["auto", "map_reduce", "vanilla", "order_preserving"]
     assert (described["route"]["default"], described["top_k"]["default"]) == ("vanilla", 8)
     assert (described["top_k"]["minimum"], described["top_k"]["maximum"]) == (1, LARGEST)
+    assert (described["years"]["type"], described["years"]["default"]) == ("years", None)
+
+
+def test_study_types_are_offered_with_those_that_the_page_was_started_with() -> None:
+    settings = Settings(publication_types=("Review", "Letter"), years=(2015, None))
+    described = {setting["name"]: setting for setting in describe(settings)}
+    assert {"Randomized Controlled Trial", "Letter"} < {*described["publication_types"]["values"]}
+    assert described["publication_types"]["default"] == ("Review", "Letter")
+    assert described["years"]["default"] == (2015, None)
+    assert "years" not in {setting["name"] for setting in describe(Settings(document="report.md"))}
+
+
+def test_years_and_study_types_filter_what_is_read(tmp_path: Path) -> None:
+    types = ["Review", "Letter"]
+    entries = [
+        record(str(year), "Aspirin and stroke.", year=year, publication_types=types[year % 2])
+        for year in range(2000, 2020)
+    ]
+    build(tmp_path, source("a", *entries))
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
+        graph = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=DenseRetriever(knowledge_base=base))
+        chosen = {"years": [2010, None], "publication_types": ["Review"]}
+        told = asked(create_app(graph=graph), settings=chosen)
+    documents = next(line["documents"] for line in told if line["event"] == "documents")
+    assert {document["year"] for document in documents} == {2010, 2012, 2014, 2016, 2018}
 
 
 @pytest.mark.usefixtures("_acquainted")

@@ -20,7 +20,10 @@ from tests.conftest import QUESTION, FixedRetriever
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.page_server import Browser, browse, chromium, serve_page
 
-pytestmark = pytest.mark.skipif(chromium() is None, reason="Chromium or its driver is not installed")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium() is None, reason="Chromium or its driver is not installed"),
+]
 
 FIRST_CHOICE = "Which drug is first choice for type 2 diabetes?"
 MIDDLE = (

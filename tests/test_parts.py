@@ -13,7 +13,7 @@ from briefcontext.chains.extraction import Extraction, Quote
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
-from briefcontext.evaluation.run_models import TracedReader
+from briefcontext.evaluation.methods.models import StrictReader
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
@@ -162,21 +162,16 @@ def test_all_parts_failing_is_a_failure(chat_model: ChatOpenAI, server: OpenAISe
     assert len(server.calls) == len(account.calls) > 1
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("step", ["extract", "answer"])
-def test_an_experiment_takes_no_part_for_the_whole(
-    step: str, asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+async def test_an_experiment_takes_no_part_for_the_whole(
+    step: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
 ) -> None:
     server.script = failing("in group 5", Reply(status=500))
     documents = assign_keys(QUESTION, make_documents(6))
-    read: Any = getattr(TracedReader(LLMReader(chat_model)), f"a{step}" if asynchronous else step)
+    read: Any = getattr(StrictReader(chat_model), f"a{step}")
     rest: Any = (0, account) if step == "extract" else ("vanilla", account)
     with pytest.raises(ModelCallError, match="was called once and failed"):
-        _ended(read(check_question(QUESTION), documents, *rest))
-
-
-def _ended(result: Any) -> Any:
-    return asyncio.run(result) if asyncio.iscoroutine(result) else result
+        await read(check_question(QUESTION), documents, *rest)
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])

@@ -31,6 +31,10 @@ TYPES = "<PublicationTypeList><PublicationType>{}\n</PublicationType></Publicati
 REFERENCE = "<CommentsCorrectionsList><CommentsCorrections RefType='{}'/></CommentsCorrectionsList>"
 REVISED = "<DateRevised><Year>2016</Year><Month>{}</Month><Day>07</Day></DateRevised>"
 MESH = f"<MeshHeadingList>{'<MeshHeading/>' * 60}</MeshHeadingList>"
+HEADINGS = (
+    "<MeshHeadingList><MeshHeading><DescriptorName>Asthma</DescriptorName><QualifierName>blood</QualifierName>"
+    "</MeshHeading><MeshHeading><DescriptorName>Bees</DescriptorName></MeshHeading></MeshHeadingList>"
+)
 # Eleven levels of ten references each: 12 bytes that would become 1.2 terabytes.
 BOMB = "<!DOCTYPE PubmedArticleSet [<!ENTITY l0 'lollollollol'>{}]>".format(
     "".join(f"<!ENTITY l{level} '{f'&l{level - 1};' * 10}'>" for level in range(1, 12))
@@ -138,6 +142,11 @@ def test_an_english_other_abstract_is_a_stopgap(abstract: str, text: str, writte
     (TYPES.format("Letter"), "", {"retracted": False, "publication_types": "Letter"}),
     ("<Language>dut</Language><Language>eng</Language>", "", {"languages": "dut; eng"}),
     ("", REVISED.format("3"), {"revised": "2016-03-07"}),
+    ("", HEADINGS, {"mesh": "Asthma; Bees"}),
+    ("<Journal><Title>Bees (London)</Title><ISOAbbreviation>Bees.</ISOAbbreviation></Journal>",
+     "<MedlineJournalInfo><MedlineTA>Bees</MedlineTA></MedlineJournalInfo>",
+     {"journal": "Bees (London)", "journal_abbreviation": "Bees"}),
+    ("<Journal><ISOAbbreviation>Bees.</ISOAbbreviation></Journal>", "", {"journal_abbreviation": "Bees."}),
     ("", REVISED.format("Mar"), {"revised": ""}),
 ])
 def test_metadata_follow_the_record(article: str, more: str, expected: dict[str, object]) -> None:
@@ -277,6 +286,8 @@ def test_the_sample_files_agree_with_an_independent_extraction() -> None:
         assert document.id == row["pmid"]
         assert metadata.get("year") == year_in(row["year"] or row["medlinedate"])
         assert metadata.get("vernacular_title") == row["vernacular"]
+        assert metadata["publication_types"] == "; ".join(map(str.strip, row["pubtypes"]))
+        assert metadata["languages"] == "; ".join(row["languages"])
         if not row["title"]:
             differing["a vernacular title for a missing one"] += 1
             row["title"] = row["vernacular"]

@@ -1,13 +1,12 @@
 """How many model calls may start within a minute."""
 
-import asyncio
+from collections.abc import Iterator
 
 import pytest
 
-from briefcontext.chains.limits import Gate, Limiter
-from briefcontext.chains.rates import CallLimits
+from briefcontext.chains.limits import CallLimits, Limiter, Places
 from briefcontext.errors import InputError
-from tests.limiter_testing import SimulatedClock, settle_loop
+from tests.limiter_testing import SimulatedLoop
 
 
 @pytest.mark.parametrize(
@@ -26,12 +25,24 @@ def test_a_limit_that_lets_nothing_through_is_refused(setting: str, value: float
         CallLimits(**{setting: value})  # type: ignore[arg-type]
 
 
-def admitted(limiter: Limiter, limits: CallLimits, tokens: int) -> int:
+@pytest.fixture
+def loop() -> Iterator[SimulatedLoop]:
+    loop = SimulatedLoop()
+    yield loop
+    loop.close()
+
+
+async def call(limiter: Limiter, limits: CallLimits, tokens: int, timeout: float | None = 0) -> None:
+    """Make a call that takes no time; by default one that does not wait."""
+    async with limiter.slot(limits, tokens=tokens, timeout=timeout):
+        pass
+
+
+def admitted(loop: SimulatedLoop, limiter: Limiter, limits: CallLimits, tokens: int) -> int:
     """Make calls until one would have to wait; return how many there were."""
     for count in range(1000):
         try:
-            with limiter.slot(limits, tokens=tokens, timeout=0):
-                pass
+            loop.run_until_complete(call(limiter, limits, tokens))
         except TimeoutError:
             return count
     raise AssertionError("Nothing limits these calls.")
@@ -51,86 +62,76 @@ def admitted(limiter: Limiter, limits: CallLimits, tokens: int) -> int:
     ],
 )
 def test_rates_admit_exactly_as_many_as_they_should(
-    limits: CallLimits, tokens: int, expected: dict[float, int]
+    limits: CallLimits, tokens: int, expected: dict[float, int], loop: SimulatedLoop
 ) -> None:
-    clock = SimulatedClock()
-    limiter = Limiter(Gate(clock))
+    limiter = Limiter(Places())
     found = {}
     for time in expected:
-        clock.advance(time - clock.time)
-        found[time] = admitted(limiter, limits, tokens)
+        loop.advance(time - loop.now)
+        found[time] = admitted(loop, limiter, limits, tokens)
     assert found == expected
 
 
-def test_a_minute_is_any_sixty_seconds() -> None:
-    clock = SimulatedClock()
-    limiter = Limiter(Gate(clock))
+def test_a_minute_is_any_sixty_seconds(loop: SimulatedLoop) -> None:
+    limiter = Limiter(Places())
     limits = CallLimits(requests_per_minute=2)
-    with limiter.slot(limits, tokens=0):
-        clock.advance(30)
-    assert admitted(limiter, limits, 0) == 1
-    clock.advance(30)
-    assert admitted(limiter, limits, 0) == 1
+    loop.run_until_complete(call(limiter, limits, 0))
+    loop.advance(30)
+    assert admitted(loop, limiter, limits, 0) == 1
+    loop.advance(30)
+    assert admitted(loop, limiter, limits, 0) == 1
 
 
-async def test_waiting_calls_start_when_their_rate_allows() -> None:
-    clock = SimulatedClock()
-    gate = Gate(clock)
-    limiter = Limiter(gate)
+def test_waiting_calls_start_when_their_rate_allows(loop: SimulatedLoop) -> None:
+    limiter = Limiter(Places())
     started: list[int] = []
 
-    async def call(number: int) -> None:
-        async with limiter.aslot(CallLimits(requests_per_minute=4), tokens=1):
+    async def numbered(number: int) -> None:
+        async with limiter.slot(CallLimits(requests_per_minute=4), tokens=1):
             started.append(number)
 
-    tasks = [asyncio.create_task(call(number)) for number in range(10)]
+    tasks = [loop.create_task(numbered(number)) for number in range(10)]
     counts = []
     for seconds in (0, 59, 1, 59, 1):
-        clock.advance(seconds)
-        await settle_loop()
+        loop.advance(seconds)
         counts.append(len(started))
-        assert clock.alarms <= 1
     assert counts == [4, 4, 8, 8, 10]
-    await asyncio.gather(*tasks)
+    assert all(task.done() for task in tasks)
     assert started == list(range(10))
 
 
-async def test_a_wait_for_a_rate_takes_no_place_and_holds_up_no_other_model() -> None:
-    gate = Gate(SimulatedClock())
-    slow, fast = Limiter(gate), Limiter(gate)
+def test_a_wait_for_a_rate_takes_no_place_and_holds_up_no_other_model(loop: SimulatedLoop) -> None:
+    places = Places()
+    slow, fast = Limiter(places), Limiter(places)
     limits = CallLimits(max_in_flight=1, requests_per_minute=1)
-
-    async def call() -> None:
-        async with slow.aslot(limits, tokens=1):
-            pass
-
-    await call()
-    task = asyncio.create_task(call())
-    await settle_loop()
-    assert (gate.in_flight, gate.waiting) == (0, 1)
-    async with fast.aslot(limits, tokens=1, timeout=0):
-        pass
+    loop.run_until_complete(call(slow, limits, 1))
+    task = loop.create_task(call(slow, limits, 1, timeout=None))
+    loop.settle()
+    assert places.taken == 0
+    loop.run_until_complete(call(fast, limits, 1))
+    assert not task.done()
     task.cancel()
-    await asyncio.wait([task])
-    assert gate.waiting == 0
+    loop.settle()
+    assert task.cancelled()
 
 
-async def test_a_wait_for_a_place_spends_no_rate() -> None:
-    gate = Gate(SimulatedClock())
-    limiter = Limiter(gate)
+def test_a_wait_for_a_place_spends_no_rate(loop: SimulatedLoop) -> None:
+    limiter = Limiter(Places())
     limits = CallLimits(max_in_flight=1, requests_per_minute=2)
-    with limiter.slot(limits, tokens=1):
-        for _ in range(5):
-            with pytest.raises(TimeoutError):
-                async with limiter.aslot(limits, tokens=1, timeout=0):
-                    pass
-    assert admitted(limiter, limits, 1) == 1
+
+    async def main() -> None:
+        async with limiter.slot(limits, tokens=1):
+            for _ in range(5):
+                with pytest.raises(TimeoutError):
+                    await call(limiter, limits, 1)
+
+    loop.run_until_complete(main())
+    assert admitted(loop, limiter, limits, 1) == 1
 
 
-def test_calls_without_rates_count_for_those_with() -> None:
-    limiter = Limiter(Gate(SimulatedClock()))
+def test_calls_without_rates_count_for_those_with(loop: SimulatedLoop) -> None:
+    limiter = Limiter(Places())
     for _ in range(3):
-        with limiter.slot(CallLimits(), tokens=200):
-            pass
-    assert admitted(limiter, CallLimits(requests_per_minute=5), 200) == 2
-    assert admitted(limiter, CallLimits(tokens_per_minute=1300), 100) == 3
+        loop.run_until_complete(call(limiter, CallLimits(), 200))
+    assert admitted(loop, limiter, CallLimits(requests_per_minute=5), 200) == 2
+    assert admitted(loop, limiter, CallLimits(tokens_per_minute=1300), 100) == 3

@@ -20,6 +20,8 @@ from briefcontext.retrievers.bm25_retriever import BM25Retriever
 from tests import eutils_server, openai_server
 from tests.test_sources_pdf import pdf
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)

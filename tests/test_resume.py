@@ -23,6 +23,8 @@ from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.postgres_server import serve_postgres
 
+pytestmark = pytest.mark.slow
+
 ASKED: Any = {"question": QUESTION}
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 FINISHED = {0, 2}

@@ -249,28 +249,7 @@ def test_bm25_scores_documents_as_it_scores_a_base(knowledge_base: KnowledgeBase
     assert [d.metadata["score"] for d in base] == pytest.approx([d.metadata["score"] for d in pool], abs=1e-4)
 
 
-class UnindexedBase:
-    """A knowledge base of so many passages without a BM25 index."""
-
-    bm25 = None
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def get(self, ids: Sequence[str]) -> list[Document]:
-        raise AssertionError("nothing was found that could be asked for")
-
-
-def test_bm25_needs_an_index() -> None:
-    with pytest.raises(KnowledgeBaseError, match="build it again"):
-        BM25Retriever(knowledge_base=UnindexedBase(3)).invoke(QUESTION)
-
-
 def test_an_empty_base_has_nothing_to_find(tmp_path: Path) -> None:
-    assert BM25Retriever(knowledge_base=UnindexedBase(0)).invoke(QUESTION) == []
     assert BM25Retriever.from_documents([]).invoke(QUESTION) == []
     with build(tmp_path / "kb", []) as base:
         assert DenseRetriever(knowledge_base=base).invoke(QUESTION) == []

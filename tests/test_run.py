@@ -14,9 +14,9 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError, ModelSetupError
-from briefcontext.evaluation.run import Run
-from briefcontext.evaluation.run_folder import RunFolder
-from briefcontext.evaluation.run_progress import Prices, RunProgress
+from briefcontext.evaluation.runs.folder import RunFolder
+from briefcontext.evaluation.runs.progress import Prices, RunProgress
+from briefcontext.evaluation.runs.run import Run
 from briefcontext.graphs.settings import Settings
 from tests.killed_run import QUESTIONS, make_run
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -36,6 +36,7 @@ def body(call: Call) -> str:
     return json.dumps(call.body, sort_keys=True)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(tmp_path: Path, server: OpenAIServer) -> None:
     reader = SimulatedReader(known(QUESTIONS))
     started: list[subprocess.Popen[bytes]] = []
@@ -104,13 +105,13 @@ def test_equal_requests_of_a_question_are_asked_once(tmp_path: Path, server: Ope
 
 @pytest.mark.parametrize(
     ("changed", "named"),
-    [({"seed": 1}, "seed"), ({"ks": (5,)}, "ks"), ({"methods": ("rag",)}, "methods"), ({"limit": 2}, "limit")],
+    [({"seed": 1}, "seed"), ({"ks": (5,)}, "ks"), ({"methods": ("vanilla",)}, "methods"), ({"limit": 2}, "limit")],
 )
 def test_a_folder_of_another_configuration_is_refused(
     tmp_path: Path, server: OpenAIServer, changed: dict[str, Any], named: str
 ) -> None:
     server.script = SimulatedReader(known(3))
-    given: dict[str, Any] = {"model": chat(server), "methods": ("rag", "op_rag"), "ks": (8,)}
+    given: dict[str, Any] = {"model": chat(server), "methods": ("vanilla", "order_preserving"), "ks": (8,)}
     Run(run_settings(tmp_path, "position", 3, **given)).execute(tmp_path / "run")
     count = len(server.calls)
     with pytest.raises(InputError, match=f"another configuration.*{named} was"):
@@ -119,7 +120,7 @@ def test_a_folder_of_another_configuration_is_refused(
 
 
 def test_a_folder_that_is_in_use_is_refused(tmp_path: Path, server: OpenAIServer) -> None:
-    run = Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("rag",), ks=(5,)))
+    run = Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,)))
     with RunFolder(tmp_path / "run").locked(), pytest.raises(InputError, match="Another process"):
         run.execute(tmp_path / "run")
 
@@ -127,7 +128,7 @@ def test_a_folder_that_is_in_use_is_refused(tmp_path: Path, server: OpenAIServer
 def test_failed_calls_are_reported_and_asked_again_on_the_next_start(tmp_path: Path, server: OpenAIServer) -> None:
     reader = SimulatedReader(known(4))
     server.script = lambda call: Reply(status=503) if "compound 2" in call.user else reader(call)
-    settings = run_settings(tmp_path, "position", 4, model=chat(server), methods=("rag",), ks=(5,))
+    settings = run_settings(tmp_path, "position", 4, model=chat(server), methods=("vanilla",), ks=(5,))
     summary = Run(settings).execute(tmp_path / "run")
     assert (summary["answers"], summary["failed"]) == (15, 5)
     assert all(cell["n"] == 3 and cell["failed"] == 1 for cell in summary["cells"])
@@ -144,7 +145,7 @@ def test_no_answer_is_made_from_a_part_of_the_partitions(tmp_path: Path, server:
     server.script = lambda call: (
         Reply(status=503) if call.stage == "extract" and "compound 0 was decided" in call.user else reader(call)
     )
-    given: dict[str, Any] = {"methods": ("briefcontext_no_preflight",), "ks": (8,)}
+    given: dict[str, Any] = {"methods": ("map_reduce",), "ks": (8,)}
     summary = Run(run_settings(tmp_path, "position", 1, model=chat(server), **given)).execute(tmp_path / "run")
     assert summary["failed"] == 5
     assert "reduce" not in server.stages()
@@ -152,7 +153,7 @@ def test_no_answer_is_made_from_a_part_of_the_partitions(tmp_path: Path, server:
 
 def test_what_names_no_option_is_counted_and_counted_wrong(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = lambda call: Reply("It depends on many things.")
-    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("rag",), ks=(5,))
+    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,))
     summary = Run(settings).execute(tmp_path / "run")
     assert all(cell["unparsed"] == cell["n"] == 3 and cell["score"] == 0 for cell in summary["cells"])
     assert {row["outcome"] for row in rows_of(tmp_path / "run")} == {"unparsed"}
@@ -161,7 +162,7 @@ def test_what_names_no_option_is_counted_and_counted_wrong(tmp_path: Path, serve
 def test_a_refused_key_stops_the_run_at_once(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = lambda call: Reply(status=401)
     reading = Settings(max_in_flight=1)
-    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("rag",), ks=(5,), reading=reading)
+    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,), reading=reading)
     with pytest.raises(ModelSetupError):
         Run(settings).execute(tmp_path / "run")
     assert len(server.calls) == 1
@@ -169,18 +170,18 @@ def test_a_refused_key_stops_the_run_at_once(tmp_path: Path, server: OpenAIServe
 
 def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = SimulatedReader(known(3), {0.0: 0.0, 1.0: 0.0})
-    given: dict[str, Any] = {"methods": ("rag", "briefcontext_no_preflight"), "ks": (8,)}
+    given: dict[str, Any] = {"methods": ("vanilla", "map_reduce"), "ks": (8,)}
     run = Run(run_settings(tmp_path, "position", 3, model=chat(server), prices=Prices(1.0, 2.0), **given))
     table = run.estimate(tmp_path / "run")
     assert server.calls == []
     run.execute(tmp_path / "run")
     foretold = {row[0]: int(row[2].replace(",", "")) for row in table.rows}
     made = Counter(row["method"] for row in rows_of(tmp_path / "run") for _ in row["calls"])
-    assert foretold["Vanilla RAG"] == made["rag"] == 15
-    assert foretold["BriefContext, no preflight"] == made["briefcontext_no_preflight"] == 45
+    assert foretold["Vanilla RAG"] == made["vanilla"] == 15
+    assert foretold["Map-reduce"] == made["map_reduce"] == 45
     assert all(row[-1].startswith("$") for row in table.rows)
     # Input tokens are exact but for the tokenizer, and the test server counts as the estimate does.
-    sent = sum(row["usage"]["input_tokens"] for row in rows_of(tmp_path / "run") if row["method"] == "rag")
+    sent = sum(row["usage"]["input_tokens"] for row in rows_of(tmp_path / "run") if row["method"] == "vanilla")
     assert int(table.rows[0][3].replace(",", "")) == pytest.approx(sent, rel=0.01)
     assert [row[1] for row in run.estimate(tmp_path / "run").rows] == ["0"]
 
@@ -200,7 +201,7 @@ def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server:
 def test_what_cannot_be_run_is_said_before_a_call(
     tmp_path: Path, server: OpenAIServer, given: dict[str, Any], complaint: str
 ) -> None:
-    values: dict[str, Any] = {"model": chat(server), "methods": ("rag",), "ks": (5,), **given}
+    values: dict[str, Any] = {"model": chat(server), "methods": ("vanilla",), "ks": (5,), **given}
     with pytest.raises(InputError, match=complaint):
         Run(run_settings(tmp_path, "position", 2, **values)).execute(tmp_path / "run")
     assert server.calls == []
@@ -208,7 +209,7 @@ def test_what_cannot_be_run_is_said_before_a_call(
 
 def test_questions_without_a_key_document_are_left_out_and_counted(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = SimulatedReader(known(3))
-    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("rag",), ks=(5,))
+    settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,))
     with (tmp_path / "questions.jsonl").open("a") as file:
         file.write('{"id": "q9", "question": "Else?", "options": {"A": "yes", "B": "no"}, "answer": "A"}\n')
     summary = Run(settings).execute(tmp_path / "run")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.item import Item
-from briefcontext.evaluation.sampling import balanced_sample, sample
+from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.data_sets.sampling import balanced_sample, sample
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 

@@ -10,10 +10,10 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.compare import compare_runs
-from briefcontext.evaluation.reading import SHORT_ANSWER
-from briefcontext.evaluation.run import Run
-from briefcontext.evaluation.run_settings import RunSettings
+from briefcontext.evaluation.methods.method_io import SHORT_ANSWER
+from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.runs.run import Run
+from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.sources.source import EntrySource
 from tests.hashing_encoder import HashingEncoder
@@ -72,7 +72,7 @@ def items(folder: Path) -> list[dict[str, Any]]:
 def test_questions_without_a_key_are_left_out_of_what_compares_scores(
     execute: Execute, tmp_path: Path, server: OpenAIServer, options: bool
 ) -> None:
-    summary = execute("integration", _rows(6, keyed=4, options=options), methods=("rag", "hybrid"), ks=(4,))
+    summary = execute("integration", _rows(6, keyed=4, options=options), methods=("vanilla", "hybrid"), ks=(4,))
     assert summary["left_out"] == {"has no answer key": 2}
     (found,) = summary["groups"].values()
     assert [(cell["n"], cell["score"]) for cell in found] == [(4, 1.0), (4, 1.0)]
@@ -87,16 +87,16 @@ def test_an_experiment_on_scores_refuses_questions_none_of_which_has_a_key(
     execute: Execute, server: OpenAIServer, experiment: str
 ) -> None:
     with pytest.raises(InputError, match="3 has no answer key"):
-        execute(experiment, _rows(3, keyed=0), methods=("rag",), ks=(8,))
+        execute(experiment, _rows(3, keyed=0), methods=("vanilla",), ks=(8,))
     assert server.calls == []
 
 
 def test_cost_takes_questions_without_a_key_and_scores_none_of_them(execute: Execute, tmp_path: Path) -> None:
     keyless = [*_rows(6, keyed=4)[4:], *({**row, "id": f"f{row['id']}"} for row in _rows(3, keyed=0, options=False))]
-    summary = execute("cost", [*_rows(4, keyed=4), *keyless], methods=("rag", "op_rag"), ks=(4,))
+    summary = execute("cost", [*_rows(4, keyed=4), *keyless], methods=("vanilla", "order_preserving"), ks=(4,))
     assert summary["left_out"] == {}
     assert {cost["n"] for cost in summary["costs"]} == {9}
-    by_metric = {cell["metric"]: cell for cell in summary["cells"] if cell["method"] == "rag"}
+    by_metric = {cell["metric"]: cell for cell in summary["cells"] if cell["method"] == "vanilla"}
     assert by_metric["accuracy"]["n"] == 4
     assert by_metric["accuracy"]["score"] == 1.0
     assert by_metric["none"]["n"] == 5
@@ -126,13 +126,13 @@ def _bioasq(folder: Path) -> str:
 
 
 def test_accuracy_and_f1_of_a_mixed_data_set_stand_apart(execute: Execute, tmp_path: Path) -> None:
-    summary = execute("integration", _bioasq(tmp_path), methods=("rag", "op_rag"), ks=(4,), figures=True)
+    summary = execute("integration", _bioasq(tmp_path), methods=("vanilla", "order_preserving"), ks=(4,), figures=True)
     cells = {(c["metric"], c["method"]): c for c in summary["groups"]["bioasq"]}
-    assert cells["accuracy", "rag"]["n"] == 3
-    assert cells["accuracy", "rag"]["score"] == pytest.approx(2 / 3)
-    scores = [row["score"] for row in items(tmp_path) if row["method"] == "rag" and row["metric"] == "f1"]
-    assert cells["f1", "rag"]["n"] == len(scores) == 3
-    assert cells["f1", "rag"]["score"] == pytest.approx(sum(scores) / 3)
+    assert cells["accuracy", "vanilla"]["n"] == 3
+    assert cells["accuracy", "vanilla"]["score"] == pytest.approx(2 / 3)
+    scores = [row["score"] for row in items(tmp_path) if row["method"] == "vanilla" and row["metric"] == "f1"]
+    assert cells["f1", "vanilla"]["n"] == len(scores) == 3
+    assert cells["f1", "vanilla"]["score"] == pytest.approx(sum(scores) / 3)
     assert [(c["metric"], c["n"], c["test"]) for c in summary["comparisons"]] == [
         ("accuracy", 3, "McNemar, exact"),
         ("f1", 3, "permutation"),
@@ -154,7 +154,7 @@ def test_an_average_over_data_sets_is_of_one_metric(execute: Execute) -> None:
         *({**row, "id": f"t{row['id']}", "group": "two", "answer": "B"} for row in _rows(3, keyed=3)),
         *({**row, "id": f"f{row['id']}", "group": "two"} for row in _rows(3, keyed=3, options=False)),
     ]
-    (average,) = execute("integration", rows, methods=("rag",), ks=(4,))["averages"]
+    (average,) = execute("integration", rows, methods=("vanilla",), ks=(4,))["averages"]
     assert (average["metric"], average["groups"], average["n"]) == ("accuracy", 2, 7)
     assert average["score"] == pytest.approx((1.0 + 0.0) / 2)
     # No answer of a data set differs from another, so that resampling cannot tell how sure the average is.
@@ -164,7 +164,7 @@ def test_an_average_over_data_sets_is_of_one_metric(execute: Execute) -> None:
 def test_a_summary_is_not_asked_to_be_as_short_as_a_fact(
     execute: Execute, tmp_path: Path, server: OpenAIServer
 ) -> None:
-    execute("integration", _bioasq(tmp_path), methods=("rag",), ks=(4,))
+    execute("integration", _bioasq(tmp_path), methods=("vanilla",), ks=(4,))
     asked = {
         name: next(call.user for call in server.calls if name in call.user) for name in ("comes first", "diagnosed")
     }
@@ -174,7 +174,7 @@ def test_a_summary_is_not_asked_to_be_as_short_as_a_fact(
 
 def test_where_no_difference_varies_a_share_has_an_interval_and_f1_has_none(execute: Execute, tmp_path: Path) -> None:
     rows = [*_rows(12, keyed=12), *({**row, "id": f"f{row['id']}"} for row in _rows(12, keyed=12, options=False))]
-    summary = execute("integration", rows, methods=("rag", "op_rag"), ks=(4,))
+    summary = execute("integration", rows, methods=("vanilla", "order_preserving"), ks=(4,))
     shares, f1 = summary["comparisons"]
     assert (shares["difference"], shares["tie"]) == (0.0, 12)
     assert shares["low"] == pytest.approx(-0.2425, abs=5e-5)
@@ -188,7 +188,7 @@ def test_where_no_difference_varies_a_share_has_an_interval_and_f1_has_none(exec
 
 def test_the_effect_of_company_has_the_same_interval(execute: Execute) -> None:
     rows = [{**row, "gold_ids": [f"key-{n}"]} for n, row in enumerate(_rows(12, keyed=12))]
-    (effect,) = execute("attention_bias", rows, methods=("rag",), ks=(4,))["effects"]
+    (effect,) = execute("attention_bias", rows, methods=("vanilla",), ks=(4,))["effects"]
     assert (effect["n"], effect["tie"], effect["test"]) == (12, 12, "McNemar, exact")
     assert effect["high"] == pytest.approx(-effect["low"]) == pytest.approx(0.2425, abs=5e-5)
 
@@ -211,7 +211,11 @@ def test_answers_that_were_read_in_parts_are_counted_and_said(
 ) -> None:
     reading = Settings(max_retries=0, max_input_tokens=WINDOW)
     base = _long_corpus(tmp_path / "long")
-    given: dict[str, Any] = {"methods": ("rag", "op_rag", "hybrid"), "knowledge_base": base, "reading": reading}
+    given: dict[str, Any] = {
+        "methods": ("vanilla", "order_preserving", "hybrid"),
+        "knowledge_base": base,
+        "reading": reading,
+    }
     summary = execute("integration", _rows(2, keyed=2), ks=(2, 12), **given)
     rows = items(tmp_path)
     assert {(row["condition"]["k"], row["in_parts"]) for row in rows} == {(2, False), (12, True)}
@@ -221,8 +225,8 @@ def test_answers_that_were_read_in_parts_are_counted_and_said(
     (found,) = summary["groups"].values()
     assert {(cell["condition"]["k"], cell["in_parts"]) for cell in found} == {(2, 0), (12, 2)}
     assert [(one["method"], one["answers"], one["n"]) for one in summary["in_parts"]] == [
-        ("rag", 2, 2),
-        ("op_rag", 2, 2),
+        ("vanilla", 2, 2),
+        ("order_preserving", 2, 2),
         ("hybrid", 2, 2),
     ]
     report = (tmp_path / "run" / "report.md").read_text()
@@ -237,7 +241,7 @@ def test_answers_that_were_read_in_parts_are_counted_and_said(
 def test_cost_counts_the_calls_that_were_really_made(execute: Execute, tmp_path: Path, server: OpenAIServer) -> None:
     reading = Settings(max_retries=0, max_input_tokens=WINDOW)
     base = _long_corpus(tmp_path / "long")
-    summary = execute("cost", _rows(2, keyed=2), methods=("rag",), ks=(12,), knowledge_base=base, reading=reading)
+    summary = execute("cost", _rows(2, keyed=2), methods=("vanilla",), ks=(12,), knowledge_base=base, reading=reading)
     (cost,) = summary["costs"]
     assert cost["in_parts"] == 2
     assert cost["calls"] == len(server.calls) / 2 > 2

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from briefcontext.chains import choice
-from briefcontext.evaluation.scoring import AnswerScore, normalise_answer, parse_choice, score_answer
+from briefcontext.evaluation.statistics.scoring import AnswerScore, normalise_answer, score_answer
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,3 @@ def test_token_f1_is_symmetric(one: str, other: str) -> None:
 def test_one_accepted_answer_may_be_given_as_it_is() -> None:
     assert score_answer("The Eiffel tower.", "Eiffel Tower") == AnswerScore(1.0, 1.0)
     assert score_answer("e", "Eiffel Tower") == AnswerScore(0.0, 0.0)
-
-
-def test_choices_are_scored_as_the_routes_read_them() -> None:
-    assert parse_choice is choice.parse_choice

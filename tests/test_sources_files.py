@@ -9,8 +9,10 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.knowledge.sources import Deletion, Entry, FileSources, Reject, Source, open_sources
+from briefcontext.knowledge.sources.files import FileSources, open_sources
 from briefcontext.knowledge.sources.formats import READER_VERSION
+from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
+from briefcontext.knowledge.sources.source import Source
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample files are not in this checkout")
@@ -239,7 +241,7 @@ def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path)
     assert mapped.fingerprint != by_name["a.jsonl"]
     assert one(tmp_path / "a.md", format="text").fingerprint != by_name["a.md"]
     assert one(tmp_path / "a.jsonl").fingerprint == by_name["a.jsonl"]
-    assert READER_VERSION == 1
+    assert READER_VERSION == 2
 
 
 def test_a_source_counts_the_bytes_on_disk_as_it_is_read(tmp_path: Path) -> None:

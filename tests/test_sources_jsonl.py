@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.sources import Entry, Reject
 from briefcontext.knowledge.sources.jsonl import MAX_LINE_BYTES, columns_of, missing_text, read_jsonl
+from briefcontext.knowledge.sources.records import Entry, Reject
 
 PLAIN = {"id": "a", "title": "A title", "text": "A text."}
 
@@ -110,6 +110,20 @@ def test_publication_types_are_a_list_or_a_string(types: object, held: str | Non
     metadata = read_row(PLAIN | {"publication_types": types}).metadata
     assert metadata.get("publication_types") == held
     assert metadata.get("retracted") is (None if held is None else False)
+
+
+@pytest.mark.parametrize(
+    ("row", "metadata"),
+    [
+        ({"mesh": ["Asthma", " Gout"]}, {"mesh": "Asthma; Gout"}),
+        ({"mesh": "Asthma;Gout", "languages": ["eng"]}, {"mesh": "Asthma; Gout", "languages": "eng"}),
+        ({"language": "en"}, {"languages": "en"}),
+        ({"mesh": {"a": 1}, "languages": [1]}, {}),
+    ],
+)
+def test_headings_and_languages_are_lists_or_strings(row: dict[str, Any], metadata: dict[str, str]) -> None:
+    found = read_row(PLAIN | row).metadata
+    assert {name: found[name] for name in ("mesh", "languages", "language") if name in found} == metadata
 
 
 @pytest.mark.parametrize("text", [None, "", " \n"])

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.kb_command import info
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
-from briefcontext.knowledge.manifest import Counts
-from briefcontext.knowledge.sources import Reject, SourceEntry, VectorDocument, open_sources
+from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEmbeddings
+from briefcontext.knowledge.sources.records import Reject
+from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
+from briefcontext.knowledge.store.manifest import Counts
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import record, source
 

@@ -6,8 +6,9 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError, MissingExtraError
-from briefcontext.knowledge.sources import Entry, Reject, open_sources
+from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.pdf import read_pdf
+from briefcontext.knowledge.sources.records import Entry, Reject
 
 pypdf = pytest.importorskip("pypdf")
 

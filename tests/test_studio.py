@@ -16,6 +16,8 @@ from briefcontext.graphs.graph import graph
 from tests.openai_server import OpenAIServer, serve
 from tests.studio_server import CONFIG, clean_environment, langgraph_dev
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "Which drug is first choice for type 2 diabetes?"
 ASKED = {"question": QUESTION}
 MAPPED = {"route": "map_reduce", "top_k": 8}
@@ -148,7 +150,7 @@ async def test_a_thread_keeps_what_was_retrieved_and_extracted(client: LangGraph
     thread = await client.threads.create()
     await client.runs.wait(thread["thread_id"], "briefcontext", input=ASKED, context=MAPPED)
     state: Any = await client.threads.get_state(thread["thread_id"])
-    assert len(state["values"]["documents"]) == 8
+    assert len(state["values"]["ranking"]) == 8
     assert [e["index"] for e in state["values"]["extractions"]] == [0, 1]
 
 

@@ -1,6 +1,8 @@
 """The graph and the retrievers as tools of an agent, and the graph as a part of somebody else's graph."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +14,20 @@ from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ToolsIntegrationTests
 from langchain_tests.unit_tests import ToolsUnitTests
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
 
 from briefcontext import Settings, briefcontext_tool, build_graph
+from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.graphs.tool import NAME
 from briefcontext.knowledge.demo import demo_knowledge_base
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers import DenseRetriever
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build, record, source
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 QUESTIONS = ["Does aspirin lower the risk of stroke?", "Was vitamin 3 studied among volunteers?"]
@@ -200,6 +207,38 @@ def test_settings_are_passed_through(
     result = agent.invoke(ASKED, context=None if to_tool else settings)
     answers = [message.artifact for message in result["messages"] if isinstance(message, ToolMessage)]
     assert [(answer["route"], len(answer["citations"])) for answer in answers] == [("vanilla", 3)] * 2
+
+
+@pytest.fixture
+def dated(tmp_path: Path) -> Iterator[KnowledgeBase]:
+    build(tmp_path, source("a", *(record(str(year), "Aspirin and stroke.", year=year) for year in range(2000, 2020))))
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("given", ["to the tool", "as the agent's context"])
+def test_filters_of_a_call_take_the_place_of_the_settings(given: str, dated: KnowledgeBase) -> None:
+    settings = Settings(route="vanilla", top_k=3, years="2018-")  # type: ignore[arg-type]
+    to_tool = settings if given == "to the tool" else None
+    graph = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=DenseRetriever(knowledge_base=dated))
+    tool = briefcontext_tool(graph, settings=to_tool)
+
+    def asked(**arguments: Any) -> set[int]:
+        call = AIMessage("", tool_calls=[_call({"question": "Does aspirin help in stroke?", **arguments})])
+        node: Any = StateGraph(MessagesState, context_schema=Settings)
+        node.add_node("tools", ToolNode([tool])).add_edge(START, "tools")
+        result = node.compile().invoke({"messages": [call]}, context=None if to_tool else settings)
+        return {int(citation["source_id"]) for citation in result["messages"][-1].artifact["citations"]}
+
+    assert set() < asked() <= {2018, 2019}
+    assert set() < asked(filters={"years": "2003-2005"}) <= {2003, 2004, 2005}
+
+
+def test_filters_that_cannot_be_used_are_told_to_the_model(tool: BaseTool) -> None:
+    message = tool.invoke(_call({"question": QUESTION, "filters": {"years": "long ago"}}))
+    assert (message.status, "years" in message.content) == ("error", True)
+    message = tool.invoke(_call({"question": QUESTION, "filters": {"authors": ["Smith"]}}))
+    assert (message.status, "filters.authors" in message.content) == ("error", True)
 
 
 def test_a_retriever_is_a_tool_whose_text_can_be_cited() -> None:

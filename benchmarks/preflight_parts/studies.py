@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
+from preflight_parts.tried_signals import TRIED
 from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
 
-from briefcontext.evaluation.calibrate import calibrate, nested_cross_validation
-from briefcontext.evaluation.confusion import count_decisions
-from briefcontext.evaluation.labelled import LabelledQuestions
-from briefcontext.evaluation.logistic import held_out_log_odds, recall_threshold, stratified_folds, tune
+from briefcontext.evaluation.statistics.calibrate import calibrate, nested_cross_validation
+from briefcontext.evaluation.statistics.confusion import count_decisions
+from briefcontext.evaluation.statistics.labelled import LabelledQuestions
+from briefcontext.evaluation.statistics.logistic import held_out_log_odds, recall_threshold, tune
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.bm25 import rank_by_bm25
 from briefcontext.retrievers.calibration import Calibration
 from briefcontext.retrievers.consistency import consistency
-from briefcontext.retrievers.signals import MODEL_SIGNALS, SIGNALS, TwoRankings
+from briefcontext.retrievers.signals import SIGNALS, TwoRankings
 
 Row = dict[str, Any]
 
@@ -60,13 +62,14 @@ def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions], name: str) -> 
 
 def halves(labelled: LabelledQuestions) -> list[Row]:
     """Fit on one half and decide on the other, many times: does the threshold keep what it promises?"""
-    labels, features = labelled.misplaced, labelled.signals()
+    labels, features = labelled.misplaced, labelled.signals
     rows: list[Row] = []
     results: dict[float, list[tuple[float, float]]] = {target: [] for target in TARGETS}
     for repeat in range(HALVES):
-        inside = stratified_folds(labels, 2, 1000 + repeat) == 0
+        first, _ = train_test_split(np.arange(len(labels)), test_size=0.5, stratify=labels, random_state=1000 + repeat)
+        inside = np.isin(np.arange(len(labels)), first)
         tuned = tune(features[inside], labels[inside], repeat)
-        log_odds = tuned.model.log_odds(features[~inside])
+        log_odds = tuned.model.decision_function(features[~inside])
         for target in TARGETS:
             mapped = log_odds >= recall_threshold(tuned.held_out[labels[inside]], target)
             counted = count_decisions(labels[~inside], mapped)
@@ -88,18 +91,19 @@ def ablation(sets: dict[str, LabelledQuestions]) -> list[Row]:
 
     def auc(labelled: LabelledQuestions, names: Sequence[str]) -> float:
         labels = labelled.misplaced
-        held_out = held_out_log_odds(labelled.signals(names), labels, ABLATION_C, 0, ABLATION_REPEATS)
+        held_out = held_out_log_odds(_values(labelled, names), labels, ABLATION_C, 0, ABLATION_REPEATS)
         return float(roc_auc_score(labels, held_out))
 
-    whole = {name: auc(labelled, MODEL_SIGNALS) for name, labelled in sets.items()}
+    every = {**SIGNALS, **TRIED}
+    whole = {name: auc(labelled, list(SIGNALS)) for name, labelled in sets.items()}
     rows: list[Row] = [{"signal": "the model", **{f"model, {name}": value for name, value in whole.items()}}]
-    rows.append({"signal": "all signals", **{f"model, {name}": auc(of, list(SIGNALS)) for name, of in sets.items()}})
-    for signal in SIGNALS:
-        inside = signal in MODEL_SIGNALS
-        others = [name for name in MODEL_SIGNALS if name != signal] if inside else [*MODEL_SIGNALS, signal]
+    rows.append({"signal": "all signals", **{f"model, {name}": auc(of, list(every)) for name, of in sets.items()}})
+    for signal in every:
+        inside = signal in SIGNALS
+        others = [name for name in SIGNALS if name != signal] if inside else [*SIGNALS, signal]
         row: Row = {"signal": signal, "in the model": "yes" if inside else ""}
         for name, labelled in sets.items():
-            alone = float(roc_auc_score(labelled.misplaced, labelled.signals([signal])[:, 0]))
+            alone = float(roc_auc_score(labelled.misplaced, _values(labelled, [signal])[:, 0]))
             row[f"alone, {name}"] = max(alone, 1 - alone)
             brings = whole[name] - auc(labelled, others)
             row[f"brings, {name}"] = brings if inside else -brings
@@ -107,13 +111,19 @@ def ablation(sets: dict[str, LabelledQuestions]) -> list[Row]:
     return rows
 
 
+def _values(labelled: LabelledQuestions, names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the signals (n, len(names)), in the model or not."""
+    every = {**SIGNALS, **TRIED}
+    return np.array([[every[name](question.rankings) for name in names] for question in labelled.questions])
+
+
 def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestions]], target: float) -> list[Row]:
     """Fit and choose the threshold on some questions, and decide on others."""
     rows = []
     for fitted_on, inside, tested_on, outside in pairs:
-        tuned = tune(inside.signals(), inside.misplaced, 0)
+        tuned = tune(inside.signals, inside.misplaced, 0)
         threshold = recall_threshold(tuned.held_out[inside.misplaced], target)
-        log_odds = tuned.model.log_odds(outside.signals())
+        log_odds = tuned.model.decision_function(outside.signals)
         row: Row = {"fitted on": fitted_on, "misplaced": int(inside.misplaced.sum()), "tested on": tested_on}
         row |= _flat(count_decisions(outside.misplaced, log_odds >= threshold))
         row["auc"] = float(roc_auc_score(outside.misplaced, log_odds))
@@ -151,7 +161,7 @@ def shorter_map(labelled: LabelledQuestions) -> list[Row]:
     from the end of the ranking, by the probability held out, or for all questions alike.
     """
     labels = labelled.misplaced
-    (run,) = nested_cross_validation(labelled.signals(), labels, 0.95, repeats=1, seed=0)
+    (run,) = nested_cross_validation(labelled.signals, labels, 0.95, repeats=1, seed=0)
     mapped = [q for q, goes in zip(labelled.questions, run.mapped, strict=True) if goes]
     probability = run.probability[run.mapped]
     words = [_fused_order(q.rankings.dense, q.rankings.bm25) for q in mapped]

@@ -35,7 +35,7 @@ def build_rate(bench: Bench) -> Report:
         ("snippets", bench.bioasq.passages, size),
         ("abstracts", bench.distractors, size // 2),
     ):
-        # The first build loads Chroma.
+        # The first build loads Lance.
         _build(bench, passages[:16], f"{name} first")
         rounds = []
         for number in range(bench.sizes.build_rounds):

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.encoders.encoder import title_and_text
-from briefcontext.knowledge.sources import VectorDocument, open_sources
+from briefcontext.knowledge.sources.files import open_sources
+from briefcontext.knowledge.sources.source import VectorDocument
 
 UNSAFE_DISTRACTORS = frozenset(
     {

@@ -11,10 +11,10 @@ from retrieval_parts.bench import Bench, Report, Row, SyntheticBase
 from retrieval_parts.isolated import K
 
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.tokenizer import tokenize
+from briefcontext.knowledge.store.tokenizer import tokenize
 
 ROUNDS = 3
-REFERENCES = {"dense": "numpy", "dense, with texts": "numpy", "BM25": "rank_bm25"}
+REFERENCES = {"dense": "numpy", "BM25": "rank_bm25"}
 
 
 def latency(bench: Bench) -> Report:
@@ -41,15 +41,11 @@ def latency(bench: Bench) -> Report:
 def _rows(made: SyntheticBase, bench: Bench, queries: NDArray[np.float32]) -> list[Row]:
     held, okapi = made.corpus.vectors(), isolated.okapi(made.corpus)
     with KnowledgeBase.open(made.folder) as base:
-        index, terms = base.vectors, base.bm25
-        if index is None or terms is None:
-            raise SystemExit(f"The knowledge base of {made.corpus.size:,} passages was left empty.")
         times = timed(
             {
-                "dense": lambda query: index.search(queries[query], K),
-                "dense, with texts": lambda query: base.search_by_vector(queries[query], K),
+                "dense": lambda query: base.search_by_vector(queries[query], K),
                 "numpy": lambda query: isolated.nearest(held, queries[query]),
-                "BM25": lambda query: terms.search(bench.queries[query], K),
+                "BM25": lambda query: base.search_terms(bench.queries[query], K),
             },
             len(queries),
         )
@@ -57,8 +53,7 @@ def _rows(made: SyntheticBase, bench: Bench, queries: NDArray[np.float32]) -> li
             {"rank_bm25": lambda query: isolated.highest(okapi.get_scores(tokenize(bench.queries[query])))},
             bench.sizes.slow_queries,
         )
-        # A base numbers its passages from 1, in the order of the corpus.
-        found = [{number - 1 for number, _ in index.search(query, K)} for query in queries]
+        found = [{int(str(document.id)) for document in base.search_by_vector(query, K)} for query in queries]
         exact = [{int(place) for place in isolated.nearest(held, query)} for query in queries]
     agreement = statistics.mean(len(ours & best) / K for ours, best in zip(found, exact, strict=True))
     medians = {name: statistics.median(taken) for name, taken in times.items()}

@@ -10,30 +10,41 @@ __all__ = ["LARGEST", "choose", "describe"]
 
 CHOICES = (
     *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
-    "retrieval",
+    *("retrieval", "years", "publication_types"),
     *("keep_retracted", "quote_similarity"),
 )
 LARGEST = 128
 """The most documents that a question from the page may ask for: each partition of them is a call."""
+STUDY_TYPES = (
+    *("Randomized Controlled Trial", "Clinical Trial", "Meta-Analysis", "Systematic Review", "Review"),
+    *("Practice Guideline", "Observational Study", "Case Reports"),
+)
+"""The publication types of PubMed that the form offers."""
 _COUNTS = ("top_k", "partition_size", "preflight_top_n")
 
 
 def describe(settings: Settings) -> list[dict[str, Any]]:
-    """Describe the choices for a form: `name`, `label`, `description`, `type`, `default`, bounds and values."""
+    """Describe the choices for a form: `name`, `label`, `description`, `type`, `default`, bounds and values.
+
+    One document has nothing to filter by.
+    """
     properties = Settings.model_json_schema()["properties"]
-    return [_describe(name, properties[name], getattr(settings, name)) for name in CHOICES]
+    left_out = ("years", "publication_types") if settings.document is not None else ()
+    names = [name for name in CHOICES if name not in left_out]
+    return [_describe(name, properties[name], getattr(settings, name)) for name in names]
 
 
-def _describe(name: str, schema: Mapping[str, Any], default: object) -> dict[str, Any]:
+def _describe(name: str, schema: Mapping[str, Any], default: Any) -> dict[str, Any]:
+    offered = dict.fromkeys([*STUDY_TYPES, *default]) if name == "publication_types" else schema.get("enum")
     return {
         "name": name,
         "label": name.replace("_", " ").capitalize().replace("Iou", "Overlap"),
         "description": schema["description"],
-        "type": schema["type"],
+        "type": "years" if name == "years" else schema["type"],
         "default": default,
         "minimum": schema.get("minimum"),
         "maximum": LARGEST if name in _COUNTS else schema.get("maximum"),
-        "values": schema.get("enum"),
+        "values": None if offered is None else list(offered),
     }
 
 

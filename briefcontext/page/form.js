@@ -63,6 +63,22 @@ function settingField(setting) {
     box.checked = setting.default;
     return el("div", { class: "setting tick" }, box, label, hint);
   }
+  if (setting.type === "array") {
+    const ticks = setting.values.map((value) => {
+      const box = el("input", { type: "checkbox", value });
+      box.checked = setting.default.includes(value);
+      return el("label", {}, box, value);
+    });
+    return el("fieldset", { ...common, class: "setting many" }, el("legend", {}, setting.label), ticks, hint);
+  }
+  if (setting.type === "years") {
+    const years = ["from", "to"].map((end, place) => {
+      const year = el("input", { type: "number", min: 1000, max: 9999, step: 1 });
+      year.value = setting.default?.[place] ?? "";
+      return el("label", {}, end, year);
+    });
+    return el("fieldset", { ...common, class: "setting" }, el("legend", {}, setting.label), years, hint);
+  }
   if (setting.values) {
     const words = (value) => value.replaceAll("_", "-");
     const list = el("select", common, setting.values.map((value) => el("option", { value }, words(value))));
@@ -79,6 +95,11 @@ function settingField(setting) {
 function chosen(setting) {
   const field = byId(`setting-${setting.name}`);
   if (setting.type === "boolean") return field.checked;
+  if (setting.type === "array") return [...field.querySelectorAll(":checked")].map((box) => box.value);
+  if (setting.type === "years") {
+    const years = [...field.querySelectorAll("input")].map((year) => (year.value ? Number(year.value) : null));
+    return years.some(Boolean) ? years : null;
+  }
   return setting.values ? field.value : Number(field.value);
 }
 
@@ -89,7 +110,7 @@ export function asked() {
     if (input.value.trim()) options[input.id.replace("option-", "")] = input.value.trim();
   }
   const differing = settings.map((setting) => [setting.name, chosen(setting), setting.default])
-    .filter(([, value, fallback]) => value !== fallback)
+    .filter(([, value, fallback]) => JSON.stringify(value) !== JSON.stringify(fallback))
     .map(([name, value]) => [name, value]);
   return { question: byId("question").value.trim(), options, settings: Object.fromEntries(differing) };
 }

@@ -55,15 +55,15 @@ async def run(
 
 
 def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
-    if "documents" in update:
-        documents = [_document(place, document) for place, document in enumerate(update["documents"], 1)]
+    if "ranking" in update:
+        documents = [_document(place, document) for place, document in enumerate(update["ranking"], 1)]
         yield {"event": "documents", "documents": documents, "retracted": update.get("retracted", [])}
     if "preflight" in update:
         yield {"event": "preflight", "preflight": update["preflight"], "route": update.get("route"), "ranking": ranking}
     if "partitions" in update:
         partitions = [[str(document.id) for document in partition] for partition in update["partitions"]]
         yield {"event": "partitions", "partitions": partitions}
-    for extraction in update.get("extractions", []) if "documents" not in update else ():
+    for extraction in update.get("extractions", []) if "ranking" not in update else ():
         yield {"event": "extraction", "extraction": extraction}
     if "answer" in update:
         yield {"event": "answer", "answer": update["answer"]}

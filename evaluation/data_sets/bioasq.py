@@ -8,8 +8,8 @@ from typing import Any
 import ijson  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Reading
-from briefcontext.evaluation.data_sets.rows import (
+from briefcontext.evaluation.data_sets.data_set import Item, Reading
+from briefcontext.evaluation.data_sets.field_parsers import (
     YES_NO,
     BadRow,
     accepted_texts,
@@ -18,7 +18,6 @@ from briefcontext.evaluation.data_sets.rows import (
     question_of,
     right_letter,
 )
-from briefcontext.evaluation.item import Item
 
 __all__ = ["read_bioasq"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Reading
-from briefcontext.evaluation.data_sets.rows import (
+from briefcontext.evaluation.data_sets.data_set import Item, LongDocument, Reading
+from briefcontext.evaluation.data_sets.field_parsers import (
     BadRow,
     identifier,
     json_rows,
@@ -17,7 +17,6 @@ from briefcontext.evaluation.data_sets.rows import (
     question_of,
     right_letter,
 )
-from briefcontext.evaluation.item import Item, LongDocument
 
 __all__ = ["OPTIONS", "evidence_files", "read_evidence_inference"]
 

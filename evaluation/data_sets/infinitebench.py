@@ -1,12 +1,11 @@
 """En.QA and En.MC of InfiniteBench (Zhang et al. 2024): questions on whole novels."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Reading
-from briefcontext.evaluation.data_sets.rows import (
+from briefcontext.evaluation.data_sets.data_set import Item, LongDocument, Reading
+from briefcontext.evaluation.data_sets.field_parsers import (
     BadRow,
     accepted_texts,
     identifier,
@@ -15,7 +14,7 @@ from briefcontext.evaluation.data_sets.rows import (
     question_of,
     right_letter,
 )
-from briefcontext.evaluation.item import Item, LongDocument
+from briefcontext.files import sha256
 
 __all__ = ["add_context", "read_en_mc", "read_en_qa"]
 
@@ -66,7 +65,7 @@ def add_context(reading: Reading, context: Any) -> str:
     """Keep a long text once, however many questions repeat it, and return its id, made of its SHA-256."""
     if not isinstance(context, str) or not context.strip():
         raise BadRow("there is no text in 'context'")
-    id_ = f"text-{hashlib.sha256(context.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    id_ = f"text-{sha256(context)[:16]}"
     if id_ not in reading.documents:
         reading.documents[id_] = LongDocument(id_, "", context)
     return id_

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Reading
-from briefcontext.evaluation.data_sets.infinitebench import add_context
-from briefcontext.evaluation.data_sets.rows import (
+from briefcontext.evaluation.data_sets.data_set import Item, LongDocument, Reading
+from briefcontext.evaluation.data_sets.field_parsers import (
     YES_NO,
     YES_NO_MAYBE,
     BadRow,
@@ -19,7 +18,7 @@ from briefcontext.evaluation.data_sets.rows import (
     question_of,
     right_letter,
 )
-from briefcontext.evaluation.item import Item, LongDocument
+from briefcontext.evaluation.data_sets.infinitebench import add_context
 
 __all__ = ["read_json_lines"]
 

@@ -1,6 +1,5 @@
 """Opening a data set by its kind and path."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from briefcontext.evaluation.data_sets.infinitebench import read_en_mc, read_en_
 from briefcontext.evaluation.data_sets.json_lines import read_json_lines
 from briefcontext.evaluation.data_sets.medq import read_medq
 from briefcontext.evaluation.data_sets.mirage import read_mirage, read_pubmedqa
+from briefcontext.files import file_sha256, sha256
 
 __all__ = ["KINDS", "Kind", "load_data_set"]
 
@@ -135,11 +135,5 @@ def _refuse_equal_ids(ids: list[str], path: Path) -> None:
 
 def _sha256(path: Path, files: list[Path]) -> str:
     if files == [path]:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    whole = hashlib.sha256()
-    for each in files:
-        with each.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{digest}  {each.relative_to(path).as_posix()}\n".encode())
-    return whole.hexdigest()
+        return file_sha256(path)
+    return sha256("".join(f"{file_sha256(each)}  {each.relative_to(path).as_posix()}\n" for each in files))

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError, MissingExtraError
-from briefcontext.evaluation.data_sets.data_set import Reading
-from briefcontext.evaluation.item import Item
+from briefcontext.evaluation.data_sets.data_set import Item, Reading
 
 __all__ = ["read_medq"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Reading
-from briefcontext.evaluation.data_sets.rows import (
+from briefcontext.evaluation.data_sets.data_set import Item, Reading
+from briefcontext.evaluation.data_sets.field_parsers import (
     YES_NO_MAYBE,
     BadRow,
     identifiers,
@@ -17,7 +17,6 @@ from briefcontext.evaluation.data_sets.rows import (
     question_of,
     right_letter,
 )
-from briefcontext.evaluation.item import Item
 
 __all__ = ["read_mirage", "read_pubmedqa"]
 

@@ -15,7 +15,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.manifest import FORMAT_VERSION, MANIFEST_FILE
+from briefcontext.knowledge.store.manifest import FORMAT_VERSION, MANIFEST_FILE
 
 __all__ = ["demo_knowledge_base", "demo_questions"]
 

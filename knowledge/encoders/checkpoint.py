@@ -125,7 +125,33 @@ def sha256(file: Path) -> str:
 
 
 @contextmanager
-def quiet_loading() -> Iterator[None]:
+def reading(folder: Path, kind: str) -> Iterator[None]:
+    """Read a model's weights quietly; what is wrong with them becomes one line.
+
+    Raises:
+        KnowledgeBaseError: the folder cannot be read as a model of that kind.
+    """
+    from pickle import UnpicklingError
+
+    from safetensors import SafetensorError
+
+    try:
+        with _quiet_loading():
+            yield
+    except UnpicklingError as error:
+        raise KnowledgeBaseError(
+            f"{str(folder)!r} cannot be read as a {kind} model: its pickled weights hold more than numbers, which "
+            "could run code and is not read; find out where they come from, or take *.safetensors."
+        ) from error
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise KnowledgeBaseError(
+            f"{str(folder)!r} cannot be read as a {kind} model ({first_line(error)}); "
+            "check the path, or fetch the model again."
+        ) from error
+
+
+@contextmanager
+def _quiet_loading() -> Iterator[None]:
     """No progress bars and no advice on standard error while weights are read from the disk."""
     transformers_logging: Any = import_module("transformers.utils.logging")
     bars = transformers_logging.is_progress_bar_enabled()

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from briefcontext.errors import KnowledgeBaseError, MissingExtraError
 from briefcontext.knowledge.encoders.checkpoint import (
     find_checkpoint,
-    first_line,
-    quiet_loading,
+    reading,
     revision_of,
     sha256,
 )
@@ -118,21 +117,16 @@ class SentenceTransformerEncoder:
             InputError: this machine has no such device.
             KnowledgeBaseError: the folder cannot be read as a sentence-transformers model.
         """
-        from safetensors import SafetensorError
         from sentence_transformers import SentenceTransformer
 
         self.name = model.name
         self.revision = model.revision
         self.relevance_floor = model.relevance_floor
         device = choose_device(device)
-        try:
-            with quiet_loading():
-                self._model = SentenceTransformer(str(model.folder), device=device, local_files_only=True)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise KnowledgeBaseError(
-                f"{str(model.folder)!r} cannot be read as a sentence-transformers model "
-                f"({first_line(error)}); check the path, or fetch the model again."
-            ) from error
+        with reading(model.folder, "sentence-transformers"):
+            self._model = SentenceTransformer(
+                str(model.folder), device=device, local_files_only=True, trust_remote_code=False
+            )
         if device.startswith("cuda"):
             self._model.half()
         self._batch_size = batch_size(device)

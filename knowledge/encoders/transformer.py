@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.encoders.checkpoint import first_line, quiet_loading
+from briefcontext.knowledge.encoders.checkpoint import reading
 from briefcontext.knowledge.encoders.device import batch_size, choose_device
 
 
@@ -39,21 +38,16 @@ class Transformer:
             KnowledgeBaseError: the folder cannot be read as a checkpoint.
         """
         import transformers
-        from safetensors import SafetensorError
 
         self._device = choose_device(device)
         self._max_tokens = max_tokens
         self._output = output
         self._lock = threading.Lock()
-        try:
-            with quiet_loading():
-                self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-                model = getattr(transformers, architecture).from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            raise KnowledgeBaseError(
-                f"{str(folder)!r} cannot be read as a transformers model ({first_line(error)}); "
-                "check the path, or fetch the model again."
-            ) from error
+        # Safetensors are taken where there are both kinds of weights.
+        safely: Any = {"local_files_only": True, "trust_remote_code": False}
+        with reading(folder, "transformers"):
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safely)
+            model = getattr(transformers, architecture).from_pretrained(folder, **safely)
         model = model.eval().to(self._device)
         self._model = model.half() if self._device.startswith("cuda") else model
         self.width: int = model.config.hidden_size

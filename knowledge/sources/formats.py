@@ -25,7 +25,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 }
 """The formats, and how the names of their files end, before a `.gz`."""
 
-READER_VERSION = 1
+READER_VERSION = 2
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
 MEDCPT_READER_VERSION = 2
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from langchain_core.documents import Document
 from lxml import etree
 
-from briefcontext.knowledge.sources.publication import has_retracted_title, pubmed_url, year_in
+from briefcontext.knowledge.sources.publication import has_retracted_title, language, pubmed_url, year_in
 from briefcontext.knowledge.sources.records import Entry, Reject
 from briefcontext.knowledge.sources.xml_stream import (
     flatten,
@@ -31,6 +31,12 @@ ABSTRACTS_LEFT_OUT = frozenset({"graphical", "video", "toc", "teaser"})
 
 PUB_DATES = ("ppub", "collection", "epub-ppub", "epub", "pub")
 """`pub-type` or `date-type` by preference: the journal issue's date first, as in PubMed's PubDate."""
+
+LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+ENGLISH = "en"
+"""The DTDs' default, which is not loaded."""
+MESH = "mesh"
+"""The `kwd-group-type` of medical subject headings, in whatever case."""
 
 RETRACTION_NOTICE_TYPE = "retraction"
 RETRACTION_FORWARD = "retraction-forward"
@@ -100,6 +106,7 @@ def _article(article: etree._Element, number: int) -> Entry:
         "title": title,
         "kind": "article",
         "publication_types": article.get("article-type", ""),
+        "languages": language(article.get(LANGUAGE, ENGLISH)),
         "retracted": _is_retracted(article, title),
         "retraction_notice": article.get("article-type") == RETRACTION_NOTICE_TYPE,
         "url": _url(source_id, ids),
@@ -108,6 +115,10 @@ def _article(article: etree._Element, number: int) -> Entry:
     }
     if pmid := ids.get("pmid"):
         metadata["pmid"] = pmid
+    if abbreviation := flatten(article.find("front/journal-meta/journal-id[@journal-id-type='nlm-ta']")):
+        metadata["journal_abbreviation"] = abbreviation
+    if mesh := _mesh(article):
+        metadata["mesh"] = "; ".join(mesh)
     if year := _year(article):
         metadata["year"] = year
     return Document(id=source_id, page_content=content, metadata=metadata)
@@ -158,6 +169,15 @@ def _year(article: etree._Element) -> int | None:
     }
     preferred = [years[kind] for kind in PUB_DATES if kind in years]
     return year_in(" ".join([*preferred, *years.values()]))
+
+
+def _mesh(article: etree._Element) -> list[str]:
+    return [
+        flatten(keyword)
+        for group in article.iterfind("front/article-meta/kwd-group")
+        if group.get("kwd-group-type", "").casefold() == MESH
+        for keyword in group.iterfind("kwd")
+    ]
 
 
 def _is_retracted(article: etree._Element, title: str) -> bool:

@@ -20,6 +20,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "kind": ("kind",),
     "year": ("year",),
     "publication_types": ("publication_types",),
+    "mesh": ("mesh",),
+    "languages": ("languages", "language"),
     "retracted": ("retracted",),
     "url": ("url",),
     "journal": ("journal",),
@@ -61,8 +63,8 @@ def read_jsonl(stream: BinaryIO, columns: Mapping[str, tuple[str, ...]] = COLUMN
     A row needs an id (a string or a whole number), and a text or a title; a row with a title only has it as
     its text, and the kind `title`. The text stays as it is, character for character. `source_id` is its own
     column, else the PMID, else the id; rows of one source must follow each other. `url` is its own column,
-    else the page in PubMed of a row that names a PMID. `publication_types` is a list, or a string with
-    semicolons; `retracted` is a truth value, else whether the types say so, and missing without either.
+    else the page in PubMed of a row that names a PMID. `publication_types`, `mesh` and `languages` are lists,
+    or strings with semicolons; `retracted` is a truth value, else whether the types say so, and missing without either.
 
     Other columns are kept as metadata where they are strings, numbers or truth values; lists, objects, nulls
     and NaN are not, nor `rank` and `score`, which retrieval sets. Blank lines do not count as records.
@@ -171,6 +173,9 @@ def _document(row: dict[str, Any], columns: Mapping[str, tuple[str, ...]]) -> Do
     types = _types(row, columns["publication_types"])
     if types is not None:
         metadata["publication_types"] = "; ".join(types)
+    for field in ("mesh", "languages"):
+        if listed := _list(row, columns[field]):
+            metadata[field] = listed
     retracted = _truth(row, columns["retracted"])
     if retracted is None and types is not None:
         retracted = RETRACTED_TYPE in types
@@ -227,6 +232,13 @@ def _types(row: dict[str, Any], columns: tuple[str, ...]) -> list[str] | None:
     if not isinstance(types, list) or not all(isinstance(one, str) for one in types):
         raise _Unusable(f"Its {column} is a JSON {_json_type(value)} where a string or a list of strings is needed.")
     return [one.strip() for one in types if one.strip()]
+
+
+def _list(row: dict[str, Any], columns: tuple[str, ...]) -> str:
+    """A list of strings as one, with semicolons; values of another kind are none."""
+    _, value = _value(row, columns)
+    parts = value.split(";") if isinstance(value, str) else value if isinstance(value, list) else []
+    return "; ".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
 
 
 def _truth(row: dict[str, Any], columns: tuple[str, ...]) -> bool | None:

@@ -8,6 +8,13 @@ NO_TITLE = "[Not Available]."
 RETRACTED_TYPE = "Retracted Publication"
 """The publication type that MEDLINE gives a retracted article."""
 
+LANGUAGES = {
+    **{"en": "eng", "zh": "chi", "es": "spa", "fr": "fre", "de": "ger", "ja": "jpn", "ru": "rus", "pt": "por"},
+    **{"it": "ita", "pl": "pol", "ko": "kor", "nl": "dut", "tr": "tur", "sv": "swe", "da": "dan", "no": "nor"},
+    **{"fi": "fin", "cs": "cze", "hu": "hun", "uk": "ukr", "ar": "ara", "fa": "per", "he": "heb", "el": "gre"},
+}
+"""PubMed's codes of languages, which are MARC's, by those of ISO 639-1 that articles in JATS have."""
+
 _RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
 _PMID = re.compile(r"[1-9][0-9]*")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
@@ -26,6 +33,11 @@ def has_retracted_title(title: str) -> bool:
 def pubmed_url(pmid: str) -> str:
     """The article's page in PubMed."""
     return f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/"
+
+
+def language(code: str) -> str:
+    """A language as PubMed writes it: `eng` for `en` and `en-US`; a code that is not known stays as it is."""
+    return LANGUAGES.get(re.split("[-_]", code.strip().casefold())[0], code.strip())
 
 
 def year_in(text: str) -> int | None:

@@ -112,6 +112,10 @@ def _document(citation: etree._Element, pmid: str) -> Document | None:
     }
     if year := year_in(_first(article, *DATE_PATHS)):
         metadata["year"] = year
+    if abbreviation := _first(citation, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"):
+        metadata["journal_abbreviation"] = abbreviation
+    if mesh := _texts(citation, "MeshHeadingList/MeshHeading/DescriptorName"):
+        metadata["mesh"] = "; ".join(mesh)
     if vernacular:
         metadata["vernacular_title"] = vernacular
     return Document(id=pmid, page_content=text, metadata=metadata)

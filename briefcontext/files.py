@@ -1,0 +1,117 @@
+"""Files, hashes and JSON lines, for every layer.
+
+- `write_whole`, `replacing`: a file that is never there in part
+- `lock`: one process at a time
+- `sha256`, `file_sha256`: hashes of texts, bytes and files, in hexadecimal
+- `json_line`, `split_lines`, `json_objects`: JSON lines that survive any text
+- `encodable`: a text without lone surrogates
+
+Like `briefcontext.errors`, this module imports nothing of BriefContext.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "encodable",
+    "file_sha256",
+    "json_line",
+    "json_objects",
+    "lock",
+    "replacing",
+    "sha256",
+    "split_lines",
+    "write_whole",
+]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the name of an unfinished file, which takes the place of `path` when the block ends without an error.
+
+    Other processes see the old file or the new one, whole, also after a crash. Two that write at the same time need
+    a lock.
+    """
+    unfinished = path.with_name(f"{path.name}.partial")
+    try:
+        yield unfinished
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file by `replacing`; lone surrogates are spelled out, as JSON does it."""
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+
+
+def lock(file: Path, busy: Exception, *, timeout: float = 0.0) -> AbstractContextManager[object]:
+    """Take a lock file, and return what releases it as a `with` block ends; it goes with a process that dies, too.
+
+    Args:
+        file: in a folder that exists.
+        busy: raised when another process holds the lock for longer than `timeout` seconds.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        return FileLock(file).acquire(timeout=timeout)
+    except Timeout:
+        raise busy from None
+
+
+def sha256(content: str | bytes) -> str:
+    """Return the SHA-256 of bytes, or of a text in UTF-8, also of one with lone surrogates."""
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """Return a row as a line of JSON in ASCII: any text can then be encoded and is one line everywhere.
+
+    A model's reply may hold a lone surrogate, which UTF-8 cannot write, or U+2028, at which many programs end a line.
+    """
+    return json.dumps(row) + "\n"
+
+
+def split_lines(content: bytes) -> list[bytes]:
+    """Return the lines of a file of JSON lines, which end at line feeds only.
+
+    `splitlines` would also end them at U+2028, U+2029 and U+0085, which JSON allows inside a text.
+    """
+    return content.split(b"\n")
+
+
+def json_objects(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file of JSON lines, but not what a kill left of a line; nothing where there is no file."""
+    for line in split_lines(path.read_bytes()) if path.exists() else []:
+        with suppress(ValueError):
+            row = json.loads(line.decode())
+            if isinstance(row, dict):
+                yield row
+
+
+def encodable(text: str) -> str:
+    """Replace lone surrogates, one for one: a text with one could not be sent, stored or printed."""
+    return _SURROGATE.sub("\ufffd", text)

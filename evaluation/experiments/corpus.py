@@ -1,0 +1,189 @@
+"""What experiments take documents from: a knowledge base, and the long documents of a data set."""
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.data_set import Item, LongDocument
+from briefcontext.graphs.settings import DEMO
+from briefcontext.knowledge.chunking import CHUNK_TOKENS
+from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.manifest import Manifest
+from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.retrievers.dense import DenseRetriever
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+    from briefcontext.retrievers.hybrid import HybridRetriever
+    from briefcontext.retrievers.long_document import LongDocumentRetriever
+
+__all__ = ["Corpus", "LongDocuments", "open_knowledge_base"]
+
+_KEPT_RANKINGS = 64
+_LONGEST = 64
+"""What is searched for at least, to be cut to the lengths that an experiment takes of it."""
+_KEPT_DOCUMENTS = 256
+"""Long documents whose vectors are kept: more than are asked on at once, so that none is encoded for each condition."""
+
+
+def open_knowledge_base(name: str) -> "KnowledgeBase":
+    """Open a knowledge base by its folder, or the bundled one as `demo`.
+
+    Raises:
+        KnowledgeBaseError: it is missing, broken or unfinished.
+        MissingExtraError: its encoder's package is not installed.
+    """
+    from briefcontext.knowledge.demo import demo_knowledge_base
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+
+    return demo_knowledge_base() if name == DEMO else KnowledgeBase.open(name)
+
+
+class Corpus:
+    """A knowledge base whose dense rankings are kept, and where the key documents of a question stand in it."""
+
+    def __init__(self, knowledge_base: "KnowledgeBase") -> None:
+        self.knowledge_base = knowledge_base
+        self.retriever = DenseRetriever(knowledge_base=self)
+        """The dense rankings, of which one search serves all methods and all lengths."""
+        self._kept_ranking = lru_cache(_KEPT_RANKINGS)(self._ranking)
+        self._ids: list[str] | None = None
+        self._lock = Lock()
+
+    @classmethod
+    def open(cls, name: str) -> "Corpus":
+        """Open a knowledge base as `open_knowledge_base` does, and raise what it raises."""
+        return cls(open_knowledge_base(name))
+
+    @property
+    def manifest(self) -> Manifest:
+        """The knowledge base's."""
+        return self.knowledge_base.manifest
+
+    @property
+    def term_statistics(self) -> TermStatistics | None:
+        """How often terms occur over all passages."""
+        return self.knowledge_base.term_statistics
+
+    def search(self, query: str, k: int, filters: Filters) -> list[Document]:
+        """Return the `k` passages nearest to a question's words that fulfil the filters, best first."""
+        return list(self._kept_ranking(query, max(k, _LONGEST), filters))[:k]
+
+    def _ranking(self, query: str, k: int, filters: Filters) -> tuple[Document, ...]:
+        return tuple(self.knowledge_base.search(query, k, filters))
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Say which knowledge base this is: its encoder, and how many passages from which sources."""
+        manifest = self.knowledge_base.manifest
+        return {
+            "encoder": manifest.encoder.name,
+            "passages": len(self.knowledge_base),
+            "sources": sorted(source.fingerprint for source in manifest.sources),
+        }
+
+    def key_documents(self, item: Item) -> list[Document]:
+        """Return the passages that the question's key names, by passage id or by source id, in the key's order."""
+        return self.knowledge_base.named(item.gold_ids)
+
+    def ranking(self, item: Item, k: int) -> list[Document]:
+        """Return the `k` passages nearest to the question, best first."""
+        return self.retriever.invoke(item.question, k=k)
+
+    def fused(self, item: Item, k: int) -> list[Document]:
+        """Return the `k` best passages by reciprocal rank fusion of the dense and the BM25 ranking."""
+        return self._hybrid().invoke(item.question, k=k)
+
+    def _hybrid(self) -> "HybridRetriever":
+        from briefcontext.retrievers.bm25_retriever import BM25Retriever
+        from briefcontext.retrievers.hybrid import HybridRetriever
+
+        return HybridRetriever(retrievers=[self.retriever, BM25Retriever(knowledge_base=self.knowledge_base)])
+
+    def neighbours(self, item: Item, count: int) -> list[Document]:
+        """Return the `count` passages nearest to the question that are no key documents, best first.
+
+        Raises:
+            InputError: the knowledge base has not so many.
+        """
+        key = set(item.gold_ids)
+        depth = count + 16
+        while True:
+            found = [document for document in self.ranking(item, depth) if not _is_key(document, key)]
+            if len(found) >= count:
+                return found[:count]
+            if depth >= len(self.knowledge_base):
+                raise InputError(
+                    f"The knowledge base has only {len(found):,} passages beside the key documents of question "
+                    f"{item.id}, and {count:,} are needed. Take a larger one, or a smaller k."
+                )
+            depth *= 2
+
+    def random(self, item: Item, count: int, seed: int) -> list[Document]:
+        """Return `count` passages drawn at random, none a key document or among the question's 64 nearest.
+
+        Raises:
+            InputError: the knowledge base has not so many.
+        """
+        with self._lock:
+            if self._ids is None:
+                self._ids = self.knowledge_base.ids()
+        near = {document.id for document in self.ranking(item, 64)}
+        key = set(item.gold_ids)
+        order = random.Random(f"{seed}\0{item.id}").sample(self._ids, len(self._ids))
+        drawn = [id for id in order[: 2 * count + 256] if id not in near]
+        found = [document for document in self.knowledge_base.get(drawn) if not _is_key(document, key)]
+        if len(found) < count:
+            raise InputError(
+                f"The knowledge base has only {len(self._ids):,} passages, too few to draw {count:,} that have nothing "
+                "to do with a question. Take a larger one, or a smaller k."
+            )
+        return found[:count]
+
+
+def _is_key(document: Document, key: set[str]) -> bool:
+    return str(document.id) in key or str(document.metadata.get("source_id")) in key
+
+
+class LongDocuments:
+    """The long documents of a data set, cut into chunks and encoded when first needed."""
+
+    def __init__(
+        self, documents: Mapping[str, LongDocument], encoder: "Encoder", *, tokens: int = CHUNK_TOKENS
+    ) -> None:
+        self._documents = documents
+        self._encoder = encoder
+        self._tokens = tokens
+        self._locks: dict[str, Lock] = {}
+        self._retriever = lru_cache(_KEPT_DOCUMENTS)(self._encoded)
+
+    def whole(self, item: Item) -> Document:
+        """Return the question's document in one piece.
+
+        Raises:
+            InputError: it is asked on none, or on one that the data set lacks.
+        """
+        if item.document is None or item.document not in self._documents:
+            raise InputError(f"Question {item.id} is asked on no long document of this data set.")
+        long = self._documents[item.document]
+        return Document(id=long.id, page_content=long.text, metadata={"source_id": long.id, "title": long.title})
+
+    def ranking(self, item: Item, k: int) -> Sequence[Document]:
+        """Return the `k` chunks nearest to the question, best first; all of them where there are fewer."""
+        whole = self.whole(item)
+        # Questions on one document that come at the same time must not encode it twice.
+        with self._locks.setdefault(str(whole.id), Lock()):
+            retriever = self._retriever(str(whole.id))
+        return retriever.invoke(item.question, k=k)
+
+    def _encoded(self, id: str) -> "LongDocumentRetriever":
+        from briefcontext.retrievers.long_document import LongDocumentRetriever
+
+        long = self._documents[id]
+        document = Document(id=id, page_content=long.text, metadata={"source_id": id, "title": long.title})
+        return LongDocumentRetriever.from_document(document, self._encoder, tokens=self._tokens)

@@ -1,0 +1,234 @@
+"""The preflight check, measured: BriefContext's overlap and a calibrated one, side by side on labelled questions."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.experiments.corpus import open_knowledge_base
+from briefcontext.evaluation.experiments.preflight_report import preflight_report
+from briefcontext.evaluation.figures.calibration_curves import draw_figures
+from briefcontext.evaluation.runs.folder import REPORT, SUMMARY, RunFolder
+from briefcontext.evaluation.runs.settings import versions
+from briefcontext.evaluation.statistics.calibrate import NestedRun, calibrate
+from briefcontext.evaluation.statistics.confusion import count_decisions
+from briefcontext.evaluation.statistics.labelled import LabelledQuestions, label_questions, questions_sha256
+from briefcontext.files import json_line, sha256, write_whole
+from briefcontext.graphs.settings import Settings
+from briefcontext.retrievers.calibration import Calibration
+from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
+from briefcontext.retrievers.ranking_retriever import DEFAULT_K
+
+__all__ = ["run_preflight"]
+
+TARGET_RECALL = 0.95
+"""Of the nested cross-validation, where no calibration is given."""
+HELD_OUT = "nested cross-validation"
+
+
+KS = (8, 16, 32, 64)
+"""Numbers of documents that the table over k goes through, unless told otherwise."""
+
+
+def run_preflight(
+    kb: str,
+    items: Sequence[Item],
+    out: Path,
+    *,
+    calibration: Path | None = None,
+    k: int | None = None,
+    n_values: Sequence[int] = (1, 2, 3, 5, 8),
+    thresholds: Sequence[float] = (0.0, 0.2, 0.5),
+    ks: Sequence[int] = KS,
+    seed: int = 0,
+    target_recall: float = TARGET_RECALL,
+    iou_threshold: float = PREFLIGHT_IOU_THRESHOLD,
+    data_set_left_out: Mapping[str, int] | None = None,
+    figures: bool = True,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
+    """Measure the preflight check on questions whose key documents are known, and return the summary.
+
+    Writes into the folder `out` rows.jsonl (one row a question), summary.json, report.md, and the figures as PNG and
+    SVG. The summary has `n`, `base_rate`, and `iou` and `calibrated` with `tp`, `fp`, `fn`, `tn`, `precision`,
+    `recall`, `specificity`, `f1`, `skip_share` and intervals; positive is a misplaced key document, and a question
+    that goes to the map. With a calibration, `calibrated` is what that fixed model decides. Without one, it is what
+    models decide that were fitted on other folds of these very questions, or None with `calibrated_reason`.
+
+    The folder is taken as a run's is: not that of another run, or of other settings. The same study writes it anew.
+
+    Args:
+        items: those without gold ids are left out, and counted.
+        kb: a knowledge base's folder, or `demo`.
+        k: documents retrieved for the two checks, by default the calibration's, or 16; n is the settings' default.
+        n_values, thresholds, ks: what the IoU check is tabulated over.
+        seed: of the folds.
+        target_recall: of the nested cross-validation.
+        iou_threshold: of the IoU check.
+        data_set_left_out: why questions of the data set are not among the items, and how many.
+        figures: whether to draw them.
+        progress: called with how many questions are done, and of how many.
+
+    Raises:
+        InputError: the calibration is for another encoder or k; no question can be labelled; or the folder is
+            another run's.
+        KnowledgeBaseError: the knowledge base cannot be opened.
+        MissingExtraError: matplotlib is not installed.
+    """
+    Settings(iou_threshold=iou_threshold)  # It is from 0 to 1, or is refused.
+    given = Calibration.read(calibration) if calibration is not None else None
+    if k is None:
+        k = DEFAULT_K if given is None else given.k
+    folder = RunFolder(out)
+    with open_knowledge_base(kb) as base, folder.locked():
+        caution = given.check(base.manifest, k) if given is not None else None
+        folder.claim(
+            {
+                "experiment": "preflight",
+                "knowledge_base": base.manifest.id,
+                "encoder": base.manifest.encoder.name,
+                "items_sha256": questions_sha256(items),
+                "k": k,
+                "ks": list(ks),
+                "n_values": list(n_values),
+                "thresholds": list(thresholds),
+                "iou_threshold": iou_threshold,
+                "calibration": None if given is None else sha256(given.model_dump_json()),
+                "target_recall": target_recall,
+                "seed": seed,
+                "versions": versions(),
+            }
+        )
+        at = label_questions(base, items, sorted({k, *ks}), progress)
+        labelled = at[k]
+        labels = labelled.misplaced
+        calibrated, reason, runs = None, None, list[NestedRun]()
+        passages = len(base)
+        measured: dict[str, Any] | None = None
+        if given is not None:
+            predictions = [given.predict(question.rankings) for question in labelled.questions]
+            mapped = np.array([prediction.misplaced for prediction in predictions])
+            runs = [NestedRun(np.array([prediction.probability for prediction in predictions]), mapped)]
+            calibrated, source = count_decisions(labels, mapped), "calibration"
+        else:
+            source = HELD_OUT
+            try:
+                fitted, runs = calibrate(labelled, base.manifest, target_recall, seed=seed)
+                calibrated, measured = fitted.measured.calibrated, fitted.measured.model_dump(mode="json")
+            except InputError as error:
+                reason = str(error)
+    overlap = labelled.iou(PREFLIGHT_TOP_N)
+    iou = count_decisions(labels, overlap <= iou_threshold)
+    summary: dict[str, Any] = {
+        "experiment": "preflight",
+        "n": len(labels),
+        "misplaced": int(labels.sum()),
+        "base_rate": float(labels.mean()),
+        "items": len(labels),
+        "data_set": ", ".join(dict.fromkeys(question.item.group for question in labelled.questions)),
+        "passages": passages,
+        "k": k,
+        "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **iou.model_dump(mode="json")},
+        "calibrated": None if calibrated is None else calibrated.model_dump(mode="json"),
+        "calibrated_by": source,
+        "calibrated_reason": reason,
+        "nested_cross_validation": measured,
+        "calibration": None if given is None else _named(given),
+        "warnings": _warnings(labelled, caution, given, data_set_left_out or {}),
+        "knowledge_base": base.manifest.id,
+        "encoder": base.manifest.encoder.model_dump(mode="json"),
+        "questions_sha256": labelled.sha256,
+        "left_out": labelled.left_out,
+        "data_set_left_out": dict(data_set_left_out or {}),
+        "missing_gold_ids": labelled.missing_gold_ids,
+        "seed": seed,
+        "groups": _groups(labelled, runs, iou_threshold),
+        "iou_table": _iou_table(at, n_values, sorted({*thresholds, iou_threshold})),
+    }
+    write_whole(out / "rows.jsonl", "".join(map(json_line, _rows(labelled, runs, iou_threshold))))
+    if figures and calibrated is not None and 0 < labels.sum() < len(labels):
+        held_out = HELD_OUT if given is None else "by the calibration given"
+        draw_figures(out, labels, runs[0].probability, calibrated, iou, held_out=held_out)
+    write_whole(out / REPORT, preflight_report(summary, figures=figures))
+    write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
+    return summary
+
+
+def _named(calibration: Calibration) -> dict[str, Any]:
+    return calibration.model_dump(mode="json", include={"created", "threshold", "target_recall", "fitted_on", "k"})
+
+
+def _warnings(
+    labelled: LabelledQuestions, caution: str | None, calibration: Calibration | None, left_out: Mapping[str, int]
+) -> list[str]:
+    warnings = [caution] if caution else []
+    warnings += [f"Left out as the data set was read: {count} questions: {why}." for why, count in left_out.items()]
+    if calibration is not None and calibration.fitted_on.sha256 == labelled.sha256:
+        warnings.append(
+            "The calibration was fitted on these very questions, so that its figures here are better than it is: give "
+            "others, or leave the calibration out for nested cross-validation."
+        )
+    if labelled.left_out:
+        warnings.append(f"Left out, without gold ids or documents: {len(labelled.left_out)} questions.")
+    if missing := labelled.missing_gold_ids:
+        without = sum(not question.has_gold for question in labelled.questions)
+        warnings.append(
+            f"{len(missing)} gold ids are not in the knowledge base; {without} questions have none that is, and count "
+            "as misplaced."
+        )
+    return warnings
+
+
+def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold: float) -> list[dict[str, Any]]:
+    rows = []
+    for place, question in enumerate(labelled.questions):
+        overlap = question.iou(PREFLIGHT_TOP_N)
+        rows.append(
+            {
+                "id": question.item.id,
+                "group": question.item.group,
+                "gold_rank": question.rank,
+                "misplaced": question.misplaced,
+                "iou": overlap,
+                "iou_maps": overlap <= iou_threshold,
+                "probability": float(runs[0].probability[place]) if runs else None,
+                "calibrated_maps": bool(runs[0].mapped[place]) if runs else None,
+            }
+        )
+    return rows
+
+
+def _groups(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold: float) -> dict[str, Any]:
+    """The same counts for each data set among the questions, where there are several."""
+    groups = np.array([question.item.group for question in labelled.questions])
+    if len(set(groups)) < 2:
+        return {}
+    mapped = labelled.iou(PREFLIGHT_TOP_N) <= iou_threshold
+    table = {}
+    for group in sorted(set(groups)):
+        of = groups == group
+        labels = labelled.misplaced[of]
+        calibrated = count_decisions(labels, runs[0].mapped[of]).model_dump(mode="json") if runs else None
+        iou = count_decisions(labels, mapped[of]).model_dump(mode="json")
+        table[str(group) or "(none)"] = {"n": int(of.sum()), "iou": iou, "calibrated": calibrated}
+    return table
+
+
+def _iou_table(
+    at: dict[int, LabelledQuestions], n_values: Sequence[int], thresholds: Sequence[float]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "k": k,
+            "n": n,
+            "threshold": threshold,
+            **count_decisions(labelled.misplaced, labelled.iou(n) <= threshold).model_dump(mode="json"),
+        }
+        for k, labelled in at.items()
+        for n in n_values
+        for threshold in thresholds
+    ]

@@ -1,0 +1,245 @@
+"""The figures of the experiments."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from briefcontext.evaluation.figures.style import MARKERS, OKABE_ITO, figure, save
+from briefcontext.evaluation.statistics.score_tables import SCORE_NAMES, Cell, by_metric, title_of
+
+__all__ = ["bar_plot", "line_plot", "stacked_plot", "token_plot"]
+
+
+def line_plot(
+    found: Sequence[Cell],
+    path: Path,
+    *,
+    x: str,
+    methods: Sequence[str],
+    x_label: str,
+    panel: str | None = None,
+    x_ticks: Sequence[int] | None = None,
+    logarithmic: bool = False,
+    simulated: bool = False,
+) -> list[Path]:
+    """Draw scores over a condition value, a line a method with 95% intervals, a plot a value of `panel`.
+
+    Methods that see no ranking are drawn as level lines. Lines stand a little apart, so that intervals can be told
+    from each other. Of several metrics, each gets a figure, with its name behind that of the file.
+    """
+    drawn = []
+    for name, file, scored in _by_metric(found, path):
+        drawn += _line_plot(
+            scored, file, x=x, methods=methods, x_label=x_label, y_label=name, panel=panel, x_ticks=x_ticks,
+            logarithmic=logarithmic, simulated=simulated,
+        )  # fmt: skip
+    return drawn
+
+
+def _by_metric(found: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, list[Cell]]]:
+    """Yield each metric's name, the path of its figure, and its cells that have a score."""
+    groups = by_metric([cell for cell in found if "score" in cell])
+    for metric, some in groups.items():
+        yield SCORE_NAMES[metric], path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}"), some
+
+
+def _line_plot(
+    scored: Sequence[Cell],
+    path: Path,
+    *,
+    x: str,
+    methods: Sequence[str],
+    x_label: str,
+    y_label: str,
+    panel: str | None,
+    x_ticks: Sequence[int] | None,
+    logarithmic: bool,
+    simulated: bool,
+) -> list[Path]:
+    values = list(dict.fromkeys(c["condition"].get(panel) for c in scored if c["condition"])) if panel else [None]
+    if not values:
+        return []
+    styles = _styles([cell["method"] for cell in scored])
+    with figure(len(values), width=5.2 if len(values) > 1 else 6.4) as (drawn, axes):
+        for axis, value in zip(axes, values, strict=True):
+            for place, name in enumerate(methods):
+                some = [c for c in scored if c["method"] == name and (panel is None or c["condition"][panel] == value)]
+                shift = 1.8 * (place - (len(methods) - 1) / 2)
+                xs = [c["condition"][x] * 1.02**shift if logarithmic else c["condition"][x] + shift for c in some]
+                _points(axis, xs, some, name, styles)
+            for cell in scored:
+                if not cell["condition"]:
+                    _level(axis, cell, styles)
+            if logarithmic:
+                axis.set_xscale("log", base=2)
+                ticks = sorted({c["condition"][x] for c in scored if c["condition"]})
+                axis.set_xticks(ticks, [str(tick) for tick in ticks])
+                axis.minorticks_off()
+            elif x_ticks is not None:
+                axis.set_xticks(list(x_ticks))
+            axis.set_xlabel(x_label)
+            if panel is not None:
+                axis.set_title(f"{panel} = {value}")
+        axes[0].set_ylabel(f"{y_label} (%)")
+        _finish(drawn, axes, simulated=simulated)
+        return save(drawn, path)
+
+
+def token_plot(found: Sequence[Cell], path: Path, *, methods: Sequence[str], simulated: bool = False) -> list[Path]:
+    """Draw scores over the mean input tokens of a question, with 95% intervals; a figure a metric."""
+    drawn = []
+    for name, file, scored in _by_metric([cell for cell in found if cell.get("input_tokens", 0) > 0], path):
+        drawn += _token_plot(scored, file, methods=methods, y_label=name, simulated=simulated)
+    return drawn
+
+
+def _token_plot(
+    scored: Sequence[Cell], path: Path, *, methods: Sequence[str], y_label: str, simulated: bool
+) -> list[Path]:
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    styles = _styles([cell["method"] for cell in scored])
+    with figure(width=7.2, height=4.6) as (drawn, (axis,)):
+        for place, name in enumerate(methods):
+            some = [cell for cell in scored if cell["method"] == name]
+            some.sort(key=lambda cell: cell["input_tokens"])
+            # A little apart, so that intervals of the same tokens can be told from each other.
+            shift = 1.012 ** (place - (len(methods) - 1) / 2)
+            _points(axis, [cell["input_tokens"] * shift for cell in some], some, name, styles)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_xlabel("Input tokens for a question (mean)")
+        axis.set_ylabel(f"{y_label} (%)")
+        _finish(drawn, [axis], simulated=simulated)
+        return save(drawn, path)
+
+
+def bar_plot(
+    groups: Mapping[str, Sequence[Cell]],
+    path: Path,
+    *,
+    simulated: bool = False,
+) -> list[Path]:
+    """Draw scores as points with 95% intervals, side by side in groups of a cell a method; a figure a metric."""
+    drawn = []
+    for name, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
+        kept = {
+            group: [cell for cell in cells if any(cell is one for one in scored)] for group, cells in groups.items()
+        }
+        kept = {group: cells for group, cells in kept.items() if cells}
+        methods = list(dict.fromkeys(cell["method"] for cell in scored))
+        bars = {method: [_of(method, cells) for cells in kept.values()] for method in methods}
+        drawn += _bar_plot(list(kept), bars, file, y_label=name, simulated=simulated)
+    return drawn
+
+
+def _of(method: str, cells: Sequence[Cell]) -> Cell | None:
+    return next((cell for cell in cells if cell["method"] == method), None)
+
+
+def _bar_plot(
+    groups: Sequence[str], bars: Mapping[str, Sequence[Cell | None]], path: Path, *, y_label: str, simulated: bool
+) -> list[Path]:
+    styles = _styles(list(bars))
+    with figure(width=max(6.4, 1.5 * len(groups) + 3), height=4.4) as (drawn, (axis,)):
+        for place, (name, some) in enumerate(bars.items()):
+            shift = (place - (len(bars) - 1) / 2) * 0.7 / max(1, len(bars))
+            kept = [(at + shift, cell) for at, cell in enumerate(some) if cell is not None]
+            _points(axis, [at for at, _ in kept], [cell for _, cell in kept], name, styles, line="")
+        axis.set_xticks(range(len(groups)), list(groups))
+        axis.set_xlim(-0.6, len(groups) - 0.4)
+        axis.grid(visible=False, axis="x")
+        axis.set_ylabel(f"{y_label} (%)")
+        _finish(drawn, [axis], simulated=simulated)
+        return save(drawn, path)
+
+
+def _styles(methods: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Give each method its colour and sign; the same ones in every figure with the same methods."""
+    names = list(dict.fromkeys(methods))
+    return {
+        name: (OKABE_ITO[place % len(OKABE_ITO)], MARKERS[place % len(MARKERS)]) for place, name in enumerate(names)
+    }
+
+
+def _points(
+    axis: Any, xs: Sequence[float], some: Sequence[Cell], name: str, styles: Mapping[str, Any], line: str = "-"
+) -> None:
+    if not some:
+        return
+    colour, marker = styles[name]
+    scores = [100 * cell["score"] for cell in some]
+    # Rounding may put a mean a hair outside of its own interval, and bars cannot have negative lengths.
+    # Where there is no interval there is no bar.
+    below, above = (
+        [float("nan") if cell[bound] is None else max(0.0, sign * 100 * (cell["score"] - cell[bound])) for cell in some]
+        for bound, sign in (("low", 1), ("high", -1))
+    )
+    axis.errorbar(
+        xs, scores, yerr=[below, above], label=title_of(name), color=colour, marker=marker, linestyle=line,
+        markersize=6, linewidth=1.6, elinewidth=1.1, capsize=3,
+    )  # fmt: skip
+
+
+def _level(axis: Any, cell: Cell, styles: Mapping[str, Any]) -> None:
+    colour, _ = styles[cell["method"]]
+    axis.axhline(100 * cell["score"], color=colour, linestyle="--", linewidth=1.4, label=title_of(cell["method"]))
+    if cell["low"] is not None:
+        axis.axhspan(100 * cell["low"], 100 * cell["high"], color=colour, alpha=0.08, linewidth=0)
+
+
+def stacked_plot(
+    bars: Mapping[str, Sequence[float]],
+    parts: Sequence[str],
+    path: Path,
+    *,
+    x_label: str,
+    colours: Sequence[str] = OKABE_ITO,
+    simulated: bool = False,
+) -> list[Path]:
+    """Draw level bars that are made up of parts, each with its figure where there is room for it."""
+    if not bars:
+        return []
+    from matplotlib.ticker import MaxNLocator
+
+    longest = max(sum(values) for values in bars.values()) or 1
+    with figure(width=8.0, height=1.6 + 0.62 * len(bars)) as (drawn, (axis,)):
+        starts = [0.0] * len(bars)
+        for place, part in enumerate(parts):
+            lengths = [values[place] for values in bars.values()]
+            axis.barh(
+                list(bars), lengths, left=starts, height=0.62, label=part, color=colours[place],
+                edgecolor="white",
+            )  # fmt: skip
+            for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+                if length > 0.07 * longest:
+                    axis.text(start + length / 2, row, f"{length:,.0f}", ha="center", va="center", color="white")
+            starts = [start + length for start, length in zip(starts, lengths, strict=True)]
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.invert_yaxis()
+        axis.grid(visible=False, axis="y")
+        axis.set_xlabel(x_label)
+        _legend(drawn, axis, simulated=simulated)
+        return save(drawn, path)
+
+
+def _finish(drawn: Any, axes: Sequence[Any], *, simulated: bool) -> None:
+    low, high = axes[0].get_ylim()
+    axes[0].set_ylim(max(-3, low), min(103, high))
+    _legend(drawn, axes[0], simulated=simulated)
+
+
+def _legend(drawn: Any, axis: Any, *, simulated: bool) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    legend = drawn.legend(
+        list(unique.values()),
+        list(unique),
+        loc="outside upper center",
+        ncols=len(unique) if len(unique) <= 4 else 3,
+        frameon=False,
+        title="SIMULATION: no language model, no result" if simulated else None,
+    )
+    legend.get_title().set(color="#B00020", weight="bold")

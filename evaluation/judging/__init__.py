@@ -1,0 +1,1 @@
+"""Pairs of answers, and verdicts on them."""

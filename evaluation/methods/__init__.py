@@ -1,0 +1,1 @@
+"""The methods that are compared, and how their models are asked."""

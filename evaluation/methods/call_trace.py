@@ -1,0 +1,103 @@
+"""What one answer asked of the models, and what they said: noted by a LangChain callback."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import httpx2
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.load import dumps
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+
+from briefcontext.files import sha256
+
+__all__ = ["CallTrace", "ReplyWantedError", "TracedCall"]
+
+
+class ReplyWantedError(httpx2.ConnectError):
+    """There is no reply yet to a request that waits to be sent in a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """A request and its reply, whether the reply was fetched now or kept from before."""
+
+    stage: str
+    index: int
+    """The partition's, from 0; 0 where there are no partitions."""
+    request: str
+    """SHA-256 of model, parameters and prompt: equal requests are asked once in a run."""
+    prompt: str
+    """SHA-256 of the prompt's messages."""
+    output: str
+    input_tokens: int
+    output_tokens: int
+    """Tokens as the provider reported them when the call was made."""
+    kept: bool
+    """Whether the reply was there already, so that nothing was asked or paid now."""
+
+
+class CallTrace(BaseCallbackHandler):
+    """Notes the model calls of one answer, with the stage and partition that their metadata name."""
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.calls: list[TracedCall] = []
+        self.wanted = False
+        """Whether a reply is wanted that is not there yet."""
+        self._asked: dict[UUID, tuple[Mapping[str, Any], str, str]] = {}
+
+    def ordered(self) -> list[TracedCall]:
+        """Return the calls by stage in order of appearance, and by partition within it."""
+        stages = list(dict.fromkeys(call.stage for call in self.calls))
+        return sorted(self.calls, key=lambda call: (stages.index(call.stage), call.index))
+
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Note what a model is asked."""
+        parameters = json.dumps(kwargs.get("invocation_params"), sort_keys=True, default=str)
+        self._asked[run_id] = (metadata or {}, parameters, dumps(messages[0]))
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what it said."""
+        metadata, parameters, prompt = self._asked.pop(run_id)
+        for reply in response.generations[0]:
+            message: Any = reply.message if isinstance(reply, ChatGeneration) else None
+            usage: dict[str, Any] = dict(getattr(message, "usage_metadata", None) or {})
+            self.calls.append(
+                TracedCall(
+                    stage=str(metadata.get("stage", "")),
+                    index=int(metadata.get("partition") or 0),
+                    request=sha256(f"{parameters}\0{prompt}"),
+                    prompt=sha256(prompt),
+                    output=reply.text or _arguments(getattr(message, "tool_calls", [])),
+                    input_tokens=int(usage.get("input_tokens") or 0),
+                    output_tokens=int(usage.get("output_tokens") or 0),
+                    # LangChain marks a reply from its cache with a total cost of zero.
+                    kept=usage.get("total_cost") == 0,
+                )
+            )
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note whether a call failed because its reply is still to be fetched."""
+        self._asked.pop(run_id, None)
+        cause: BaseException | None = error
+        while cause is not None:
+            self.wanted = self.wanted or isinstance(cause, ReplyWantedError)
+            cause = cause.__cause__
+
+
+def _arguments(calls: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps([call["args"] for call in calls], ensure_ascii=False) if calls else ""

@@ -1,0 +1,220 @@
+"""The methods that are compared, on one interface: a reading goes in, an outcome comes out."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.answer import Answer
+from briefcontext.chains.citation import assign_keys
+from briefcontext.chains.context import render_documents
+from briefcontext.chains.draft import parse_draft
+from briefcontext.chains.limits import CallLimits
+from briefcontext.chains.model import Request
+from briefcontext.chains.question import Question, check_question
+from briefcontext.chains.window import room_for, split_to_fit
+from briefcontext.errors import InputError
+from briefcontext.evaluation.methods.method_io import Outcome, Reading, as_asked
+from briefcontext.evaluation.methods.models import RunModels
+from briefcontext.graphs.settings import IOU, Settings
+
+__all__ = ["METHODS", "VANILLA", "Method", "method"]
+
+VANILLA = "vanilla"
+"""The method that the others are tested against."""
+
+Need = Literal["documents", "fused", "key documents", "whole"]
+Run = Callable[[Reading, RunModels, Settings], Awaitable[Outcome]]
+
+_MARKS = re.compile(r"\s*\[\d+\]")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to answer."""
+
+    name: str
+    title: str
+    """As tables and figures call it."""
+    need: Need | None
+    """What it reads; None for nothing."""
+    run: Run
+    constant: bool = False
+    """Whether it does not see the ranking, so that it is run once for a question and not once for a condition."""
+
+
+def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any) -> Run:
+    """Read with the graph."""
+
+    async def run(reading: Reading, models: RunModels, base: Settings) -> Outcome:
+        documents = reading.ranking(kind)
+        # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
+        changed = {"top_k": len(documents), "keep_retracted": True, "on_partition_failure": "report", **settings}
+        # A calibration fits one ranking and k, and a forced route need not be decided.
+        changed |= {} if settings["route"] == "auto" else {"preflight": IOU}
+        asked: dict[str, Any] = {"question": reading.item.question, "options": dict(reading.item.options)}
+        if kind != "documents" or not reading.retrieved:
+            asked["documents"] = list(documents)
+        result = await models.graph(reading.short).ainvoke(asked, context=base.model_copy(update=changed))
+        return _from_answer(result["answer"])
+
+    return run
+
+
+def _from_answer(answer: Answer) -> Outcome:
+    one_call = answer["route"] in ("vanilla", "order_preserving")
+    return Outcome(
+        choice=answer["choice"],
+        text=_MARKS.sub("", answer["text"]).strip(),
+        route=answer["route"],
+        abstained=answer["abstained"],
+        iou=answer["preflight"]["iou"],
+        partition_choices=(answer["conflict"] or {"choices": {}})["choices"],
+        failed_calls=answer["usage"]["failed_calls"],
+        # What exceeds the window is not read in the one call that the route means, but extracted from.
+        in_parts=one_call and "extract" in answer["usage"]["stages"],
+    )
+
+
+async def _closed_book(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
+    question, account = _asked(reading), _account(settings)
+    messages = _prompt(models, "closed_book", question)
+    output = await models.ask(Request("closed_book", messages), account)
+    return _from_words(output, question, account, route="closed_book")
+
+
+async def _long_context(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
+    question, account = _asked(reading), _account(settings)
+    forced = settings.force_choice and bool(question["options"])
+    empty = _prompt(models, "long_context", question, may_abstain=not forced, documents="")
+    room = room_for(models.model, account, sum(len(message.text) for message in empty))
+    context, truncated = _fitted(_whole(reading), question, room)
+    messages = _prompt(models, "long_context", question, may_abstain=not forced, documents=context)
+    output = await models.ask(Request("long_context", messages), account)
+    return _from_words(output, question, account, route="long_context", truncated=truncated)
+
+
+async def _self_route(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
+    """Read the passages, and the whole document when the model says that they do not answer (Li et al. 2024).
+
+    Passages that do not fit into the window are left out, those of the lowest ranks first.
+    """
+    question, account = _asked(reading), _account(settings)
+    documents = assign_keys(question["text"], reading.ranking("documents"))
+    empty = _prompt(models, "self_route", question, documents="")
+    fitting, *beyond = split_to_fit(
+        documents, room_for(models.model, account, sum(len(message.text) for message in empty))
+    )
+    messages = _prompt(models, "self_route", question, documents=render_documents(fitting))
+    output = await models.ask(Request("self_route", messages), account)
+    if "UNANSWERABLE" not in output.upper():
+        return _from_words(output, question, account, route="self_route", truncated=bool(beyond))
+    whole = await _long_context(reading, models, settings)
+    return replace(whole, truncated=whole.truncated or bool(beyond))
+
+
+def _prompt(models: RunModels, name: str, question: Question, **values: Any) -> list[BaseMessage]:
+    return models.model.prompts.render(name, question["text"], question["options"], **values)
+
+
+def _whole(reading: Reading) -> Document:
+    if reading.whole is None:
+        raise InputError(
+            f"Question {reading.item.id} is not asked on a long document, so that there is no whole one to read. "
+            "Leave long_context and self_route out, or take a data set of long documents."
+        )
+    return reading.whole
+
+
+def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str, bool]:
+    """Return the document as it stands in the prompt; what exceeds the window is cut out of its middle.
+
+    ∞Bench (Zhang et al. 2024) does the same. The document's end is kept with its beginning.
+    """
+    (keyed,) = assign_keys(question["text"], [whole])
+    context = render_documents([keyed])
+    if room is None or len(context) <= room:
+        return context, False
+    kept = max(1, len(whole.page_content) - (len(context) - room))
+    head, tail = (kept + 1) // 2, kept // 2
+    text = whole.page_content
+    cut = keyed.model_copy(update={"page_content": text[:head] + text[len(text) - tail :]})
+    return render_documents([cut]), True
+
+
+def _from_words(output: str, question: Question, account: Account, *, route: str, truncated: bool = False) -> Outcome:
+    draft = parse_draft(output, question, [], [], forced=account.force_choice and bool(question["options"]))
+    failed = sum(call["status"] == "failed" for call in account.calls)
+    return Outcome(
+        text=draft["text"],
+        choice=draft["choice"],
+        route=route,
+        abstained=draft["abstained"],
+        truncated=truncated,
+        failed_calls=failed,
+    )
+
+
+def _asked(reading: Reading) -> Question:
+    return as_asked(check_question(reading.item.question, dict(reading.item.options)), short=reading.short)
+
+
+def _account(settings: Settings) -> Account:
+    return Account(
+        timeout=settings.call_timeout,
+        max_retries=settings.max_retries,
+        retry_wait=settings.retry_wait,
+        limits=CallLimits(
+            max_in_flight=settings.max_in_flight,
+            requests_per_minute=settings.requests_per_minute,
+            tokens_per_minute=settings.tokens_per_minute,
+        ),
+        max_input_tokens=settings.max_input_tokens,
+        force_choice=settings.force_choice,
+    )
+
+
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (
+        Method("closed_book", "Closed book", None, _closed_book, constant=True),
+        Method(VANILLA, "Vanilla RAG", "documents", _graph("documents", route="vanilla")),
+        Method("oracle", "Oracle", "key documents", _graph("key documents", route="vanilla"), constant=True),
+        Method("briefcontext", "BriefContext", "documents", _graph("documents", route="auto")),
+        Method("map_reduce", "Map-reduce", "documents", _graph("documents", route="map_reduce")),
+        Method("order_preserving", "OP-RAG", "documents", _graph("documents", route="order_preserving")),
+        Method("hybrid", "Hybrid RAG", "fused", _graph("fused", route="vanilla")),
+        Method("long_context", "Long context", "whole", _long_context, constant=True),
+        Method("self_route", "Self-Route", "whole", _self_route),
+    )
+}
+
+
+_FORMER_NAMES = {
+    "cot": "closed_book",
+    "rag": "vanilla",
+    "op_rag": "order_preserving",
+    "briefcontext_no_preflight": "map_reduce",
+}
+
+
+def method(name: str) -> Method:
+    """Return a method by its name.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if name in _FORMER_NAMES:
+        raise InputError(f"The method {name!r} is now called {_FORMER_NAMES[name]!r}, as the route is. Write that.")
+    if name not in METHODS:
+        raise InputError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
+    return METHODS[name]
+
+
+def methods(names: Sequence[str]) -> list[Method]:
+    """Return several methods, each once."""
+    return [method(name) for name in dict.fromkeys(names)]

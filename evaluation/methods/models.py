@@ -1,0 +1,136 @@
+"""The models of a run: opened with the run's own store of replies, and read by the graph."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+
+from briefcontext.chains.account import Account
+from briefcontext.chains.chat_model import open_chat_model, without_streaming
+from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model import Model, Request
+from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Draft
+from briefcontext.chains.reply_cache import ReplyCache
+from briefcontext.errors import ModelCallError
+from briefcontext.evaluation.methods.method_io import as_asked
+from briefcontext.graphs.graph import build_graph
+from briefcontext.prompts import BUNDLED, Prompts
+from briefcontext.retrievers.ranking_retriever import RankingRetriever
+
+__all__ = ["RunModels", "StrictReader"]
+
+
+class RunModels:
+    """The chat models that a run asks.
+
+    Args:
+        model: provider:model, or a chat model.
+        extract_model: another one for the extractions; the same by default.
+        replies: file that keeps every reply; None for a model that costs nothing.
+        prompts: templates of the user's own.
+        retriever: over the corpus whose rankings are read; None where all documents are given.
+        kwargs: what the provider's class takes besides, such as the temperature.
+
+    Raises:
+        ModelSetupError, MissingExtraError: a model cannot be opened.
+        InputError: the file of replies cannot be opened.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel,
+        *,
+        extract_model: str | BaseChatModel | None = None,
+        replies: Path | None,
+        prompts: Prompts = BUNDLED,
+        retriever: RankingRetriever | None = None,
+        **kwargs: Any,
+    ) -> None:
+        chat = self.model = Model(_open(model, replies, kwargs), prompts=prompts)
+        worker = None if extract_model is None else Model(_open(extract_model, replies, kwargs), prompts=prompts)
+
+        @lru_cache
+        def graph(short: bool) -> Any:
+            return build_graph(reader=StrictReader(chat, extract_model=worker, short=short), retriever=retriever)
+
+        self.graph = graph
+        """Makes the graph whose reader asks for short answers, or for such as they come."""
+
+    async def ask(self, request: Request, account: Account) -> str:
+        """Ask the answering model once, with retries, and return its words.
+
+        Raises:
+            ModelError: the call failed for good.
+        """
+        return (await self.model.ask(request, account)).text
+
+
+def _open(model: str | BaseChatModel, replies: Path | None, kwargs: dict[str, Any]) -> BaseChatModel:
+    chat = open_chat_model(model, **kwargs) if isinstance(model, str) else model
+    # Nobody reads along, and a request that is streamed is not the one that a batch would send.
+    chat = without_streaming(chat)
+    if replies is None:
+        return chat
+    name = model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
+    return chat.model_copy(update={"cache": RunReplies(replies, name)})
+
+
+class RunReplies(ReplyCache):
+    """The replies of one model in a run. Its address is no part of a key: a run goes on when its server has moved."""
+
+    def _key(self, prompt: str, llm_string: str) -> str:
+        # LangChain writes: the model's serialised form, a line, and the parameters of the call.
+        return super()._key(prompt, llm_string.rpartition("---")[2])
+
+
+class StrictReader(LLMReader):
+    """A reader that fails where a part of the documents was not read.
+
+    An experiment measures the method, not what is left of it when a call fails.
+
+    Args:
+        short: whether the models are asked for short answers.
+        kwargs: as `LLMReader` takes them.
+    """
+
+    def __init__(self, model: str | BaseChatModel | Model, *, short: bool = False, **kwargs: Any) -> None:
+        super().__init__(model, **kwargs)
+        self._short = short
+
+    async def aextract(
+        self, question: Question, documents: Sequence[Document], index: int, account: Account
+    ) -> Extraction:
+        """Find in one partition what bears on the question."""
+        return await super().aextract(as_asked(question, short=self._short), documents, index, _strict(account))
+
+    async def areduce(
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
+    ) -> Draft:
+        """Answer from the evidence of the partitions.
+
+        Raises:
+            ModelCallError: a partition was not read, so that the evidence would not be complete.
+        """
+        if failed := [extraction for extraction in extractions if extraction["status"] == "failed"]:
+            first = failed[0]["error"]
+            raise ModelCallError(f"{len(failed)} of {len(extractions)} partitions failed. The first: {first}")
+        return await super().areduce(as_asked(question, short=self._short), documents, extractions, account)
+
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+        """Answer from all documents at once."""
+        return await super().aanswer(as_asked(question, short=self._short), documents, stage, _strict(account))
+
+    def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
+        """Return the length of the prompt that would read all documents at once."""
+        return super().vanilla_characters(as_asked(question, short=self._short), documents)
+
+
+def _strict(account: Account) -> Account:
+    """Have what is read in parts fail with any of them; the calls are noted in the same record."""
+    return replace(account, on_partition_failure="raise")

@@ -1,0 +1,1 @@
+"""Running an experiment: settings, answers, folder, reports."""

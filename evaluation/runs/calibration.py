@@ -1,0 +1,67 @@
+"""A calibrated preflight in a run: whether it can decide there, and what the run notes of it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.experiments.experiment import Experiment, Materials
+from briefcontext.evaluation.methods.method import Method
+from briefcontext.evaluation.statistics.labelled import questions_sha256
+from briefcontext.files import sha256
+
+if TYPE_CHECKING:
+    from briefcontext.retrievers.calibration import Calibration
+
+__all__ = ["calibrated"]
+
+DECIDES = "briefcontext"
+"""The one method whose route the preflight decides."""
+
+
+def calibrated(
+    calibration: "Calibration | None",
+    experiment: Experiment,
+    methods: Sequence[Method],
+    ks: Sequence[int],
+    asked: Sequence[Item],
+    materials: Materials,
+) -> dict[str, Any] | None:
+    """Return what tells the calibration of a run from others, with cautions; None where there is none.
+
+    Args:
+        asked: all questions of the run's data set.
+
+    Raises:
+        InputError: it cannot decide in this run, and why.
+    """
+    if calibration is None:
+        return None
+    if not experiment.real_rankings:
+        raise InputError(
+            f"A calibration fits the rankings that a knowledge base gives, and those of the experiment "
+            f"{experiment.name} are arranged. Leave --calibration out, or run integration, conflict, cost or "
+            "open_ended."
+        )
+    if DECIDES not in [method.name for method in methods]:
+        raise InputError(
+            f"A calibration decides for the method {DECIDES}, which is not among those of this run. Add "
+            f"--method {DECIDES}, or leave --calibration out."
+        )
+    base = materials.base.knowledge_base
+    cautions = list(dict.fromkeys(caution for k in ks if (caution := calibration.check(base.manifest, k))))
+    if len(base) < calibration.k:
+        raise InputError(
+            f"The calibration is for {calibration.k} retrieved documents, and the knowledge base has {len(base):,} "
+            "passages in all. Take a larger one, or leave --calibration out."
+        )
+    if calibration.fitted_on.sha256 == questions_sha256([item for item in asked if item.gold_ids]):
+        cautions.append(
+            "The preflight was calibrated on these very questions, so that it decides better here than it is."
+        )
+    return {
+        "sha256": sha256(calibration.model_dump_json()),
+        "target_recall": calibration.target_recall,
+        "fitted_on": calibration.fitted_on.n,
+        "cautions": cautions,
+    }

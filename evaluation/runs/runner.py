@@ -1,0 +1,221 @@
+"""What a run asks, every question by every method under every condition, and getting the answers."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableLambda
+
+from briefcontext.chains.event_loop import wait_for
+from briefcontext.errors import InputError, ModelCallError
+from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.experiments.experiment import Condition, Experiment, Materials
+from briefcontext.evaluation.methods.call_trace import CallTrace
+from briefcontext.evaluation.methods.method import Method
+from briefcontext.evaluation.methods.method_io import Outcome, Reading
+from briefcontext.evaluation.methods.models import RunModels
+from briefcontext.evaluation.statistics.score_tables import Row
+from briefcontext.evaluation.statistics.scoring import score_answer
+from briefcontext.graphs.settings import Settings
+
+__all__ = ["LeftOut", "Runner", "Task", "plan", "usable"]
+
+LeftOut = dict[str, int]
+"""Why questions were left out, and how many."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One answer that a run has to get."""
+
+    item: Item
+    method: Method
+    condition: Condition | None
+    """None for a method that sees no ranking."""
+
+    @property
+    def id(self) -> str:
+        """Unique in the run."""
+        label = "" if self.condition is None else self.condition.label
+        return f"{self.item.id}|{self.method.name}|{label}"
+
+
+def usable(
+    experiment: Experiment, items: Iterable[Item], materials: Materials, *, oracle: bool
+) -> tuple[list[Item], LeftOut]:
+    """Return the questions that the experiment can use, and why it cannot use the others."""
+    kept: list[Item] = []
+    left_out: LeftOut = {}
+    for item in items:
+        reason = experiment.left_out(item, materials, oracle=oracle)
+        if reason is None:
+            kept.append(item)
+        else:
+            left_out[reason] = left_out.get(reason, 0) + 1
+    if not kept:
+        reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "there are none"
+        raise InputError(f"The experiment {experiment.name} can use none of the questions: {reasons}.")
+    return kept, left_out
+
+
+def plan(
+    experiment: Experiment, items: Sequence[Item], methods: Sequence[Method], conditions: Sequence[Condition]
+) -> list[list[Task]]:
+    """Return the tasks of each question, in order.
+
+    The tasks of a question, also of one that the data set has twice, are done one after another, so that a request
+    that two of them make is asked once.
+    """
+    tasks: dict[str, list[Task]] = {}
+    for item in items:
+        for method in methods:
+            for condition in [None] if method.constant else conditions:
+                tasks.setdefault(item.question, []).append(Task(item, method, condition))
+    return list(tasks.values())
+
+
+@dataclass
+class Runner:
+    """Asks the questions of a plan, several at once."""
+
+    experiment: Experiment
+    materials: Materials
+    models: RunModels
+    settings: Settings
+    at_once: int = 8
+    """Questions worked on at the same time."""
+
+    def run(
+        self, plan: Sequence[Sequence[Task]], done: Callable[[str], bool], keep: Callable[[Row, CallTrace], None]
+    ) -> int:
+        """Get every answer that is not there; return how many wait for a reply that is to be fetched in a batch.
+
+        Args:
+            plan: the tasks of each question.
+            done: whether the answer of a task's id is there.
+            keep: takes each row as it comes, with the calls that it took. It is called from one thread.
+
+        Raises:
+            ModelSetupError: the provider refuses all calls.
+            InputError: a method cannot read what the experiment gives.
+        """
+        return wait_for(self._run(plan, done, keep))
+
+    async def _run(
+        self, plan: Sequence[Sequence[Task]], done: Callable[[str], bool], keep: Callable[[Row, CallTrace], None]
+    ) -> int:
+        questions = iter([tasks for tasks in plan if not all(done(task.id) for task in tasks)])
+        waiting = 0
+
+        async def work() -> None:
+            nonlocal waiting
+            for tasks in questions:
+                for task in tasks:
+                    if not done(task.id):
+                        row, trace = await self._answer(task)
+                        if row is None:
+                            waiting += 1
+                        else:
+                            keep(row, trace)
+
+        workers = [asyncio.create_task(work()) for _ in range(self.at_once)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            with suppress(Exception, asyncio.CancelledError):
+                await asyncio.gather(*workers, return_exceptions=True)
+        return waiting
+
+    async def _answer(self, task: Task) -> tuple[Row | None, CallTrace]:
+        """Return the row of a task, or None when a reply is still to be fetched in a batch."""
+        reading = await asyncio.to_thread(self._reading, task)
+        trace = CallTrace()
+
+        async def run(reading: Reading) -> Outcome:
+            return await task.method.run(reading, self.models, self.settings)
+
+        try:
+            outcome = await RunnableLambda(run).ainvoke(reading, {"callbacks": [trace]})
+        except ModelCallError as error:
+            if trace.wanted:
+                return None, trace
+            return _row(task, trace, status="failed", error=str(error)), trace
+        documents = [str(document.id) for document in reading.documents]
+        keys = {str(document.id) for document in reading.key_documents}
+        places = [place for place, id in enumerate(documents) if id in keys]
+        seen = {} if task.condition is None else {"documents": documents, "key_places": places}
+        return _row(task, trace, status="ok", **seen, **_scored(task, outcome)), trace
+
+    def _reading(self, task: Task) -> Reading:
+        if task.condition is None:
+            return self.experiment.base_reading(task.item, self.materials)
+        return self.experiment.arrange(task.item, task.condition, self.materials)
+
+
+def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
+    calls = trace.ordered()
+    return {
+        "id": task.id,
+        "item": task.item.id,
+        "group": task.item.group,
+        "question": task.item.question,
+        "method": task.method.name,
+        "condition": {} if task.condition is None else dict(task.condition.values),
+        "metric": "none" if not task.item.answers else "accuracy" if task.item.options else "f1",
+        **values,
+        "usage": {
+            "calls": len(calls),
+            "input_tokens": sum(call.input_tokens for call in calls),
+            "output_tokens": sum(call.output_tokens for call in calls),
+            "kept_replies": sum(call.kept for call in calls),
+        },
+        "calls": [
+            {
+                "stage": call.stage,
+                "index": call.index,
+                "request_sha256": call.request,
+                "prompt_sha256": call.prompt,
+                "output": call.output,
+                "input_tokens": call.input_tokens,
+                "output_tokens": call.output_tokens,
+            }
+            for call in calls
+        ],
+    }
+
+
+def _scored(task: Task, outcome: Outcome) -> Mapping[str, Any]:
+    """Score an answer, if its question has a key.
+
+    What names no option is an outcome of its own, and counts as wrong.
+    """
+    item = task.item
+    values: dict[str, Any] = {
+        "text": outcome.text,
+        "route": outcome.route,
+        "iou": outcome.iou,
+        "partition_choices": {letter: list(parts) for letter, parts in outcome.partition_choices.items()},
+        "truncated": outcome.truncated,
+        "in_parts": outcome.in_parts,
+        "failed_calls": outcome.failed_calls,
+    }
+    if item.options:
+        choice = values["choice"] = outcome.choice
+        if choice is None:
+            word = "abstained" if outcome.abstained else "unparsed"
+        else:
+            word = "answered" if not item.answers else "right" if choice in item.answers else "wrong"
+        return {**values, "outcome": word, **({"score": float(word == "right")} if item.answers else {})}
+    if not item.answers:
+        return {**values, "outcome": "abstained" if outcome.abstained else "answered"}
+    scored = score_answer("" if outcome.abstained else outcome.text, item.answers)
+    return {
+        **values,
+        "score": float(scored.f1),
+        "exact_match": float(scored.exact_match),
+        "outcome": "abstained" if outcome.abstained else "right" if scored.exact_match else "scored",
+    }

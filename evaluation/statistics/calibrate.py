@@ -1,0 +1,163 @@
+"""Fitting a calibrated preflight, and measuring it on questions that it was not fitted on."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.statistics.confusion import count_decisions
+from briefcontext.evaluation.statistics.labelled import LabelledQuestions
+from briefcontext.evaluation.statistics.logistic import FOLDS, folds, recall_threshold, tune
+from briefcontext.knowledge.store.manifest import Manifest, timestamp
+from briefcontext.retrievers.calibration import Calibration, Feature, FittedOn, Measured, sigmoid
+from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
+from briefcontext.retrievers.signals import SIGNALS
+
+__all__ = ["NestedRun", "calibrate", "check_enough", "least_misplaced", "nested_cross_validation"]
+
+REPEATS = 5
+LEAST_OF_A_LABEL = 10
+"""Fewer questions of a label than this leave folds with one or none."""
+
+
+@dataclass(frozen=True)
+class NestedRun:
+    """One pass of nested cross-validation: each question judged by a model, C and threshold chosen without it."""
+
+    probability: NDArray[np.float64]
+    mapped: NDArray[np.bool_]
+    """What is decided for each question (n,)."""
+
+
+def least_misplaced(target_recall: float) -> int:
+    """Return how many misplaced questions it takes to promise a recall.
+
+    With m of them, the lowest-ranked one is undercut by a new one with probability 1 / (m + 1), so that no threshold
+    above it can promise a recall beyond m / (m + 1). That must hold within a fold's training part, too.
+    """
+    needed = (1 / (1 - target_recall) - 1) * FOLDS / (FOLDS - 1)
+    return max(LEAST_OF_A_LABEL, math.ceil(needed - 1e-9))
+
+
+def check_enough(labels: NDArray[np.bool_], target_recall: float) -> None:
+    """Raise InputError when the labelled questions are too few to promise a recall, or the target is no share."""
+    if not 0.5 <= target_recall < 1:
+        raise InputError(f"The target recall is {target_recall:g}, and must be from 0.5 to below 1, such as 0.95.")
+    misplaced, placed = int(labels.sum()), int((~labels).sum())
+    needed = least_misplaced(target_recall)
+    if misplaced < needed:
+        raise InputError(
+            f"Too few labelled questions: {misplaced} of {len(labels)} have their key document misplaced (below rank "
+            f"3, or not retrieved), and a recall of {target_recall:g} can be promised from {needed} on. Label about "
+            f"{_more(misplaced, len(labels), needed)} more questions, or lower the target recall; until then the "
+            "preflight 'iou' decides."
+        )
+    if placed < LEAST_OF_A_LABEL:
+        raise InputError(
+            f"Too few labelled questions: {placed} of {len(labels)} have their key document among the first three, and "
+            f"{LEAST_OF_A_LABEL} are needed. With so few, let every question go to the map: --route map_reduce."
+        )
+
+
+def _more(misplaced: int, n: int, needed: int) -> str:
+    # At the rate seen so far, of which at least one is assumed.
+    return f"{math.ceil((needed - misplaced) * n / max(misplaced, 1)):,}"
+
+
+def nested_cross_validation(
+    features: NDArray[np.float64], labels: NDArray[np.bool_], target_recall: float, *, repeats: int, seed: int
+) -> list[NestedRun]:
+    """Decide on each question with a model, a C and a threshold that are chosen without it, `repeats` times.
+
+    Args:
+        features, labels: raw (n, f) and (n,), True for misplaced.
+    """
+    runs = []
+    for repeat in range(repeats):
+        log_odds, mapped = np.empty(len(labels)), np.empty(len(labels), dtype=bool)
+        for inside, outside in folds(seed + repeat).split(features, labels):
+            tuned = tune(features[inside], labels[inside], seed + repeat)
+            threshold = recall_threshold(tuned.held_out[labels[inside]], target_recall)
+            log_odds[outside] = tuned.model.decision_function(features[outside])
+            mapped[outside] = log_odds[outside] >= threshold
+        runs.append(NestedRun(expit(log_odds), mapped))
+    return runs
+
+
+def calibrate(
+    labelled: LabelledQuestions,
+    manifest: Manifest,
+    target_recall: float,
+    *,
+    repeats: int = REPEATS,
+    seed: int = 0,
+) -> tuple[Calibration, list[NestedRun]]:
+    """Fit a calibration for a knowledge base, and measure it by nested cross-validation.
+
+    Args:
+        manifest: of the knowledge base over which the questions are labelled.
+        seed: of the folds; the same seed gives the same calibration.
+
+    Raises:
+        InputError: there are too few labelled questions to promise the target recall.
+    """
+    labels = labelled.misplaced
+    check_enough(labels, target_recall)
+    features = labelled.signals
+    # Threads take longer to start than such small fits take: with one thread they are some ten times as fast.
+    with threadpool_limits(1):
+        runs = nested_cross_validation(features, labels, target_recall, repeats=repeats, seed=seed)
+        tuned = tune(features, labels, seed)
+    scale, regression = tuned.model["scale"], tuned.model["regression"]
+    columns = zip(SIGNALS, scale.mean_, scale.scale_, regression.coef_[0], strict=True)
+    calibration = Calibration(
+        created=timestamp(),
+        encoder=manifest.encoder.name,
+        encoder_revision=manifest.encoder.revision,
+        k=labelled.k,
+        knowledge_base=manifest.id,
+        target_recall=target_recall,
+        threshold=sigmoid(recall_threshold(tuned.held_out[labels], target_recall)),
+        intercept=float(regression.intercept_[0]),
+        features=[
+            Feature(name=name, mean=float(mean), sd=float(sd), coefficient=float(coefficient))
+            for name, mean, sd, coefficient in columns
+        ],
+        regularisation=tuned.regularisation,
+        fitted_on=FittedOn(
+            n=len(labels),
+            misplaced=int(labels.sum()),
+            base_rate=float(labels.mean()),
+            sha256=labelled.sha256,
+            gold_missing=sum(not question.has_gold for question in labelled.questions),
+        ),
+        measured=_measured(labelled, runs, seed),
+    )
+    return calibration, runs
+
+
+def _measured(labelled: LabelledQuestions, runs: Sequence[NestedRun], seed: int) -> Measured:
+    labels, iou = labelled.misplaced, labelled.iou(PREFLIGHT_TOP_N)
+    estimates = [count_decisions(labels, run.mapped) for run in runs]
+    recalls = [estimate.recall or 0.0 for estimate in estimates]
+    specificities = [estimate.specificity or 0.0 for estimate in estimates]
+    return Measured(
+        folds=FOLDS,
+        repeats=len(runs),
+        seed=seed,
+        calibrated=estimates[0],
+        iou=count_decisions(labels, iou <= PREFLIGHT_IOU_THRESHOLD),
+        recall_mean=float(np.mean(recalls)),
+        specificity_mean=float(np.mean(specificities)),
+        recall_range=(min(recalls), max(recalls)),
+        specificity_range=(min(specificities), max(specificities)),
+        auc=float(np.mean([roc_auc_score(labels, run.probability) for run in runs])),
+        iou_auc=float(roc_auc_score(labels, -iou)),
+        brier=float(np.mean([np.mean((run.probability - labels) ** 2) for run in runs])),
+    )

@@ -1,0 +1,163 @@
+"""Questions with their rankings and labels: what a calibration is fitted on, and what a check is measured on."""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.files import sha256
+from briefcontext.graphs.retrieval import more_to_ask, without_retracted
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.retrievers.consistency import clear_top, intersection_over_union
+from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
+
+__all__ = ["Labelled", "LabelledQuestions", "gold_rank", "is_misplaced", "label_questions", "questions_sha256"]
+
+_ENCODED_AT_ONCE = 64
+
+
+def gold_rank(documents: Sequence[Document], gold_ids: Collection[str]) -> int | None:
+    """Return the rank, from 1, of the first document whose id or `source_id` is a gold one; None when none is."""
+    gold = set(gold_ids)
+    for rank, document in enumerate(documents, start=1):
+        if document.id in gold or str(document.metadata.get("source_id")) in gold:
+            return rank
+    return None
+
+
+def is_misplaced(rank: int | None, spotlight: int = SPOTLIGHT) -> bool:
+    """Whether the key document stands below the first three, or was not retrieved (BriefContext, preflight check).
+
+    With several key documents, `rank` is that of the best-ranked one; None when none was retrieved.
+    """
+    return rank is None or rank > spotlight
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """One question, as the preflight check meets it."""
+
+    item: Item
+    rankings: TwoRankings
+    rank: int | None
+    """Of the best-ranked gold document, from 1; None when none was retrieved."""
+    has_gold: bool
+    """Whether one of its gold documents is in the knowledge base."""
+
+    @property
+    def misplaced(self) -> bool:
+        """The label: the key document is below rank 3, or was not retrieved."""
+        return is_misplaced(self.rank)
+
+    def iou(self, n: int) -> float:
+        """The overlap of the two top n; 0, which leads to the map, where BM25's scores do not tell its top n."""
+        return intersection_over_union(
+            range(min(n, len(self.rankings.dense))), clear_top(self.rankings.bm25.tolist(), n)
+        )
+
+
+@dataclass(frozen=True)
+class LabelledQuestions:
+    """Questions labelled over one knowledge base at one k."""
+
+    questions: list[Labelled]
+    k: int
+    missing_gold_ids: list[str]
+    """Gold ids that the knowledge base does not hold, sorted."""
+    left_out: list[str]
+    """Ids of questions without gold ids, or for which nothing was retrieved."""
+
+    @cached_property
+    def misplaced(self) -> NDArray[np.bool_]:
+        """The labels (n,)."""
+        return np.array([question.misplaced for question in self.questions], dtype=bool)
+
+    @cached_property
+    def signals(self) -> NDArray[np.float64]:
+        """The questions' signals (n, len(SIGNALS))."""
+        rows = [list(measure(question.rankings).values()) for question in self.questions]
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(SIGNALS))
+
+    def iou(self, n: int) -> NDArray[np.float64]:
+        """The overlap (n,) of the two top n for each question."""
+        return np.array([question.iou(n) for question in self.questions])
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the questions, as `questions_sha256` makes it."""
+        return questions_sha256([question.item for question in self.questions])
+
+
+def questions_sha256(items: Sequence[Item]) -> str:
+    """Return the SHA-256 of questions in their order: ids, texts and gold ids."""
+    rows = [[item.id, item.question, list(item.gold_ids)] for item in items]
+    return sha256(json.dumps(rows))
+
+
+def label_questions(
+    base: KnowledgeBase,
+    items: Sequence[Item],
+    ks: Sequence[int],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[int, LabelledQuestions]:
+    """Retrieve each question's documents, as `ask` does, and label it, at every k.
+
+    The documents are retrieved once, at the greatest k, and cut for the others. Retracted ones are left out, as
+    `ask` leaves them out by default.
+
+    Args:
+        progress: called with how many questions are done, and of how many.
+
+    Raises:
+        InputError: there is no question with gold ids, or the knowledge base holds none of them.
+    """
+    asked = [item for item in items if item.gold_ids]
+    if not asked:
+        raise InputError("No question has gold_ids, which say where its answer stands: add them to the rows.")
+    held = _held(base, {id for item in asked for id in item.gold_ids})
+    missing = sorted({id for item in asked for id in item.gold_ids} - held)
+    if not held:
+        raise InputError(
+            f"The knowledge base {base.path} holds none of the questions' {len(missing):,} gold ids, such as "
+            f"{missing[0]!r}: gold_ids are ids of its passages or of their sources (see `briefcontext kb search`)."
+        )
+    statistics = base.term_statistics
+    found: dict[int, list[Labelled]] = {k: [] for k in ks}
+    left_out = [item.id for item in items if not item.gold_ids]
+    for done, (item, documents) in enumerate(_retrieved(base, asked, max(ks)), start=1):
+        progress(done, len(asked))
+        if not documents:
+            left_out.append(item.id)
+            continue
+        rank, has_gold = gold_rank(documents, item.gold_ids), bool(held.intersection(item.gold_ids))
+        for k in ks:
+            rankings = TwoRankings.of(item.question, documents[:k], statistics)
+            found[k].append(Labelled(item, rankings, rank if rank is not None and rank <= k else None, has_gold))
+    return {k: LabelledQuestions(questions, k, missing, left_out) for k, questions in found.items()}
+
+
+def _held(base: KnowledgeBase, ids: set[str]) -> set[str]:
+    """Return those ids that are a passage's or a source's."""
+    found = base.named(sorted(ids))
+    return ids & {name for document in found for name in (str(document.id), str(document.metadata["source_id"]))}
+
+
+def _retrieved(base: KnowledgeBase, items: Sequence[Item], k: int) -> Iterator[tuple[Item, list[Document]]]:
+    settings = Settings(top_k=k)
+    for start in range(0, len(items), _ENCODED_AT_ONCE):
+        some = items[start : start + _ENCODED_AT_ONCE]
+        vectors = base.encoder.encode_queries([item.question for item in some])
+        for item, vector in zip(some, vectors, strict=True):
+            found: list[Document] = []
+            wanted = k
+            while wanted:
+                found = base.search_by_vector(vector, wanted)
+                wanted = more_to_ask(found, wanted, settings)
+            yield item, without_retracted(found, settings)[0]

@@ -1,0 +1,46 @@
+"""Scoring answers in free text: exact match and token F1."""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["AnswerScore", "normalise_answer", "score_answer"]
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerScore:
+    """How near an answer comes to the best of the accepted ones."""
+
+    exact_match: float
+    """1.0 where the normalised texts are equal, else 0.0."""
+    f1: float
+    """The harmonic mean of the precision and recall of tokens, 0 to 1."""
+
+
+def normalise_answer(text: str) -> str:
+    """Lower case, no ASCII punctuation, no English articles, single blanks, as InfiniteBench's scorer has it."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def score_answer(output: str, answers: str | Iterable[str]) -> AnswerScore:
+    """Score `output` against the best of the accepted `answers`, or the only one (Zhang et al. 2024, `qa_f1_score`).
+
+    Without an accepted answer, and where the normalised output or answer is empty, both are 0: nothing was
+    shown to be right.
+    """
+    output = normalise_answer(output)
+    exact, best = 0.0, 0.0
+    for answer in map(normalise_answer, [answers] if isinstance(answers, str) else answers):
+        exact = max(exact, float(output == answer != ""))
+        best = max(best, _token_f1(output.split(), answer.split()))
+    return AnswerScore(exact, best)
+
+
+def _token_f1(output: list[str], answer: list[str]) -> float:
+    common = (Counter(output) & Counter(answer)).total()
+    return 2 * common / (len(output) + len(answer)) if common else 0.0

@@ -1,0 +1,320 @@
+"""What the records of a source change in a knowledge base: what is new, replaces, goes, or is rejected."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from briefcontext.files import encodable
+from briefcontext.knowledge.build.changes import Changes, RecordState
+from briefcontext.knowledge.build.held_records import HeldRecords
+from briefcontext.knowledge.build.source_ledger import SourceLedger
+from briefcontext.knowledge.sources.records import Deletion, Reject
+from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
+from briefcontext.knowledge.store.manifest import Counts
+from briefcontext.knowledge.store.passages import NewPassage
+
+MAX_ID_LENGTH = 512
+
+Outcome = Literal["indexed", "updated", "unchanged", "deleted", "rejected"]
+Cut = Callable[[Document], list[Document] | None]
+
+
+@dataclass(slots=True)
+class Record:
+    """What a source says of one source id: a document, or several that follow each other."""
+
+    source_id: str
+    documents: list[VectorDocument | Document] = field(default_factory=list)
+
+
+Item = Record | Deletion | Reject
+
+
+def gather_records(entries: Iterable[SourceEntry]) -> Generator[tuple[Item, int]]:
+    """Records in order, each with how many entries have been taken up once it is dealt with.
+
+    Documents that follow each other with one source id and different ids are one record; an id that comes
+    again begins another version of it.
+    """
+    taken = 0
+    record: Record | None = None
+    ids: set[str | None] = set()
+    for entry in entries:
+        if isinstance(entry, Deletion | Reject):
+            if record is not None:
+                yield record, taken
+                record = None
+            taken += 1
+            yield entry, taken
+            continue
+        document = _plain(entry)
+        source_id = str(document.metadata.get("source_id") or document.id or "")
+        if record is None or source_id != record.source_id or document.id in ids:
+            if record is not None:
+                yield record, taken
+            record, ids = Record(source_id), set()
+        record.documents.append(entry)
+        ids.add(document.id)
+        taken += 1
+    if record is not None:
+        yield record, taken
+
+
+def text_length(item: Item) -> int:
+    """How many characters of text a record brings."""
+    if not isinstance(item, Record):
+        return 0
+    return sum(len(_plain(entry).page_content) for entry in item.documents)
+
+
+class Ingest:
+    """Finds out what the records of one source after the other change."""
+
+    def __init__(
+        self, held: HeldRecords, ledger: SourceLedger, *, cut: Cut | None, dimension: int, next_number: int
+    ) -> None:
+        """`cut` divides a document into its chunks, or returns None to leave it whole; None leaves all whole."""
+        self._held = held
+        self._ledger = ledger
+        self._cut = cut
+        self._dimension = dimension
+        self._next_number = next_number
+        self._changes = Changes()
+
+    def batch(self, items: Sequence[tuple[Item, int]], source: int, *, finished: bool) -> Changes:
+        """What records of the source change, each with the number of entries up to its end; `finished`: the last ones.
+
+        Whether its changes are written meanwhile or not, the next batch knows of them.
+        """
+        self._changes = changes = Changes()
+        checked = [(self._checked(item), item, taken) for item, taken in items]
+        self._held.begin(changes, [one.source_id for one, _, _ in checked if isinstance(one, _Usable | Deletion)])
+        usable = [one for one, _, _ in checked if isinstance(one, _Usable)]
+        for record in usable:
+            state = self._held.state(record.source_id)
+            if state is None or state.digest != record.digest:
+                record.passages = list(self._passages_of(record))
+        self._held.look_up_ids([id for record in usable for id in record.ids])
+        outcomes = Counter[str](self._apply(one, source, _position(item, taken)) for one, item, taken in checked)
+        changes.counts = Counts(read=len(items), **outcomes)
+        self._ledger.advance(source, items[-1][1] if items else None, changes.counts, finished=finished)
+        changes.sources, changes.next_number = self._ledger.entries(), self._next_number
+        return changes
+
+    def _apply(self, one: "_Usable | Deletion | Reject | str", source: int, position: str) -> Outcome:
+        match one:
+            case _Usable():
+                return self._upsert(one, source, position)
+            case Deletion():
+                return self._delete(one, source)
+            case Reject():
+                return self._reject(source, one.position, one.reason)
+            case _:
+                return self._reject(source, position, one)
+
+    def _reject(self, source: int, position: str, reason: str) -> Outcome:
+        self._changes.rejects.append((source, position, reason))
+        return "rejected"
+
+    def _delete(self, deletion: Deletion, source: int) -> Outcome:
+        source_id, state = deletion.source_id, self._held.state(deletion.source_id)
+        held = state is not None and not state.deleted
+        known = _NO_REVISION if state is None else state.revision
+        if held and known != _NO_REVISION and self._ledger.is_read_again(source):
+            # The record came back by a revision after this very deletion, which is given once more.
+            return "unchanged"
+        # What remains of it: an older copy, in a source that is read later, is not to bring it back.
+        revision = _latest(known, deletion.revised)
+        self._changes.records[source_id] = RecordState(source, b"", revision, deleted=True)
+        if state is not None and (not held or _compare(known, revision) is None):
+            self._ledger.take_over(state.source, source, replaced=held)
+        if not held:
+            return "unchanged"
+        self._changes.remove(source_id)
+        return "deleted"
+
+    def _upsert(self, record: "_Usable", source: int, position: str) -> Outcome:
+        state = self._held.state(record.source_id)
+        order = None if state is None else _compare(record.revision, state.revision)
+        if state is not None and state.deleted:
+            if order in (-1, 0):
+                name = self._ledger[state.source].name
+                reason = f"{record.source_id!r} was deleted by {name}, and this copy of it is not newer."
+                return self._reject(source, position, reason)
+        elif state is not None:
+            if record.digest == state.digest or order == -1:
+                return self._confirm(record.source_id, state, source)
+            if order != 1 and state.source == source:
+                reason = f"Source id {record.source_id!r} stands in this source before, with other content."
+                return self._reject(source, position, reason)
+            if record.revision == _NO_REVISION != state.revision and self._ledger.is_read_again(source):
+                # A record with a revision came after it, and stays.
+                return "unchanged"
+        return self._replace(record, state, order, source, position)
+
+    def _confirm(self, source_id: str, state: RecordState, source: int) -> Outcome:
+        # The source that has a record last owns it: other content for it in the same source is then a duplicate.
+        if source != state.source:
+            self._changes.records[source_id] = replace(state, source=source)
+            self._ledger.take_over(state.source, source, replaced=False)
+        return "unchanged"
+
+    def _replace(
+        self, record: "_Usable", state: RecordState | None, order: int | None, source: int, position: str
+    ) -> Outcome:
+        """Put a record in the place of what is held, unless its passages have ids of others."""
+        if not record.passages:
+            record.passages = list(self._passages_of(record))
+            self._held.look_up_ids(record.ids)
+        if len(set(record.ids)) < len(record.ids) or any(
+            self._held.owner(id) not in (None, record.source_id) for id in record.ids
+        ):
+            ids = ", ".join(repr(document.id) for document in record.documents[:3])
+            return self._reject(source, position, f"The passage ids of {ids} are those of another record.")
+        changes, held = self._changes, state is not None and not state.deleted
+        if held:
+            changes.remove(record.source_id)
+        changes.records[record.source_id] = RecordState(source, record.digest, record.revision)
+        changes.passages[record.source_id] = [
+            NewPassage(self._next_number + place, record.source_id, document, vector)
+            for place, (document, vector) in enumerate(record.passages)
+        ]
+        self._next_number += len(record.passages)
+        changes.owners |= dict.fromkeys(record.ids, record.source_id)
+        if state is not None and order != 1:
+            # What was deleted would be so again; a record, only where no revision was in the place of none.
+            came_back = not held or record.revision == _NO_REVISION or state.revision != _NO_REVISION
+            self._ledger.take_over(state.source, source, replaced=came_back)
+        return "updated" if held else "indexed"
+
+    def _checked(self, record: Item) -> "_Usable | Deletion | Reject | str":
+        """A record that can be indexed, or what else is to be applied as it is; or why nothing is."""
+        if isinstance(record, Reject):
+            return record
+        if isinstance(record, Deletion):
+            return _id_problem("source id", record.source_id) or record
+        documents = [_plain(entry) for entry in record.documents]
+        ids = [("id", document.id) for document in documents if document.id is not None]
+        for what, id in [("source id", record.source_id), *ids]:
+            if (problem := _id_problem(what, id)) is not None:
+                return problem
+        for entry, document in zip(record.documents, documents, strict=True):
+            name = f"Document {document.id or record.source_id!r}"
+            if not document.page_content.strip():
+                return f"{name} has no text."
+            if isinstance(entry, VectorDocument) and (problem := self._vector_problem(entry.vector)) is not None:
+                return f"{name} {problem}."
+        try:
+            content = [
+                (document.id, document.page_content, sorted(document.metadata.items())) for document in documents
+            ]
+            stored = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            return f"Document {documents[0].id or record.source_id!r} cannot be stored: {error}."
+        return _Usable(record, documents, hashlib.sha256(stored).digest()[:16], _revision(documents[0]))
+
+    def _vector_problem(self, vector: NDArray[np.float32]) -> str | None:
+        if vector.shape != (self._dimension,):
+            return f"has a vector of shape {vector.shape} where ({self._dimension},) is needed"
+        return None if is_storable(vector) else "has a vector with values that are not finite"
+
+    def _passages_of(self, record: "_Usable") -> Iterator[tuple[Document, NDArray[np.float32] | None]]:
+        chunks = 0
+        for entry, document in zip(record.record.documents, record.documents, strict=True):
+            if document.id is None:
+                document = document.model_copy(update={"id": record.source_id})
+            if isinstance(entry, VectorDocument):
+                # Its vector stands for the whole document: a document with a vector is never cut.
+                yield document, np.ascontiguousarray(entry.vector, np.float32)
+            elif (cut := self._cut(document) if self._cut else None) is None:
+                yield document, None
+            else:
+                # A text without a token gives no chunk, and stays whole. Chunks are counted through the record.
+                for chunk in cut or [document.model_copy(deep=True)]:
+                    chunk.id, chunk.metadata["chunk_index"] = f"{record.source_id}#{chunks}", chunks
+                    chunks += 1
+                    yield chunk, None
+
+
+@dataclass(slots=True)
+class _Usable:
+    """A record that can be indexed."""
+
+    record: Record
+    documents: list[Document]
+    digest: bytes
+    revision: str
+    passages: list[tuple[Document, NDArray[np.float32] | None]] = field(default_factory=list)
+
+    @property
+    def source_id(self) -> str:
+        return self.record.source_id
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of its passages."""
+        return [str(document.id) for document, _ in self.passages]
+
+
+def is_storable(vectors: NDArray[np.float32]) -> bool:
+    """Whether half precision can hold the values of vectors: they are finite, and not too large."""
+    return bool((np.abs(vectors) <= _LARGEST).all())
+
+
+_LARGEST = float(np.finfo(np.float16).max)
+
+
+def _position(item: Item, taken: int) -> str:
+    source_id = item.source_id if isinstance(item, Record) else ""
+    return f"entry {taken}" + (f" ({encodable(source_id)})" if source_id else "")
+
+
+def _plain(entry: VectorDocument | Document) -> Document:
+    return entry.document if isinstance(entry, VectorDocument) else entry
+
+
+def _id_problem(what: str, value: str) -> str | None:
+    if not value:
+        return f"There is no {what}."
+    if len(value) > MAX_ID_LENGTH:
+        return f"The {what} {value[:40]!r}… has {len(value):,} characters, and {MAX_ID_LENGTH} are allowed."
+    if value != value.strip() or not value.isprintable():
+        return f"The {what} {value!r} has blanks around it, or characters that cannot be printed."
+    return None
+
+
+def _revision(document: Document) -> str:
+    version, revised = document.metadata.get("version"), document.metadata.get("revised")
+    return json.dumps([version if isinstance(version, int) else None, str(revised) if revised else None])
+
+
+_NO_REVISION = json.dumps([None, None])
+
+
+def _latest(revision: str, revised: str) -> str:
+    """A revision with the later of its own date and another."""
+    version, date = json.loads(revision)
+    return json.dumps([version, max(date or "", revised) or None])
+
+
+def _compare(new: str, held: str) -> int | None:
+    """-1, 0 or 1 as a revision is older than, equal to or newer than the one held; None: there is no telling.
+
+    Versions count first, then the dates of revision. What only one of the two has is no ground to tell.
+    """
+    parts = [
+        (ours, theirs)
+        for ours, theirs in zip(json.loads(new), json.loads(held), strict=True)
+        if ours is not None and theirs is not None
+    ]
+    for ours, theirs in parts:
+        if ours != theirs:
+            return 1 if ours > theirs else -1
+    return 0 if parts else None

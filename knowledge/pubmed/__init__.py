@@ -1,0 +1,1 @@
+"""PubMed at NCBI, searched live."""

@@ -1,0 +1,300 @@
+"""NCBI's E-utilities, as far as PubMed needs them: PMIDs for a query, records for PMIDs.
+
+The client is httpx2, which the OpenAI client brings along anyway, and not Biopython's Bio.Entrez: that one
+has no timeouts, fixed addresses, settings that are global to the process, a rate that threads break, and
+retries at once after HTTP 429 and 5xx, whatever Retry-After says.
+
+Reference: "The E-utilities In-Depth" and "A General Introduction to the E-utilities" (NCBI Bookshelf NBK25499
+and NBK25497).
+"""
+
+import io
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import quote, quote_plus
+
+from langchain_core.documents import Document
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.pubmed.polite_rate import PoliteRate
+from briefcontext.knowledge.sources.records import Reject
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["EUtilities"]
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_URL = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
+URL_VARIABLE = "BRIEFCONTEXT_EUTILS_URL"
+KEY_VARIABLE = "NCBI_API_KEY"
+EMAIL_VARIABLE = "NCBI_EMAIL"
+TOOL = "briefcontext"
+
+PER_SECOND = 3
+PER_SECOND_WITH_KEY = 10
+"""Requests that NCBI allows (NBK25497)."""
+
+MOST_FOUND = 9_999
+"""PMIDs that PubMed lists for one query (NBK25499)."""
+
+BATCH = 200
+"""Records in one request."""
+
+TIMEOUT = 30.0
+TRIES = 4
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+"""Seconds. A longer Retry-After is for the person to wait, not for the program."""
+
+LONGEST_COMPLAINT = 200
+"""Characters of NCBI's own error text that a message quotes."""
+
+_XML_ERROR = re.compile(rb"<ERROR>(.*?)</ERROR>", re.DOTALL)
+
+_T = TypeVar("_T")
+_rates: dict[tuple[str, str], PoliteRate] = {}
+_rates_lock = threading.Lock()
+
+
+class EUtilities:
+    """Asks the E-utilities about PubMed, politely. Safe to share between threads.
+
+    All clients in a process share one rate: 3 requests a second, or 10 with an API key, which the environment
+    variable NCBI_API_KEY gives. NCBI_EMAIL gives the address under which NCBI reaches whoever runs this; it
+    asks for one. Neither is ever logged or named in an error: both travel in the body of POST requests, whose
+    addresses may be logged.
+
+    Overload (HTTP 429 and 5xx), broken connections, timeouts and garbled answers are tried again up to three
+    times, after 1, 2 and 4 seconds or as long as the server's Retry-After says. Proxies are taken from the
+    usual environment variables.
+    """
+
+    def __init__(
+        self, base_url: str | None = None, *, timeout: float = TIMEOUT, rate: PoliteRate | None = None
+    ) -> None:
+        """
+        Args:
+            base_url: where the E-utilities are; None: what BRIEFCONTEXT_EUTILS_URL says, else NCBI's.
+            timeout: seconds to wait for a connection, and for each piece of an answer.
+            rate: spaces the requests; None: the one that this process shares.
+
+        Raises KnowledgeBaseError when the address, or the environment's proxy, cannot be used.
+        """
+        import httpx2
+
+        address = (base_url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL).rstrip("/") + "/"
+        try:
+            url = httpx2.URL(address)
+        except httpx2.InvalidURL as error:
+            raise _bad_address(address) from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise _bad_address(address)
+        self._server = url.netloc.decode("ascii")
+        self._api_key = os.environ.get(KEY_VARIABLE, "").strip()
+        self._email = os.environ.get(EMAIL_VARIABLE, "").strip()
+        self._timeout = timeout
+        self.rate = rate or _shared_rate(self._server, self._api_key)
+        try:
+            self._client = httpx2.Client(base_url=url, timeout=timeout, headers={"User-Agent": TOOL})
+        except (ValueError, ImportError, httpx2.InvalidURL) as error:
+            raise KnowledgeBaseError(
+                "The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot be used for "
+                f"{self._server}: correct it, or unset it."
+            ) from error
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def search(self, query: str, most: int) -> list[str]:
+        """The PMIDs of the records that match a PubMed query, the most relevant first, at most `most`.
+
+        Raises KnowledgeBaseError when NCBI cannot be asked.
+        """
+        fields = {
+            "term": query,
+            "retmode": "json",
+            "retmax": str(min(most, MOST_FOUND)),
+            "sort": "relevance",
+        }
+        found = self._ask("esearch", fields, _pmids)
+        # The query holds the question's words, which may be a patient's.
+        logger.debug("PubMed: %d records for %r", len(found), query)
+        return found
+
+    def fetch(self, pmids: Sequence[str]) -> dict[str, Document]:
+        """The records with these PMIDs, by PMID, as `read_pubmed_xml` reads them.
+
+        Those that PubMed does not return, or that cannot be read, are left out and logged as a warning.
+
+        Raises KnowledgeBaseError when NCBI cannot be asked.
+        """
+        records: dict[str, Document] = {}
+        for start in range(0, len(pmids), BATCH):
+            batch = pmids[start : start + BATCH]
+            fields = {"id": ",".join(batch), "retmode": "xml", "rettype": "abstract"}
+            for entry in self._ask("efetch", fields, _entries):
+                if isinstance(entry, Reject):
+                    logger.warning("PubMed: %s left out: %s", entry.position, entry.reason)
+                else:
+                    records[str(entry.id)] = entry
+        if missing := [pmid for pmid in pmids if pmid not in records]:
+            logger.warning("PubMed: no readable record for PMID %s", ", ".join(missing))
+        return records
+
+    def _ask(self, utility: str, fields: dict[str, str], read: Callable[[bytes], _T]) -> _T:
+        """What `read` makes of the answer; it may raise `_Trouble`."""
+        sent = {"db": "pubmed", **fields, **self._identity()}
+        attempt = 0
+        while True:
+            attempt += 1
+            self.rate.wait()
+            try:
+                return read(self._post(utility, sent))
+            except _Trouble as trouble:
+                self._recover(utility, trouble, attempt)
+
+    def _recover(self, utility: str, trouble: "_Trouble", attempt: int) -> None:
+        """Have the next attempt wait, or raise KnowledgeBaseError when there is to be none."""
+        reason = self._without_secrets(trouble.reason)
+        pause = trouble.retry_after
+        if pause is not None and pause > LONGEST_PAUSE:
+            raise KnowledgeBaseError(
+                f"PubMed wants to be asked again in {pause:.0f} seconds ({self._server}: {reason}): wait so long, or "
+                "use a knowledge base on this machine (--kb DIR)."
+            ) from trouble.__cause__
+        if attempt == TRIES:
+            raise KnowledgeBaseError(
+                f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, the last time with {reason}): "
+                "check the network, try again later, or use a knowledge base on this machine (--kb DIR)."
+            ) from trouble.__cause__
+        if pause is None:
+            pause = FIRST_PAUSE * 2 ** (attempt - 1)
+        logger.info("PubMed: %s failed with %s; again in %g seconds", utility, reason, pause)
+        self.rate.hold(pause)
+
+    def _identity(self) -> dict[str, str]:
+        identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
+        return {name: value for name, value in identity.items() if value}
+
+    def _post(self, utility: str, sent: dict[str, str]) -> bytes:
+        import httpx2
+
+        try:
+            response = self._client.post(f"{utility}.fcgi", data=sent)
+        except httpx2.TimeoutException as error:
+            raise _Trouble(f"no answer within {self._timeout:g} seconds") from error
+        except httpx2.RequestError as error:
+            raise _Trouble(str(error) or type(error).__name__) from error
+        complaint = _complaint(response.content)
+        reason = f"HTTP {response.status_code}" + (f", {complaint!r}" if complaint else "")
+        if response.status_code == 429 or response.status_code >= 500:
+            raise _Trouble(reason, _retry_after(response))
+        if self._api_key and "api key" in complaint.lower():
+            raise KnowledgeBaseError(
+                f"{self._server} refused the API key ({self._without_secrets(reason)}): correct {KEY_VARIABLE}, or "
+                "unset it to go on at 3 requests a second."
+            )
+        if response.status_code != 200:
+            raise KnowledgeBaseError(
+                f"{self._server} did not accept the request ({utility}: {self._without_secrets(reason)}): check "
+                f"{URL_VARIABLE} if it is set, or use a knowledge base on this machine (--kb DIR)."
+            )
+        if complaint:  # such as "Search Backend failed": these pass
+            raise _Trouble(reason)
+        return response.content
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in filter(None, (self._api_key, self._email)):
+            for form in (secret, quote(secret), quote_plus(secret)):
+                text = text.replace(form, "***")
+        return text
+
+
+class _Trouble(Exception):
+    """A request failed in a way that may pass."""
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after = retry_after
+
+
+def _bad_address(address: str) -> KnowledgeBaseError:
+    return KnowledgeBaseError(
+        f"{address!r} is not an address of the E-utilities: give one like {DEFAULT_URL}, or unset {URL_VARIABLE}."
+    )
+
+
+def _shared_rate(server: str, api_key: str) -> PoliteRate:
+    with _rates_lock:
+        if (server, api_key) not in _rates:
+            _rates[server, api_key] = PoliteRate(PER_SECOND_WITH_KEY if api_key else PER_SECOND)
+        return _rates[server, api_key]
+
+
+def _pmids(body: bytes) -> list[str]:
+    result = _json(body).get("esearchresult")
+    pmids = result.get("idlist") if isinstance(result, dict) else None
+    if not isinstance(pmids, list) or not all(isinstance(pmid, str) and pmid.isdecimal() for pmid in pmids):
+        raise _Trouble("an answer that is not a list of PMIDs in JSON")
+    return pmids
+
+
+def _entries(body: bytes) -> list[Document | Reject]:
+    from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
+
+    entries = [entry for entry in read_pubmed_xml(io.BytesIO(body)) if isinstance(entry, Document | Reject)]
+    for entry in entries:
+        # A reject of one record says which; any other one means that the rest of the answer is lost.
+        if isinstance(entry, Reject) and not entry.position.startswith("record "):
+            raise _Trouble(f"an answer that is not PubMed XML ({entry.position}: {entry.reason})")
+    return entries
+
+
+def _complaint(body: bytes) -> str:
+    """The error that an answer carries, whatever its status, on one line; "" if none."""
+    texts = [match[1].decode("utf-8", "replace") for match in _XML_ERROR.finditer(body)]
+    if body.lstrip().startswith(b"{"):
+        answer = _json(body)
+        result = answer.get("esearchresult")
+        errors = (answer.get("error"), result.get("ERROR") if isinstance(result, dict) else None)
+        texts += [str(error) for error in errors if error]
+    return " ".join(" ".join(texts).split())[:LONGEST_COMPLAINT]
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    """A JSON object; an empty one when the answer is anything else."""
+    try:
+        # Not strict: NCBI's error texts have raw line breaks inside strings.
+        answer = json.loads(body, strict=False)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _retry_after(response: "httpx2.Response") -> float | None:
+    """Seconds that the server asks to wait; None when it does not say. It may give a date."""
+    value = response.headers.get("Retry-After", "").strip()
+    if value.isdecimal():
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

@@ -1,0 +1,193 @@
+"""PubMed itself as a knowledge base: searched at NCBI for each question, without an index."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from time import monotonic
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.encoders.encoder import title_and_text
+from briefcontext.knowledge.pubmed.eutilities import EUtilities
+from briefcontext.knowledge.pubmed.query import pubmed_filters, pubmed_queries
+from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
+from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest, timestamp
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+
+__all__ = ["LIVE_PUBMED", "LivePubMed"]
+
+LIVE_PUBMED = "pubmed:"
+"""How a knowledge base's name says that it is this one; an encoder's name may follow."""
+
+DEFAULT_ENCODER = "medcpt"
+CANDIDATES = 100
+REMEMBERED_SECONDS = 60.0
+"""How long the ranking of the last question is kept: the graph asks again, for more, when it leaves out retracted
+records."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """The candidates for a question, best first."""
+
+    query: str
+    filters: Filters
+    most: int
+    """How many candidates were asked for."""
+    made: float
+    documents: list[Document]
+
+
+class LivePubMed:
+    """Finds candidates with PubMed's own search, and ranks them with an encoder. Safe to share between threads.
+
+    A question's words leave the machine: they go to NCBI. Each question takes two to four requests; see
+    `EUtilities` for addresses, keys, rates and retries, and `pubmed_queries` for what is asked.
+
+    Records are those of `read_pubmed_xml`: retracted ones are found like others, with `retracted` true in their
+    metadata. Close it when done, or use it in a `with` statement.
+    """
+
+    term_statistics: None = None
+    """No corpus lies at hand to count terms in."""
+
+    def __init__(
+        self,
+        encoder: "Encoder | str" = DEFAULT_ENCODER,
+        *,
+        candidates: int = CANDIDATES,
+        eutilities: EUtilities | None = None,
+    ) -> None:
+        """
+        Args:
+            encoder: an encoder, or the name of one, which is then loaded when first needed.
+            candidates: how many records to rank for a question, or `k` where that is more.
+            eutilities: the client to ask with, closed with this; None: one of its own.
+
+        Raises:
+            InputError: `candidates` is below 1.
+            KnowledgeBaseError: the address or the proxy that the environment gives cannot be used.
+        """
+        if candidates < 1:
+            raise InputError(f"candidates is {candidates}, and at least 1 record must be ranked.")
+        self.candidates = candidates
+        self._given_encoder = encoder
+        self._loading = threading.Lock()
+        self._eutilities = eutilities or EUtilities()
+        self._last: _Ranking | None = None
+
+    @classmethod
+    def from_name(cls, name: str) -> Self:
+        """Open it by name: `pubmed:` ranks with MedCPT, `pubmed:minilm` with any encoder that `load_encoder` knows.
+
+        Raises InputError when the name does not start with `pubmed:`.
+        """
+        if not name.startswith(LIVE_PUBMED):
+            raise InputError(f"{name!r} does not name live PubMed: write {LIVE_PUBMED} or {LIVE_PUBMED}minilm.")
+        return cls(name.removeprefix(LIVE_PUBMED).strip() or DEFAULT_ENCODER)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._eutilities.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        encoder = self._given_encoder
+        return f"LivePubMed({encoder if isinstance(encoder, str) else encoder.name!r})"
+
+    @property
+    def encoder(self) -> "Encoder":
+        """The encoder that ranks; loaded when first needed.
+
+        Raises InputError, MissingExtraError or KnowledgeBaseError when it cannot be loaded.
+        """
+        with self._loading:
+            if isinstance(self._given_encoder, str):
+                from briefcontext.knowledge.encoders import load_encoder
+
+                self._given_encoder = load_encoder(self._given_encoder)
+            return self._given_encoder
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Says which encoder ranks. Nothing is held here, so that all counts are zero."""
+        now = timestamp()
+        return Manifest(created=now, updated=now, encoder=EncoderRecord.of(self.encoder))
+
+    def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
+        """The `k` records most similar to a question among the candidates, best first; none if PubMed has none.
+
+        Each has `rank` (from 1) and `score` in its metadata: cosine similarity or inner product, by the
+        encoder's metric, higher is better. Equal scores are in PubMed's order of relevance. Filters are added to the
+        queries, and it is PubMed that applies them.
+
+        Raises:
+            InputError: `k` is below 1.
+            KnowledgeBaseError: NCBI cannot be asked, or gave no record that can be read.
+        """
+        if k < 1:
+            raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
+        most, last = max(k, self.candidates), self._last
+        same = last and (last.query, last.filters) == (query, filters) and last.most >= most
+        if not (last and same and monotonic() - last.made < REMEMBERED_SECONDS):
+            last = self._last = _Ranking(query, filters, most, monotonic(), self._ranked(query, most, filters))
+        return [document.model_copy(deep=True) for document in last.documents[:k]]
+
+    def _ranked(self, query: str, most: int, filters: Filters) -> list[Document]:
+        encoder = self.encoder  # a missing encoder is known before NCBI is troubled
+        pmids = self._find(query, most, filters)
+        if not pmids:
+            return []
+        records = self._eutilities.fetch(pmids)
+        documents = [records[pmid] for pmid in pmids if pmid in records]
+        if not documents:
+            raise KnowledgeBaseError(
+                f"PubMed found {len(pmids)} records and returned none that can be read: try again later."
+            )
+        passages = [title_and_text(document.metadata["title"], document.page_content) for document in documents]
+        scores = encoder.encode_passages(passages) @ encoder.encode_queries([query])[0]
+        best = np.argsort(-scores, kind="stable")
+        for rank, place in enumerate(best, start=1):
+            documents[place].metadata.update(rank=rank, score=float(scores[place]))
+        return [documents[place] for place in best]
+
+    def get(self, ids: Sequence[str]) -> list[Document]:
+        """The records with these PMIDs, in the order asked for.
+
+        Raises KnowledgeBaseError when PubMed has no readable record for one, or NCBI cannot be asked.
+        """
+        records = self._eutilities.fetch([id for id in dict.fromkeys(ids) if id.isdecimal()])
+        missing = [id for id in ids if id not in records]
+        if missing:
+            raise KnowledgeBaseError(
+                f"PubMed has no readable record with PMID {missing[0]!r}"
+                + (f" (nor {len(missing) - 1} more that were asked for)" if len(missing) > 1 else "")
+                + ": check the number."
+            )
+        return [records[id] for id in ids]
+
+    def source(self, source_id: str) -> list[Document]:
+        """The record with this PMID, as a list of one. Raises what `get` raises."""
+        return self.get([source_id])
+
+    def _find(self, question: str, most: int, filters: Filters) -> list[str]:
+        """At most `most` PMIDs, those of the stricter queries first."""
+        found: dict[str, None] = {}
+        fulfilling = pubmed_filters(filters)
+        for words in pubmed_queries(question):
+            query = f"({words}) AND {fulfilling}" if fulfilling else words
+            found.update(dict.fromkeys(self._eutilities.search(query, most)))
+            if len(found) >= most:
+                break
+        return list(found)[:most]

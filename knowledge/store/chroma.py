@@ -1,0 +1,157 @@
+"""Vectors in a Chroma collection: embedded in a folder, or on a Chroma server."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError, MissingExtraError
+
+if TYPE_CHECKING:
+    from chromadb.api.client import Client
+
+EF_SEARCH = 512
+"""How many neighbours HNSW keeps in view while it searches. Chroma's own 100 found 93 of the 100 nearest of
+13,449 vectors, 512 found all but 1 in 300."""
+
+# Chroma shares one system per folder within a process, and counts its users without a lock.
+_connecting = threading.Lock()
+
+
+class ChromaVectors:
+    """Vectors by passage number: a `VectorSearch`.
+
+    A number stands for one vector for ever: it is added and it may be removed, but it never gets another vector,
+    because HNSW loses track of some vectors when others are overwritten (chroma-core/chroma#7758).
+    """
+
+    def __init__(self, place: Path | str, *, name: str, metric: Literal["cosine", "ip"], create: bool = False) -> None:
+        """Open the collection `name` in a folder, or on the server at a URL; `create` it where it is missing.
+
+        Raises:
+            InputError: the URL is not one.
+            MissingExtraError: Chroma is not installed.
+            KnowledgeBaseError: there is no such collection, or the server does not answer.
+        """
+        self._place = place
+        if isinstance(place, Path) and not create and not place.is_dir():
+            raise _unusable(place, "the folder is missing")
+        self._client = _connect(place)
+        try:
+            with _errors(place):
+                if create:
+                    self._collection = self._client.get_or_create_collection(
+                        name,
+                        embedding_function=None,
+                        configuration={"hnsw": {"space": metric, "ef_search": EF_SEARCH}},
+                    )
+                else:
+                    self._collection = self._client.get_collection(name, embedding_function=None)
+                self._most = self._client.get_max_batch_size()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        _disconnect(self._client)
+
+    def search(self, vector: NDArray[np.float32], k: int) -> list[int]:
+        """The numbers of the `k` vectors nearest to one (d,), best first."""
+        with _errors(self._place):
+            # The last of many neighbours are found less surely: look for more than are needed.
+            found: Any = self._collection.query(
+                query_embeddings=vector[np.newaxis], n_results=k if 4 * k <= EF_SEARCH else 2 * k, include=[]
+            )
+        return [int(id) for id in found["ids"][0]][:k]
+
+    def numbers(self) -> set[int]:
+        """The numbers of all vectors that it holds."""
+        held: set[int] = set()
+        with _errors(self._place):
+            while page := self._collection.get(limit=self._most, offset=len(held), include=[])["ids"]:
+                held.update(map(int, page))
+        return held
+
+    def add(self, numbers: list[int], vectors: NDArray[np.float32]) -> None:
+        """Add one vector a number, (n, d) float32; numbers that are held already keep what they have."""
+        for part in self._parts(len(numbers)):
+            with _errors(self._place):
+                self._collection.add([str(number) for number in numbers[part]], embeddings=vectors[part])
+
+    def remove(self, numbers: list[int]) -> None:
+        """Remove the vectors of these numbers; those that are not held do no harm."""
+        for part in self._parts(len(numbers)):
+            with _errors(self._place):
+                self._collection.delete([str(number) for number in numbers[part]])
+
+    def _parts(self, size: int) -> Iterator[slice]:
+        return (slice(start, start + self._most) for start in range(0, size, self._most))
+
+
+def check_server(url: str) -> None:
+    """Raise InputError where a URL is not one, and KnowledgeBaseError where no Chroma server answers there."""
+    _disconnect(_connect(url))
+
+
+def _connect(place: Path | str) -> "Client":
+    try:
+        import chromadb
+        from chromadb.config import Settings
+    except ImportError as error:
+        raise MissingExtraError("Chroma is not installed. Run: pip install 'briefcontext[chroma]'") from error
+    settings = Settings(anonymized_telemetry=False)
+    with _connecting, _errors(place):
+        if isinstance(place, Path):
+            return cast("Client", chromadb.PersistentClient(str(place), settings=settings))
+        host, port, ssl = _address(place)
+        return cast("Client", chromadb.HttpClient(host, port, ssl=ssl, settings=settings))
+
+
+def _address(url: str) -> tuple[str, int, bool]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme not in ("http", "https"):
+        raise InputError(
+            f"The store {url!r} is neither 'chroma' nor the URL of a Chroma server: write it as http://host:port."
+        )
+    ssl = parts.scheme == "https"
+    return host, port or (443 if ssl else 8000), ssl
+
+
+def _disconnect(client: "Client") -> None:
+    # Chroma's HTTP client leaves its connections open, and those of the second one that it has for administration.
+    servers: list[Any] = [client._server, cast(Any, client._admin_client)._server]
+    with _connecting:
+        client.close()
+    for session in [server._session for server in servers if hasattr(server, "_session")]:
+        session.close()
+
+
+@contextmanager
+def _errors(place: Path | str) -> Iterator[None]:
+    """Whatever Chroma raises as a KnowledgeBaseError: its own errors, those of its HTTP client, and panics of its
+    Rust core, which are no Exceptions."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, BriefContextError):
+        raise
+    except BaseException as error:
+        raise _unusable(place, str(error) or type(error).__name__) from error
+
+
+def _unusable(place: Path | str, what: str) -> KnowledgeBaseError:
+    remedy = (
+        "run the index command again to make them anew"
+        if isinstance(place, Path)
+        else "check that the server runs, and run the index command again if it has lost them"
+    )
+    return KnowledgeBaseError(f"The vectors at {place} cannot be used ({what}): {remedy}.")

@@ -1,0 +1,88 @@
+"""Which passages a search may find: filters, and the SQL that tables take them as."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from briefcontext.knowledge.sources.publication import language
+
+__all__ = ["LABELLED", "NO_FILTERS", "Filters", "labels", "one_of", "sql"]
+
+LABELLED = ("publication_types", "journals", "mesh", "languages")
+"""The columns that hold lists of labels, and the filters by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a passage has to be for a search to find it: one of the labels of each kind that is asked for.
+
+    Labels are compared without regard to case. A passage that does not say what is asked for, a year for example, is
+    not found.
+    """
+
+    first_year: int | None = None
+    last_year: int | None = None
+    """Both included."""
+    publication_types: tuple[str, ...] = ()
+    """As PubMed writes them: `Randomized Controlled Trial`."""
+    journals: tuple[str, ...] = ()
+    """Titles, or their abbreviations in MEDLINE: `BMJ`, `N Engl J Med`."""
+    mesh: tuple[str, ...] = ()
+    """Headings, without qualifiers; narrower ones are headings of their own."""
+    languages: tuple[str, ...] = ()
+    """PubMed's codes of three letters, or ISO's of two: `eng` or `en`."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is left out."""
+        return self != Filters()
+
+    def __str__(self) -> str:
+        """As people read it: `years 2015-2020, publication types Review or Meta-Analysis`."""
+        kinds = [f"{name.replace('_', ' ')} {' or '.join(values)}" for name in LABELLED if (values := self.asked(name))]
+        if (self.first_year, self.last_year) != (None, None):
+            first, last = self.first_year or "", self.last_year or ""
+            kinds.insert(0, f"year {first}" if first == last else f"years {first}-{last}")
+        return ", ".join(kinds)
+
+    def asked(self, name: str) -> tuple[str, ...]:
+        """The labels asked for of one of the kinds `LABELLED`."""
+        values: tuple[str, ...] = getattr(self, name)
+        return values
+
+    def where(self) -> str | None:
+        """A condition in SQL; None where nothing is left out."""
+        conditions = []
+        if self.first_year is not None:
+            conditions.append(f"year >= {int(self.first_year)}")
+        if self.last_year is not None:
+            conditions.append(f"year <= {int(self.last_year)}")
+        for name in LABELLED:
+            if values := labels(name, self.asked(name)):
+                conditions.append(f"array_has_any({name}, [{', '.join(map(sql, values))}])")
+        return " AND ".join(conditions) or None
+
+
+NO_FILTERS = Filters()
+
+
+def labels(name: str, text: object) -> list[str]:
+    """The labels of a list, or of a text with semicolons between them, as the column of that name holds them."""
+    parts = text.split(";") if isinstance(text, str) else text if isinstance(text, list | tuple) else []
+    found = (_label(name, part) for part in parts if isinstance(part, str))
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _label(name: str, text: str) -> str:
+    if name == "mesh":
+        # MEDLINE's notation: `*Asthma/drug therapy`.
+        text = text.partition("/")[0].strip(" *")
+    return (language(text) if name == "languages" else text.strip()).casefold()
+
+
+def one_of(column: str, values: Iterable[object]) -> str:
+    """A condition in SQL: the column has one of the values. Without values none fulfils it."""
+    return f"{column} IN ({', '.join(map(sql, values)) or 'NULL'})"
+
+
+def sql(value: object) -> str:
+    """A number or a text as SQL writes it."""
+    return repr(int(value)) if isinstance(value, int) else "'{}'".format(str(value).replace("'", "''"))

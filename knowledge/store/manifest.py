@@ -1,0 +1,270 @@
+"""The manifest of a knowledge base: what it holds, what it was made with, and which versions of its tables count."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, Self
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.store.place import Place
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+
+__all__ = [
+    "DRAFT_FILE",
+    "FORMAT_VERSION",
+    "MANIFEST_FILE",
+    "Counts",
+    "EncoderRecord",
+    "IndexedSource",
+    "Manifest",
+    "first_problem",
+    "stored_version",
+    "timestamp",
+    "unfinished",
+]
+
+FORMAT_VERSION = 2
+MANIFEST_FILE = "manifest.json"
+"""The state that readers see."""
+DRAFT_FILE = "build.json"
+"""The state that a build has reached which is not complete."""
+
+
+class Counts(BaseModel):
+    """What became of the records that were read.
+
+    Two laws hold: `read == indexed + updated + unchanged + deleted + rejected`, and a base holds
+    `indexed - deleted` records, summed over its sources.
+    """
+
+    read: int = 0
+    indexed: int = 0
+    """New records."""
+    updated: int = 0
+    """Records that replaced the one that was held under their source id."""
+    unchanged: int = 0
+    """Nothing to do: identical to the record held, older than it, or a deletion of a record not held."""
+    deleted: int = 0
+    """Deletions of a record that was held."""
+    rejected: int = 0
+    """Records left out; each one has a line in the rejects file."""
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.model_fields})
+
+    @classmethod
+    def total(cls, counts: Iterable["Counts"]) -> "Counts":
+        return sum(counts, start=cls())
+
+
+class IndexedSource(BaseModel):
+    """A source that was given to a build, and how far it has been read."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    fingerprint: str
+    finished: bool = False
+    """It was read to its end; else a build was stopped in it, and it was not given again."""
+    counts: Counts = Counts()
+    note: str = ""
+    """What to know of the records that the base has from it."""
+    position: int = 0
+    """How many of its entries are dealt with."""
+    path: str | None = None
+    """Of the file, where it is a document that is named by its file."""
+    shared_with: frozenset[int] = frozenset()
+    """The sources, by their places in the list, that gave records of it again as they were."""
+    replaced_by: frozenset[int] = frozenset()
+    """Those that replaced or deleted records of it, which would come back if it were read again."""
+
+
+class EncoderRecord(BaseModel):
+    """The encoder that the vectors were made with, and that every query must use."""
+
+    name: str
+    revision: str
+    dimension: int
+    metric: Literal["cosine", "ip"]
+    text_format: str
+
+    @classmethod
+    def of(cls, encoder: "Encoder") -> "EncoderRecord":
+        return cls(**{name: getattr(encoder, name) for name in cls.model_fields})
+
+
+class TableVersions(BaseModel):
+    """Which versions of the tables belong together."""
+
+    passages: int
+    records: int
+    rejects: int
+
+
+class Manifest(BaseModel):
+    """One state of a knowledge base: the one that readers see, or the one that a build has reached."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format_version: int = FORMAT_VERSION
+    id: str = Field(default_factory=lambda: uuid4().hex)
+    """Stays the same for the life of the base; names its collection in Chroma."""
+    serial: int = 0
+    """How many states were written before it: of the manifest and the draft, the one with more is the later one."""
+    created: str
+    updated: str
+    encoder: EncoderRecord
+    store: str | None = None
+    """Where vectors are searched: None: in the table of passages; `chroma`; or the URL of a Chroma server."""
+    chunk_tokens: int | None = None
+    """All documents are cut into chunks of this many tokens; None: whole texts into 128, and others not at all."""
+    records: int = 0
+    passages: int = 0
+    retracted: int = 0
+    """Passages of retracted records."""
+    texts: int = 0
+    """Passages with at least one term."""
+    terms: int = 0
+    """Terms in all of them, repeats counted."""
+    versions: TableVersions | None = None
+    next_number: int = 1
+    """The number of the next passage that is added; none is used twice."""
+    generation: int = 0
+    """The number of the folder with its vectors in Chroma, where that is embedded."""
+    trained: int = 0
+    """How many passages there were when the vector index was trained."""
+    sources: list[IndexedSource] = []
+
+    @classmethod
+    def new(cls, encoder: "Encoder", *, store: str | None, chunk_tokens: int | None) -> Self:
+        now = timestamp()
+        record = EncoderRecord.of(encoder)
+        return cls(created=now, updated=now, encoder=record, store=store, chunk_tokens=chunk_tokens)
+
+    @classmethod
+    def published(cls, place: Place) -> Self | None:
+        """The state that readers see; None until a first build is complete.
+
+        Raises KnowledgeBaseError when it cannot be understood.
+        """
+        return cls._read(place, MANIFEST_FILE)
+
+    @classmethod
+    def draft(cls, place: Place) -> Self | None:
+        """The state that an unfinished build has reached; None where there is none."""
+        draft, published = cls._read(place, DRAFT_FILE), cls.published(place)
+        # A build that was stopped right after it published leaves an older draft.
+        return draft if draft and (published is None or draft.serial > published.serial) else None
+
+    @classmethod
+    def latest(cls, place: Place) -> Self | None:
+        """The state that the next build goes on from; None where there is no base."""
+        return cls.draft(place) or cls.published(place)
+
+    @classmethod
+    def _read(cls, place: Place, name: str) -> Self | None:
+        where = f"{place}/{name}"
+        try:
+            if (content := place.read(name)) is None:
+                return None
+            text = content.decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise KnowledgeBaseError(f"{where} cannot be read ({error}): restore it, or build again.") from error
+        try:
+            if (version := stored_version(text)) > FORMAT_VERSION:
+                raise KnowledgeBaseError(
+                    f"{place} has format version {version}, and this BriefContext reads up to {FORMAT_VERSION}: "
+                    "upgrade with `pip install -U briefcontext`."
+                )
+            if version < FORMAT_VERSION:
+                raise KnowledgeBaseError(
+                    f"{place} was built by an earlier BriefContext, in a format that is not read any more: build it "
+                    f"anew with `briefcontext index SOURCE --kb DIR`, in a new folder or after removing {place}."
+                )
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise KnowledgeBaseError(
+                f"{where} is damaged ({first_problem(error)}): restore it, or build again in another folder."
+            ) from error
+
+    def write_draft(self, place: Place) -> None:
+        """Keep it as the state that a build has reached."""
+        self.serial += 1
+        place.write(DRAFT_FILE, self._content())
+
+    def publish(self, place: Place) -> None:
+        """Make it the state that readers see."""
+        self.serial += 1
+        self.updated = timestamp()
+        place.write(MANIFEST_FILE, self._content())
+        place.remove(DRAFT_FILE)
+
+    def _content(self) -> bytes:
+        return (self.model_dump_json(indent=1, exclude_defaults=False) + "\n").encode()
+
+    def check_encoder(self, encoder: "Encoder", place: Place) -> None:
+        """Raise KnowledgeBaseError unless the base's vectors were made with this very encoder."""
+        given = EncoderRecord.of(encoder)
+        for name in EncoderRecord.model_fields:
+            self._check_encoder_has(name, getattr(given, name), given.name, place)
+
+    def check_options(self, place: Place, *, encoder: str, chunk_tokens: int | None, store: str | None) -> None:
+        """Raise KnowledgeBaseError unless the base can be updated with these: an encoder by its name, nothing loaded.
+
+        None stands for what the base has.
+        """
+        self._check_encoder_has("name", encoder, encoder, place)
+        for name, asked in (("chunk_tokens", chunk_tokens), ("store", store)):
+            if asked is not None and asked != (held := getattr(self, name)):
+                raise KnowledgeBaseError(
+                    f"{place} was built with {name}={held!r}, not {asked!r}: leave the option out, or name another "
+                    "folder."
+                )
+
+    def _check_encoder_has(self, name: str, got: object, given: str, place: Place) -> None:
+        wanted = getattr(self.encoder, name)
+        if wanted != got:
+            raise KnowledgeBaseError(
+                f"{place} was built with encoder {self.encoder.name!r} and {name} {wanted!r}, and the encoder "
+                f"{given!r} given has {name} {got!r}: use the same encoder, or build another base."
+            )
+
+
+def unfinished(sources: Iterable[IndexedSource]) -> list[str]:
+    """Names of the sources that were left off, and not read to the end under the same name since."""
+    left_off: dict[str, None] = {}
+    for source in sources:
+        if source.finished:
+            left_off.pop(source.name, None)
+        else:
+            left_off.setdefault(source.name)
+    return list(left_off)
+
+
+class _Version(BaseModel):
+    format_version: int
+
+
+def stored_version(text: str) -> int:
+    """Return the format version of a stored model, whatever else stands in it.
+
+    Raises:
+        ValidationError: there is none.
+    """
+    return _Version.model_validate_json(text).format_version
+
+
+def first_problem(error: ValidationError) -> str:
+    """Say where a stored model is first wrong, and how."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]
+
+
+def timestamp() -> str:
+    """Now, in UTC, as ISO 8601 to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

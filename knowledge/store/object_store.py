@@ -1,0 +1,168 @@
+"""A knowledge base in an object store: `s3://bucket/name`, and whatever else Lance and obstore take.
+
+Both read keys and addresses from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and, for another
+provider than Amazon, AWS_ENDPOINT_URL; AWS_ALLOW_HTTP=true where that is not encrypted), and from nowhere else.
+"""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
+from briefcontext.knowledge.store.place import LOCK_FILE, Place
+
+__all__ = ["ObjectStore"]
+
+SIGN_OF_LIFE_SECONDS = 15.0
+GIVEN_UP_SECONDS = 90.0
+"""A build whose lock was not renewed for so long was killed."""
+
+
+class ObjectStore(Place):
+    """A prefix in a bucket that holds a knowledge base."""
+
+    def __init__(self, url: str) -> None:
+        """For a URL without keys. Raises InputError where it has any, or is not understood."""
+        self.path: str = url.rstrip("/")
+        parts = urlsplit(url)
+        if "@" in parts.netloc or parts.query:
+            shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+            raise InputError(f"{shown} has keys in its URL: set them in the environment instead.")
+        try:
+            from obstore.exceptions import BaseError
+            from obstore.store import from_url
+        except ImportError:
+            raise MissingExtraError(
+                "A knowledge base in an object store needs obstore: pip install 'briefcontext[cloud]'."
+            ) from None
+        self._lost = threading.Event()
+        self._failures: tuple[type[Exception], ...] = (BaseError, OSError, ValueError)
+        try:
+            self._store: Any = from_url(self.path)
+        except self._failures as error:
+            raise InputError(f"{self.path} cannot be used as an object store: {_first_line(error)}") from error
+
+    def names(self) -> set[str]:
+        with self._errors():
+            listed = self._store.list_with_delimiter()
+        paths = [entry["path"] for entry in listed["objects"]] + list(listed["common_prefixes"])
+        return {path.rpartition("/")[2] for path in paths}
+
+    def read(self, name: str) -> bytes | None:
+        with self._errors():
+            try:
+                return bytes(self._store.get(name).bytes())
+            except FileNotFoundError:
+                return None
+
+    def write(self, name: str, content: bytes) -> None:
+        if self._lost.is_set():
+            raise KnowledgeBaseError(
+                f"{self} was taken over by another process, as this one gave no sign of life for "
+                f"{GIVEN_UP_SECONDS:g} s: run the same command again when that has ended."
+            )
+        with self._errors():
+            self._store.put(name, content)
+
+    def remove(self, name: str) -> None:
+        with self._errors():
+            try:
+                self._store.delete(name)
+            except FileNotFoundError:
+                return
+
+    def stamp(self, name: str) -> object:
+        with self._errors():
+            try:
+                found = self._store.head(name)
+            except FileNotFoundError:
+                return None
+        return found["e_tag"], found["last_modified"], found["size"]
+
+    def size(self) -> int:
+        with self._errors():
+            return sum(entry["size"] for page in self._store.list() for entry in page)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other builds out by an object that is renewed as long as the build runs.
+
+        No operating system takes it away from a process that dies: it is given up when it was not renewed for a while.
+        """
+        mark = self._take_lock()
+        self._lost.clear()
+        ended = threading.Event()
+        renewing = threading.Thread(target=self._renew_lock, args=(mark, ended), daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            renewing.join()
+            if not self._lost.is_set():
+                self.remove(LOCK_FILE)
+
+    def is_locked(self) -> bool:
+        return (age := self._lock_age()) is not None and age < GIVEN_UP_SECONDS
+
+    def _take_lock(self) -> str:
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with self._errors():
+            try:
+                return self._put_lock("create")
+            except (AlreadyExistsError, PreconditionError):
+                pass
+        age = self._lock_age()
+        if age is None or age < GIVEN_UP_SECONDS:
+            raise KnowledgeBaseError(
+                f"{self} is being built by another process: wait until it has ended. One that was killed is given up "
+                f"{GIVEN_UP_SECONDS:g} s after its last sign of life."
+            )
+        with self._errors():
+            return self._put_lock({"e_tag": self._store.head(LOCK_FILE)["e_tag"]})
+
+    def _put_lock(self, mode: Any) -> str:
+        holder = {"host": socket.gethostname(), "process": os.getpid(), "renewed": datetime.now(UTC).isoformat()}
+        return str(self._store.put(LOCK_FILE, json.dumps(holder).encode(), mode=mode)["e_tag"])
+
+    def _renew_lock(self, mark: str, ended: threading.Event) -> None:
+        from obstore.exceptions import PreconditionError
+
+        while not ended.wait(SIGN_OF_LIFE_SECONDS):
+            try:
+                mark = self._put_lock({"e_tag": mark})
+            except PreconditionError:
+                self._lost.set()
+                return
+            except self._failures:
+                # The network may be back the next time.
+                continue
+
+    def _lock_age(self) -> float | None:
+        with self._errors():
+            try:
+                renewed = self._store.head(LOCK_FILE)["last_modified"]
+            except FileNotFoundError:
+                return None
+        return float((datetime.now(UTC) - renewed).total_seconds())
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self._failures as error:
+            raise KnowledgeBaseError(
+                f"{self} cannot be used ({_first_line(error)}): check the bucket, the network, and the keys and the "
+                "address in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)."
+            ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].split("<?xml", 1)[0].strip()

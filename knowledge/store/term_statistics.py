@@ -1,0 +1,60 @@
+"""How often terms occur in a corpus: what BM25 has to know beyond the passages that it ranks."""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Protocol
+
+__all__ = ["BM25_B", "BM25_K1", "TermStatistics", "TopScore", "corpus_statistics"]
+
+BM25_K1 = 1.2
+"""How far more occurrences of a term count for more; Lucene's default, and Lance's."""
+BM25_B = 0.75
+"""How much a passage's length counts against it; Lucene's default, and Lance's."""
+
+_KEPT_FREQUENCIES = 65_536
+
+TopScore = Callable[[str], tuple[float, list[str]] | None]
+"""The score that BM25 gives the best passage for one term, and that passage's terms; None where no passage has it."""
+
+
+class TermStatistics(Protocol):
+    """How often terms occur in a corpus. Passages without any term do not count."""
+
+    @property
+    def n_documents(self) -> int:
+        """Number of passages in the corpus."""
+
+    @property
+    def average_length(self) -> float:
+        """Mean number of terms in a passage."""
+
+    def document_frequency(self, term: str) -> int:
+        """Return how many passages hold the term, written as `tokenize` writes it."""
+
+
+class _CorpusStatistics:
+    def __init__(self, n_documents: int, n_terms: int, top_score: TopScore) -> None:
+        self.n_documents = n_documents
+        self.average_length = n_terms / n_documents if n_documents else 0.0
+        self._top_score = top_score
+        self.document_frequency = lru_cache(_KEPT_FREQUENCIES)(self._document_frequency)
+
+    def _document_frequency(self, term: str) -> int:
+        if (top := self._top_score(term)) is None:
+            return 0
+        score, terms = top
+        count = terms.count(term)
+        length = 1 - BM25_B + BM25_B * len(terms) / self.average_length
+        rarity = score * (count + BM25_K1 * length) / (count * (BM25_K1 + 1))
+        # Rarity is log((n + 1) / (frequency + 1/2)).
+        return min(self.n_documents, max(1, round((self.n_documents + 1) / math.exp(rarity) - 0.5)))
+
+
+def corpus_statistics(n_documents: int, n_terms: int, top_score: TopScore) -> TermStatistics:
+    """The statistics of an indexed corpus.
+
+    The index does not tell in how many passages a term occurs, but the score of any passage that holds it does: all
+    else in BM25's formula is known.
+    """
+    return _CorpusStatistics(n_documents, n_terms, top_score)

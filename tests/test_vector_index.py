@@ -1,0 +1,159 @@
+"""Bases that are large enough for an index over their vectors."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from briefcontext.errors import InputError
+from briefcontext.knowledge import EntrySource, Filters, KnowledgeBase, VectorDocument
+from briefcontext.knowledge.store import indexes
+from briefcontext.knowledge.store.place import open_place
+from briefcontext.knowledge.store.table import Table
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build
+
+SIZE, DIMENSION = 6000, 64
+ENCODER = HashingEncoder(dimension=DIMENSION)
+
+
+def vectors(count: int, seed: int) -> NDArray[np.float32]:
+    """Unit vectors in clusters, as those of texts are."""
+    random = np.random.default_rng(seed)
+    centres = np.random.default_rng(0).normal(size=(40, DIMENSION))
+    made = centres[random.integers(40, size=count)] + 0.8 * random.normal(size=(count, DIMENSION))
+    return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float32)
+
+
+def source(name: str, numbers: range, given: NDArray[np.float32]) -> EntrySource:
+    entries = [
+        VectorDocument(
+            Document(
+                id=f"p{number:05d}",
+                page_content=f"Passage {number} by {name}.",
+                metadata={"source_id": f"p{number:05d}", "year": 1980 + number % 40, "mesh": f"Topic {number % 500}"},
+            ),
+            vector,
+        )
+        for number, vector in zip(numbers, given, strict=True)
+    ]
+    return EntrySource(entries, name=name, fingerprint=f"sha256:{name}")
+
+
+@pytest.fixture(autouse=True)
+def _indexed_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "EXACT_BELOW", 1000)
+    monkeypatch.setattr(indexes, "EXACT_FILTERED", 20)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    build(tmp_path, source("a", range(SIZE), vectors(SIZE, 1)), encoder=ENCODER)
+    return tmp_path
+
+
+@pytest.fixture
+def base(folder: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase.open(folder, encoder=ENCODER) as opened:
+        yield opened
+
+
+def recall(base: KnowledgeBase, held: dict[str, NDArray[np.float32]], filters: Filters | None = None) -> float:
+    """How many of the 16 nearest a search finds."""
+    ids, matrix = list(held), np.stack(list(held.values()))
+    shares = []
+    for query in vectors(40, 9):
+        nearest = {ids[place] for place in np.argsort(-(matrix @ query))[:16]}
+        found = base.search_by_vector(query, 16, *([filters] if filters else []))
+        assert len(found) == min(16, len(ids))
+        shares.append(len(nearest & {str(document.id) for document in found}) / len(nearest))
+    return float(np.mean(shares))
+
+
+def indexed(folder: Path) -> dict[str, int]:
+    """How many segments each index has."""
+    table = Table(open_place(folder).table("passages"))
+    return {index.name: len(index.segments) for index in table.data.describe_indices()}
+
+
+def test_the_index_finds_what_is_nearest(base: KnowledgeBase) -> None:
+    assert "vector_idx" in indexed(Path(base.path))
+    held = {f"p{number:05d}": vector for number, vector in enumerate(vectors(SIZE, 1))}
+    assert recall(base, held) >= 0.98
+
+
+def test_scores_are_those_of_whole_vectors(base: KnowledgeBase) -> None:
+    held = vectors(SIZE, 1)
+    for query in vectors(5, 4):
+        for document in base.search_by_vector(query, 16):
+            exact = float(held[int(str(document.id)[1:])] @ query / np.linalg.norm(query))
+            assert document.metadata["score"] == pytest.approx(exact, abs=1e-3)
+
+
+def test_an_update_adds_to_the_index_until_much_has_changed(folder: Path, base: KnowledgeBase) -> None:
+    held = {f"p{number:05d}": vector for number, vector in enumerate(vectors(SIZE, 1))}
+    segments = []
+    for update in range(3):
+        numbers = range(100 * update, 100 * update + 200)
+        build(folder, source(f"u{update}", numbers, vectors(200, 20 + update)), encoder=ENCODER)
+        held |= {f"p{n:05d}": v for n, v in zip(numbers, vectors(200, 20 + update), strict=True)}
+        segments.append(indexed(folder)["vector_idx"])
+        assert recall(base, held) >= 0.98
+    assert segments[0] == 2
+    assert 1 in segments
+
+
+@pytest.mark.parametrize(
+    "filters", [Filters(first_year=2010), Filters(mesh=("Topic 7",)), Filters(first_year=1990, last_year=1991)]
+)
+def test_a_filter_leaves_k_passages_wherever_they_lie(base: KnowledgeBase, filters: Filters) -> None:
+    held = {
+        f"p{number:05d}": vector
+        for number, vector in enumerate(vectors(SIZE, 1))
+        if (not filters.mesh or number % 500 == 7)
+        and (filters.first_year or 0) <= 1980 + number % 40 <= (filters.last_year or 9999)
+    }
+    assert recall(base, held, filters) >= 0.98
+
+
+def test_what_a_filter_leaves_is_found_also_where_few_partitions_are_looked_into(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = -vectors(1, 1)[0]
+    some = np.tile(far, (30, 1)) + 0.01 * vectors(30, 5)
+    given = [
+        VectorDocument(Document(id=f"far{n}", page_content="Far.", metadata={"mesh": "Distant"}), vector)
+        for n, vector in enumerate(some.astype(np.float32))
+    ]
+    build(folder, EntrySource(given, name="far", fingerprint="sha256:far"), encoder=ENCODER)
+    monkeypatch.setattr(indexes, "_partitions", lambda rows: 0.01)
+    with KnowledgeBase.open(folder, encoder=ENCODER) as base:
+        assert len(base.search_by_vector(-far, 16, Filters(mesh=("Distant",)))) == 16
+
+
+def test_the_index_is_trained_again_when_the_base_has_grown_several_times(folder: Path) -> None:
+    more = range(SIZE, 4 * SIZE + 100)
+    build(folder, source("more", range(SIZE, SIZE + 100), vectors(100, 2)), encoder=ENCODER)
+    assert indexed(folder)["vector_idx"] == 2
+    build(folder, source("much more", more, vectors(len(more), 3)), encoder=ENCODER)
+    assert indexed(folder)["vector_idx"] == 1
+
+
+@pytest.mark.parametrize("effort", ["0", "much", "101", ""])
+def test_an_effort_that_is_none_is_refused(base: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, effort: str) -> None:
+    monkeypatch.setenv("BRIEFCONTEXT_SEARCH_EFFORT", effort)
+    with pytest.raises(InputError, match=r"BRIEFCONTEXT_SEARCH_EFFORT is .*: set it to a number from 1"):
+        base.search_by_vector(vectors(1, 1)[0], 16)
+
+
+def test_more_effort_looks_into_more_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked() -> tuple[int, int]:
+        found = indexes.nearest(vectors(1, 1)[0], 16, "cosine", 100_000)
+        return found["maximum_nprobes"], found["refine_factor"]
+
+    assert asked() == (36, 4)
+    monkeypatch.setenv("BRIEFCONTEXT_SEARCH_EFFORT", "2.5")
+    assert asked() == (89, 10)
