@@ -182,8 +182,8 @@ def _run(base: KnowledgeBase, **settings: Any) -> Any:
 
 def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> None:
     state = _run(base, years="2015-", publication_types=["review"], languages=["en"], top_k=3)
-    assert len(state["documents"]) == 3
-    assert set(found(state["documents"])) <= fulfilling(Filters(2015, None, ("review",), languages=("en",)))
+    assert len(state["ranking"]) == 3
+    assert set(found(state["ranking"])) <= fulfilling(Filters(2015, None, ("review",), languages=("en",)))
 
 
 def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeBase) -> None:

@@ -34,7 +34,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def run(path: Path, kb: Path, **options: Any) -> None:
-    given = {"encoder": None, "format": "auto", "fields": {}, "chunk_tokens": None, "store": None}
+    given = {"encoder": None, "format": "auto", "fields": {}, "chunk_tokens": None, "store": None, "on": None}
     index([str(path)], str(kb), **{**given, **options})
 
 

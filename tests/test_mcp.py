@@ -14,6 +14,7 @@ from mcp import Client, StdioServerParameters
 
 from briefcontext.graphs.graph import graph
 from briefcontext.knowledge.build import build_knowledge_base
+from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.sources.files import open_sources
 from tests.openai_server import OpenAIServer, Reply, faithful
 from tests.studio_server import clean_environment
@@ -142,7 +143,7 @@ async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
     rows = [{"id": f"{year}", "text": "Aspirin helps in stroke.", "year": year} for year in range(2000, 2020)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     kb = tmp_path / "kb"
-    build_knowledge_base(open_sources(tmp_path / "rows.jsonl"), kb, encoder="minilm")
+    build_knowledge_base(open_sources(tmp_path / "rows.jsonl"), kb, encoder=load_encoder("minilm"))
     asked = {"filters": {"years": "2003-2005"}}
     async with _over_http("--kb", str(kb)) as client:
         found = await client.call_tool("search", {"query": "aspirin", "top_k": 5, **asked})
