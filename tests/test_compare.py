@@ -7,7 +7,9 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.experiments.experiment import EXPERIMENTS
 from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, NPJ, OP_RAG, PREPRINT, PUBLISHED
 from briefcontext.evaluation.runs.run import Run as ExperimentRun
 from briefcontext.evaluation.statistics.score_tables import points_with_interval
 from briefcontext.knowledge import demo_knowledge_base
@@ -60,7 +62,7 @@ def test_experiment_and_compare_from_the_command_line(
     code, compared, _ = run("compare", str(tmp_path / "run"), "--out", str(tmp_path / "compared.md"))
     assert code == 0
     assert "15.2 points" in compared
-    assert "npj Digital Medicine 2025" in compared
+    assert "npj Digital Medicine 8, 239, 2025" in compared
     assert "SIMULATION" not in compared
     assert (tmp_path / "compared.md").read_text().strip() == compared.strip()
     code, _, error = run(*command, *out, *model, "--seed", "7")
@@ -123,7 +125,7 @@ def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, 
     counts = " | ".join(str(summary["iou"][name]) for name in ("tp", "fp", "fn", "tn"))
     assert f"| preflight | IoU | all | 16 | 1 | {counts} |" in compared
     assert "Too few labelled questions" in compared
-    for published in ("426, 423, 34, 235", "50.18, 92.61, 65.09", "35.71", "24.1%"):
+    for published in ("426, 423, 34, 235", "50.18", "92.61", "65.09", "35.71", "24.1%"):
         assert published in compared
 
 
@@ -147,3 +149,28 @@ def test_the_differences_that_a_run_found_are_shown(
     compared = compare_runs([tmp_path / "run"])
     assert f"| {what} | {condition} | {shown} (n = 8, p (Holm) " in compared
     assert ("-5.3 points" in compared) == (experiment == "position")
+
+
+def test_each_papers_figures_stand_in_a_column_of_their_own(tmp_path: Path) -> None:
+    summary = {"experiment": "position", "model": "one", "data_set": "set", "cells": []}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    lines = compare_runs([tmp_path]).splitlines()
+    head = next(line for line in lines if line.startswith("| Row | Column |")).split("|")
+    of_paper = {name: next(at for at, cell in enumerate(head) if name in cell) for name in ("npj", "arXiv 2412.15271")}
+    cells = {tuple(line.split("|")[1:3]): line.split("|") for line in lines if line.startswith("| GPT-3.5, k = 8 |")}
+    mean = cells[" GPT-3.5, k = 8 ", " Mean over five positions, vanilla -> BriefContext "]
+    assert "54.82 -> 58.11" in mean[of_paper["npj"]]
+    assert "53.33 -> 59.51 (Supplementary Table 1)" in mean[of_paper["arXiv 2412.15271"]]
+    spread = cells[" GPT-3.5, k = 8 ", " Best minus worst of five positions, vanilla (computed) "]
+    assert spread[of_paper["npj"]].strip() == "–"
+    assert "15.2 points" in spread[of_paper["arXiv 2412.15271"]]
+
+
+def test_every_published_figure_names_its_paper_place_row_and_column() -> None:
+    assert {p.paper for p in PUBLISHED} == {NPJ, PREPRINT, OP_RAG}
+    assert all(value for p in PUBLISHED for value in (p.place, p.row, p.column, p.figure))
+    keys = [(p.experiment, p.paper, p.place, p.row, p.column) for p in PUBLISHED]
+    assert len(set(keys)) == len(keys)
+    assert {*EXPERIMENTS, "preflight"} == {p.experiment for p in PUBLISHED} | set(NOT_AVAILABLE)
+    of_mc = {p.row: p.figure for p in PUBLISHED if p.column == "EN.MC accuracy"}
+    assert of_mc["OP-RAG-24K (192 chunks), Llama3.1-70B"] == "88.65"

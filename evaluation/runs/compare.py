@@ -7,7 +7,7 @@ from typing import Any
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.runs.folder import SUMMARY
-from briefcontext.evaluation.runs.paper_results import PUBLISHED
+from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, PUBLISHED
 from briefcontext.evaluation.runs.report import SIMULATION, markdown_table
 from briefcontext.evaluation.statistics.score_tables import (
     SCORE_NAMES,
@@ -47,6 +47,8 @@ def compare_runs(folders: Sequence[Path]) -> str:
         for table in (*own, _published_table(experiment)):
             if table.rows:
                 parts += [markdown_table(table), ""]
+        if experiment in NOT_AVAILABLE:
+            parts += ["The papers' figures of this experiment are not available here.", ""]
     return "\n".join(parts)
 
 
@@ -214,10 +216,15 @@ def _difference(figure: Mapping[str, Any]) -> str:
 
 
 def _published_table(experiment: str) -> Table:
-    rows = [[p.what, p.figure, p.source] for p in PUBLISHED if p.experiment == experiment]
+    """The papers' figures, a row each, with a column a paper: where two texts differ, both stand side by side."""
+    figures = [p for p in PUBLISHED if p.experiment == experiment]
+    papers = list(dict.fromkeys(p.paper for p in figures))
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for p in figures:
+        found.setdefault((p.row, p.column), {})[p.paper] = f"{p.figure} ({p.place})"
     return Table(
         "What the papers report",
-        ["What", "Figure", "Source"],
-        rows,
+        ["Row", "Column", *papers],
+        [[*key, *(values.get(paper, "–") for paper in papers)] for key, values in found.items()],
         "Other models, corpora and questions: to be set beside a run, and not to be tested against it.",
     )
