@@ -27,10 +27,10 @@ from pydantic import PrivateAttr
 from rich.console import Console
 from rich.table import Table
 
-from briefcontext.chains.sentences import split_sentences
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.sentences import split_sentences
 
 PAPER_RATIO = 5496.5 / 3066
 DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document \1>', re.DOTALL)

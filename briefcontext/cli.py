@@ -230,7 +230,8 @@ def index(
     chunk_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Cut documents into chunks of this many tokens. Default: 128 for whole texts, else none."
+            min=1,
+            help="Cut documents into chunks of about so many tokens. Default: 128 for whole texts, else none.",
         ),
     ] = None,
     store: Annotated[str | None, typer.Option(help="Let Chroma search the vectors: chroma, or a server's URL.")] = None,

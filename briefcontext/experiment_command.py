@@ -33,6 +33,9 @@ def experiment(
     prompts: PromptsFolder = None,
     kb: Annotated[str | None, typer.Option("--kb", help="Folder of the knowledge base, or demo.")] = None,
     encoder: Annotated[str, typer.Option(help="Encoder for the chunks of long documents.")] = "minilm",
+    exact_chunks: Annotated[
+        bool, typer.Option("--exact-chunks", help="order: chunks of 128 tokens as in OP-RAG, cutting sentences.")
+    ] = False,
     method: Annotated[
         list[str] | None, typer.Option(help="A method to compare; give it once for each. Default: the experiment's.")
     ] = None,
@@ -108,6 +111,7 @@ def experiment(
             extract_model=extract_model,
             knowledge_base=kb,
             document_encoder=encoder,
+            exact_chunks=exact_chunks,
             methods=tuple(method or ()),
             ks=tuple(k or ()),
             seed=seed,

@@ -28,6 +28,7 @@ _WHAT_FOR = {
     "batch": "writes the calls of a model to a file",
     "replies": "takes the replies of a model",
     "encoder": "encodes the chunks of long documents, which only the experiment order reads",
+    "exact_chunks": "cuts long documents, which only the experiment order reads",
     "kb": "names the knowledge base to read from, and the experiment order reads the data set's long documents",
     "judge": "judges the pairs of the experiment open_ended",
     "verdicts": "takes verdicts on the pairs of the experiment open_ended",
@@ -58,7 +59,9 @@ def check_options(experiment: str, given: Collection[str]) -> None:
         elif experiment == "order":
             used = option not in ("kb", "judge", "verdicts")
         else:
-            used = option != "encoder" and (experiment == "open_ended" or option not in ("judge", "verdicts"))
+            used = option not in ("encoder", "exact_chunks") and (
+                experiment == "open_ended" or option not in ("judge", "verdicts")
+            )
         if not used:
             asks = ", which asks no model and reads every question by both checks" if experiment == "preflight" else ""
             raise InputError(

@@ -12,7 +12,7 @@ from briefcontext.chains.citation import Citation, number_citations
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.ledger import Usage
 from briefcontext.chains.reader import Draft
-from briefcontext.chains.sentences import split_sentences
+from briefcontext.sentences import split_sentences
 
 __all__ = ["Answer", "Conflict", "Preflight", "Route", "compose", "find_conflict"]
 

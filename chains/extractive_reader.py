@@ -13,7 +13,7 @@ from briefcontext.chains.citation import cite
 from briefcontext.chains.extraction import Extraction, Quote
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
-from briefcontext.chains.sentences import split_sentences
+from briefcontext.sentences import split_sentences
 
 __all__ = ["ExtractiveReader", "SentenceEncoder"]
 

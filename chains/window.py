@@ -7,8 +7,8 @@ from langchain_core.documents import Document
 from briefcontext.chains.account import Account
 from briefcontext.chains.context import render_documents
 from briefcontext.chains.model import CHARACTERS_PER_TOKEN, Model
-from briefcontext.chains.sentences import split_sentences
 from briefcontext.errors import ModelCallError
+from briefcontext.sentences import split_sentences
 
 __all__ = ["group_to_fit", "room_for", "split_to_fit"]
 

@@ -1,26 +1,41 @@
 """Cutting a long document into chunks that keep their place in it."""
 
-from dataclasses import dataclass
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import Encoder
+from briefcontext.sentences import split_sentences
 
 CHUNK_TOKENS = 128
 """Chunk size of order-preserving RAG, without overlap (OP-RAG, arXiv 2409.01666, section 4)."""
 
+_BREAKS = re.compile(r"[ \t\n\r\f\v]+")
+"""White space that words are broken at: not what stands inside a number, as in 10 000 with a thin or a fixed blank."""
 
-def chunk_document(document: Document, encoder: Encoder, *, tokens: int = CHUNK_TOKENS) -> list[Document]:
-    """Non-overlapping chunks of at most `tokens` tokens, in order; joined, they are the document's text.
 
-    Tokens are those of the encoder's own tokeniser over the whole text. A chunk is as long as the limit
-    allows, but ends between two words (runs of characters without white space); only a word of more than
-    `tokens` tokens is cut inside, and never inside a character. White space between two chunks belongs to the
-    one before it, and white space at the start of the text to the first.
+def chunk_document(
+    document: Document, encoder: Encoder, *, tokens: int = CHUNK_TOKENS, exact: bool = False
+) -> list[Document]:
+    """Non-overlapping chunks of about `tokens` tokens, in order; joined, they are the document's text.
+
+    Tokens are those of the encoder's own tokeniser over the whole text. A chunk ends with the sentence whose end is
+    nearest to `tokens`, and has at most twice as many. A sentence that is longer still is cut between its lines, as
+    rows of a table, and a line between its words; only a word of more than `tokens` tokens is cut inside, and never
+    inside a character. White space between two chunks belongs to the one before it, and white space at the start of
+    the text to the first.
 
     Each chunk has the document's metadata, `chunk_index` (from 0), `start` and `end` (character offsets in
     the document's text) and the id `<source_id>#<chunk_index>`.
+
+    Args:
+        document: the text, with its `source_id`, or its id, to name chunks after.
+        encoder: whose tokens count.
+        tokens: of a chunk.
+        exact: cut between words wherever `tokens` tokens are reached, also within a sentence, as OP-RAG does.
 
     Returns:
         The chunks; none where the text has no token, as when it is white space only.
@@ -38,7 +53,7 @@ def chunk_document(document: Document, encoder: Encoder, *, tokens: int = CHUNK_
             "named after; set metadata['source_id']."
         )
     text = document.page_content
-    starts = _chunk_starts(_pieces(text, encoder.token_offsets(text)), tokens)
+    starts = _chunk_starts(text, encoder.token_offsets(text), tokens, exact=exact)
     ends = [*starts[1:], len(text)]
     return [
         Document(
@@ -56,42 +71,46 @@ def chunk_document(document: Document, encoder: Encoder, *, tokens: int = CHUNK_
     ]
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Tokens that cannot be parted: one, or several that share a character."""
+def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Where a chunk may begin at all, and how many tokens stand before each place; last, the end of the text.
 
-    start: int
-    tokens: int
-    begins_word: bool
-
-
-def _pieces(text: str, offsets: list[tuple[int, int]]) -> list[_Piece]:
-    pieces: list[_Piece] = []
+    Tokens that share a character cannot be parted.
+    """
+    starts, before = [], []
     covered = 0
-    for start, end in offsets:
+    for number, (start, end) in enumerate(offsets):
         # Some tokenisers count the white space before a word as part of its token.
         start = end - len(text[start:end].lstrip())
         if start < end and start >= covered:
-            pieces.append(_Piece(start, 1, begins_word=start == 0 or text[start - 1].isspace()))
-        elif pieces:
-            pieces[-1].tokens += 1
+            starts.append(start)
+            before.append(number)
         covered = max(covered, end)
-    return pieces
+    return [*starts, len(text)], [*before, len(offsets)]
 
 
-def _chunk_starts(pieces: list[_Piece], tokens: int) -> list[int]:
-    starts: list[int] = []
-    begin = 0
-    while begin < len(pieces):
-        starts.append(pieces[begin].start if begin else 0)
-        count = pieces[begin].tokens
-        stop = begin + 1
-        word = begin
-        while stop < len(pieces) and count + pieces[stop].tokens <= tokens:
-            if pieces[stop].begins_word:
-                word = stop
-            count += pieces[stop].tokens
-            stop += 1
-        ends_between_words = stop == len(pieces) or pieces[stop].begins_word
-        begin = stop if ends_between_words or word == begin else word
-    return starts
+def _chunk_starts(text: str, offsets: list[tuple[int, int]], tokens: int, *, exact: bool) -> list[int]:
+    """The offsets that chunks begin at."""
+    starts, before = _whole_tokens(text, offsets)
+    end = len(starts) - 1
+    blanks = {match.end(): match[0] for match in _BREAKS.finditer(text)}
+    words = [place for place in range(end) if starts[place] in blanks]
+    levels = [([*words, end], tokens)]
+    if not exact:
+        sentences = {bisect_left(starts, start) for start, _ in split_sentences(text)}
+        lines = [place for place in words if "\n" in blanks[starts[place]]]
+        levels = [(sorted(sentences | {end}), 2 * tokens), ([*lines, end], 2 * tokens), *levels]
+    found = []
+    place = 0
+    while place < end:
+        found.append(starts[place] if place else 0)
+        ends = (_nearest_end(ends, before, place, tokens, most) for ends, most in levels)
+        place = next(filter(None, ends), None) or max(place + 1, bisect_right(before, before[place] + tokens) - 1)
+    return found
+
+
+def _nearest_end(ends: Sequence[int], before: Sequence[int], place: int, tokens: int, most: int) -> int | None:
+    """The end that brings a chunk from a place nearest to `tokens` of them; None: all bring more than `most`."""
+    wanted = before[place] + tokens
+    at = bisect_right(ends, wanted, key=before.__getitem__)
+    near = [end for end in ends[max(at - 1, 0) : at + 1] if end > place and before[end] <= before[place] + most]
+    return min(near, key=lambda end: abs(before[end] - wanted), default=None)

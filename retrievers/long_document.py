@@ -37,14 +37,20 @@ class LongDocumentRetriever(RankingRetriever):
 
     @classmethod
     def from_document(
-        cls, document: Document, encoder: Encoder, *, tokens: int = CHUNK_TOKENS, k: int = DEFAULT_K
+        cls,
+        document: Document,
+        encoder: Encoder,
+        *,
+        tokens: int = CHUNK_TOKENS,
+        exact: bool = False,
+        k: int = DEFAULT_K,
     ) -> Self:
-        """Cut a document into chunks of `tokens` tokens and encode them.
+        """Cut a document into chunks (see `chunk_document`) and encode them.
 
         Raises:
             KnowledgeBaseError: there is no text in it.
         """
-        chunks = chunk_document(document, encoder, tokens=tokens)
+        chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
         if not chunks:
             raise KnowledgeBaseError(f"There is no text in {document.id}. Give a document that has some.")
         title = str(document.metadata.get("title") or "")

@@ -86,6 +86,7 @@ def summary_of(out: Path) -> dict[str, Any]:
         ("integration", ["--judge", "openai:m"], "--judge judges the pairs of the experiment open_ended"),
         ("position", ["--verdicts", "v.csv"], "--verdicts takes verdicts on the pairs of the experiment open_ended"),
         ("cost", ["--encoder", "minilm"], "--encoder encodes the chunks of long documents"),
+        ("cost", ["--exact-chunks"], "--exact-chunks cuts long documents, which only the experiment order reads"),
         ("order", ["--kb", "other"], "--kb names the knowledge base"),
         ("open_ended", ["--dry-run", "--judge", "openai:m"], "--dry-run and --judge are two steps"),
         ("open_ended", ["--batch", "export", "--verdicts", "v.csv"], "--batch and --verdicts are two steps"),

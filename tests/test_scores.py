@@ -272,7 +272,19 @@ def test_self_route_reads_the_best_ranked_passages_that_fit(
     first = next(call for call in server.calls if "compound 0" in call.user and len(call.documents) > 2)
     ranked = next(row["documents"] for row in items(tmp_path) if _seen(row)[:2] == (64, "q0"))
     assert 2 < len(first.documents) < len(ranked)
-    assert "| 64 | 2 | " in (tmp_path / "run" / "report.md").read_text()
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "| 64 | 2 | " in report
+    assert "Chunks end with the sentence nearest to 128 tokens" in report
+
+
+def test_chunks_are_cut_as_in_op_rag_where_that_is_asked_for_and_the_report_says_so(
+    execute: Execute, tmp_path: Path, server: OpenAIServer
+) -> None:
+    rows = [{**row, "context": "A compound was given to forty adults at random. " * 40} for row in _rows(1, keyed=1)]
+    execute("order", rows, methods=("vanilla",), ks=(2,), document_encoder=HashingEncoder(), exact_chunks=True)
+    assert "Chunks are cut after 128 tokens" in (tmp_path / "run" / "report.md").read_text()
+    # 128 tokens are twelve sentences of ten, and eight words.
+    assert any(text.endswith("adults at") for _, text in server.calls[0].documents)
 
 
 def _seen(row: dict[str, Any]) -> tuple[int, str, str, bool]:

@@ -154,11 +154,18 @@ class LongDocuments:
     """The long documents of a data set, cut into chunks and encoded when first needed."""
 
     def __init__(
-        self, documents: Mapping[str, LongDocument], encoder: "Encoder", *, tokens: int = CHUNK_TOKENS
+        self,
+        documents: Mapping[str, LongDocument],
+        encoder: "Encoder",
+        *,
+        tokens: int = CHUNK_TOKENS,
+        exact: bool = False,
     ) -> None:
+        """`tokens` and `exact` are those of `chunk_document`."""
         self._documents = documents
         self._encoder = encoder
         self._tokens = tokens
+        self._exact = exact
         self._locks: dict[str, Lock] = {}
         self._retriever = lru_cache(_KEPT_DOCUMENTS)(self._encoded)
 
@@ -186,4 +193,4 @@ class LongDocuments:
 
         long = self._documents[id]
         document = Document(id=id, page_content=long.text, metadata={"source_id": id, "title": long.title})
-        return LongDocumentRetriever.from_document(document, self._encoder, tokens=self._tokens)
+        return LongDocumentRetriever.from_document(document, self._encoder, tokens=self._tokens, exact=self._exact)

@@ -11,8 +11,15 @@ from briefcontext.evaluation.figures.plots import line_plot, token_plot
 from briefcontext.evaluation.methods.method_io import Reading
 from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables
 from briefcontext.evaluation.statistics.score_tables import Row, cells, cells_tables
+from briefcontext.knowledge.chunking import CHUNK_TOKENS
 
 __all__ = ["Order"]
+
+_EXACT = f"Chunks are cut after {CHUNK_TOKENS} tokens, also within a sentence, as in OP-RAG."
+_WHOLE_SENTENCES = (
+    f"Chunks end with the sentence nearest to {CHUNK_TOKENS} tokens; OP-RAG cuts after {CHUNK_TOKENS} exactly "
+    "(--exact-chunks)."
+)
 
 
 class Order(Experiment):
@@ -44,6 +51,7 @@ class Order(Experiment):
         report = Report(
             summary={"cells": found, "comparisons": comparisons},
             tables=[*cells_tables("by number of chunks", found), *comparison_tables(comparisons)],
+            remarks=[_EXACT if config["exact_chunks"] else _WHOLE_SENTENCES],
         )
         whole = {row["condition"]["chunks"]: 0 for row in rows if row["condition"] and row["status"] == "ok"}
         for row in rows:
@@ -62,7 +70,7 @@ class Order(Experiment):
                 out / self.name,
                 x="chunks",
                 methods=ranked,
-                x_label="Chunks of 128 tokens",
+                x_label=f"Chunks of {'' if config['exact_chunks'] else 'about '}{CHUNK_TOKENS} tokens",
                 logarithmic=True,
                 simulated=config["simulation"],
             )

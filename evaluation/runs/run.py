@@ -120,7 +120,9 @@ class Run:
 
         encoder = settings.document_encoder
         encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
-        return Materials(long=LongDocuments(self._data_set.documents, encoder), seed=settings.seed)
+        return Materials(
+            long=LongDocuments(self._data_set.documents, encoder, exact=settings.exact_chunks), seed=settings.seed
+        )
 
     @property
     def _retriever(self) -> RankingRetriever | None:
@@ -146,6 +148,7 @@ class Run:
             "data_set": {"name": self._data_set.name, "spec": settings.data_set, "sha256": self._data_set.sha256},
             "knowledge_base": None if base is None else base.fingerprint(),
             "document_encoder": None if base is not None else encoder_name(settings.document_encoder),
+            "exact_chunks": None if base is not None else settings.exact_chunks,
             "methods": [method.name for method in self.methods],
             "ks": list(self.ks),
             "seed": settings.seed,

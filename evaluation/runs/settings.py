@@ -33,6 +33,8 @@ class RunSettings:
     """A folder, `demo`, or one that is open."""
     document_encoder: "str | Encoder" = "minilm"
     """Encoder of the chunks of long documents."""
+    exact_chunks: bool = False
+    """Whether their chunks end at 128 tokens exactly, as OP-RAG's do, and not at the nearest sentence."""
     methods: tuple[str, ...] = ()
     ks: tuple[int, ...] = ()
     seed: int = 0

@@ -90,7 +90,7 @@ def build_knowledge_base(
         sources: sources; or entries (documents, deletions), which then are one source without a fingerprint.
         path: the folder of the base, created where it is missing; or a URL in an object store: `s3://bucket/name`.
         encoder: makes the vectors; for a base that exists, the one that it was built with.
-        chunk_tokens: cut documents into chunks of this many tokens; None: as the base has it, and for a new one
+        chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it, and for a new one
             whole texts into chunks of 128, and abstracts and passages not at all.
         store: what searches the vectors: `chroma`, in the base's folder, or the URL of a Chroma server; None: as the
             base has it, and for a new one the base's own table.

@@ -121,7 +121,7 @@ class Manifest(BaseModel):
     store: str | None = None
     """Where vectors are searched: None: in the table of passages; `chroma`; or the URL of a Chroma server."""
     chunk_tokens: int | None = None
-    """All documents are cut into chunks of this many tokens; None: whole texts into 128, and others not at all."""
+    """All documents are cut into chunks of about so many tokens; None: whole texts into 128, and others not at all."""
     records: int = 0
     passages: int = 0
     retracted: int = 0

@@ -1,0 +1,83 @@
+"""Sentences of a text, with their places."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+import sentencex
+
+__all__ = ["split_sentences"]
+
+_BLOCK = re.compile(r"[^\s](?:[^\n\f]|\n(?!\s*\n))*")
+"""What stands between blank lines and page breaks."""
+_ROW = re.compile(r"\t|\|.*\||\S {3,}\S")
+"""Cells of a table, beside each other."""
+_ITEM = re.compile(r"\s*(?:[-*•]|#+)\s")
+_HEADING = re.compile(r"\s*#+\s")
+_REFERENCE = re.compile(r"(?:(?<=[^\W\d_]{2}[.!?])|(?<=[)\]][.!?]))\d{1,3}(?:[,–-]\d{1,3})*\s+(?=[A-Z])")
+"""A raised number behind a sentence's end, which sentencex takes for a decimal."""
+_NARROWEST = 40
+"""Characters of the longest line of a text that was broken to fit a width: shorter ones are headings and lists."""
+
+_FULL = 0.75
+"""Of the longest line of its paragraph: letters differ in width where a text was set in print."""
+
+
+def split_sentences(text: str) -> list[tuple[int, int]]:
+    """Return the character offsets (start, end) of the sentences of an English text, white space trimmed.
+
+    A sentence ends at a blank line, and at the end of a line that was not broken to fit a width, as a heading, an item
+    of a list, or a row of a table; a row is one sentence, whatever stands in its cells. None begins with a small
+    letter, unless its paragraph does.
+    """
+    spans: list[tuple[int, int]] = []
+    for start, end in _paragraphs(text):
+        paragraph = text[start:end]
+        if _ROW.search(paragraph):
+            spans.append((start, end))
+            continue
+        first = len(spans)
+        for at, end in _segments(paragraph):
+            # sentencex also stops after "et al. [10]" and "i.e. >21 wks."
+            if paragraph[at].islower() and len(spans) > first and not paragraph[0].islower():
+                spans[-1] = spans[-1][0], start + end
+            else:
+                spans.append((start + at, start + end))
+    return spans
+
+
+def _segments(paragraph: str) -> Iterator[tuple[int, int]]:
+    """Yield the sentences of a paragraph as sentencex finds them."""
+    ends = [found.end() for found in _REFERENCE.finditer(paragraph)]
+    position = 0
+    for piece in sentencex.segment("en", paragraph):
+        position = paragraph.index(piece, position) + len(piece)
+        ends.append(position)
+    for start, end in pairwise(sorted({0, *ends})):
+        if words := paragraph[start:end].strip():
+            at = paragraph.index(words, start)
+            yield at, at + len(words)
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of running text: lines that continue each other, white space around them left out."""
+    for block in _BLOCK.finditer(text):
+        lines = [line.span() for line in re.finditer(r"[^\n]*\S[^\n]*", block[0])]
+        width = max(len(block[0][slice(*line)].rstrip()) for line in lines)
+        start = 0
+        for place, (_, end) in enumerate(lines):
+            following = block[0][slice(*lines[place + 1])] if place + 1 < len(lines) else None
+            if following is None or not _continues(block[0][slice(*lines[place])], following, width):
+                part = block[0][start:end]
+                begin = block.start() + start + len(part) - len(part.lstrip())
+                yield begin, block.start() + start + len(part.rstrip())
+                start = end + 1
+
+
+def _continues(line: str, following: str, width: int) -> bool:
+    """Whether a line was broken because the next one's first word did not fit into the width any more."""
+    rows = _ROW.search(line.strip()) or _ROW.search(following.strip())
+    if rows or _HEADING.match(line) or _ITEM.match(following):
+        return False
+    first = following.split(maxsplit=1)[0]
+    return first[0].islower() or (width >= _NARROWEST and len(line.rstrip()) + 1 + len(first) > _FULL * width)

@@ -1,0 +1,47 @@
+"""Sentences: whole, in order, and with their places."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from briefcontext.sentences import split_sentences
+
+WRAPPED = "Scores of the treatment arm at week\n14 of treatment were much higher than those\nunder placebo."
+WEEKS = "A dose of 0.5 mg b.i.d. (i.e. >21 wks. vs. <7 wks.) helped."
+LISTED = "- Asthma of any degree, in adults and in children"
+
+CASES = {
+    "It rose. It fell.": ["It rose.", "It fell."],
+    f"  {WEEKS}\n": [WEEKS],
+    "A study by Amir et al. [10] found it. So did we.": ["A study by Amir et al. [10] found it.", "So did we."],
+    "Rates fell in most settings.1–4 Care did (HR 0.8).5 It is so.": [
+        "Rates fell in most settings.1–4", "Care did (HR 0.8).5", "It is so."
+    ],
+    f"{WRAPPED} No death occurred.": [WRAPPED, "No death occurred."],
+    "METHODS:\nAdults with asthma were enrolled. They gave consent.": [
+        "METHODS:", "Adults with asthma were enrolled.", "They gave consent."
+    ],
+    "# Safety\nNo death occurred.": ["# Safety", "No death occurred."],
+    f"Contraindications:\n{LISTED}\n- Heart failure": ["Contraindications:", LISTED, "- Heart failure"],
+    "| Arm | Smith et al. Trial |\n| A | 0.5. B |\nEnd.": ["| Arm | Smith et al. Trial |", "| A | 0.5. B |", "End."],
+    "Drug\t1.5\t0.03. NS\nPlacebo\t1.2\t0.04": ["Drug\t1.5\t0.03. NS", "Placebo\t1.2\t0.04"],
+    "No stop here\n\nA paragraph\r\n\r\nand a third\fA page": ["No stop here", "A paragraph", "and a third", "A page"],
+    "all is in small letters . nothing else .": ["all is in small letters .", "nothing else ."],
+    "": [],
+    " \n\f ": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_sentences_are_whole(text: str) -> None:
+    assert [text[start:end] for start, end in split_sentences(text)] == CASES[text]
+
+
+@given(st.text(alphabet=st.sampled_from("aB1.?| -#\n\t\f\r"), max_size=80))
+def test_sentences_stand_in_order_and_hold_all_that_is_not_white_space(text: str) -> None:
+    spans = split_sentences(text)
+    assert all(text[start:end] == text[start:end].strip() != "" for start, end in spans)
+    edges = [edge for span in spans for edge in span]
+    assert edges == sorted(edges)
+    between = [text[start:end] for start, end in zip([0, *edges[1::2]], [*edges[::2], len(text)], strict=True)]
+    assert not any(map(str.strip, between))
