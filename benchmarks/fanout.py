@@ -79,7 +79,7 @@ def measure(latency: float, partitions: int, questions: int, asynchronous: bool)
     ]
     graph = build_graph(reader=FixedLatencyModel(latency=latency), retriever=FixedRetriever(documents=documents))
     asked: list[Any] = [{"question": f"What was studied ({number})?"} for number in range(questions)]
-    context: Any = Settings(route="map_reduce", top_k=len(documents), max_in_flight=4096)
+    context: Any = Settings(route="map_reduce", top_k=len(documents), max_concurrent_calls=4096)
     run: Callable[[], Any]
     if asynchronous:
 

@@ -89,7 +89,9 @@ def calibrate(
         say(f"  {feature.coefficient:+.2f}  {feature.name}")
     travels = target.resolve() == (Path(kb) / CALIBRATION_FILE).resolve()
     say(f"Written to {out}; figures in {folder}.")
-    say(f'Use it: briefcontext ask --kb {kb} --preflight {"calibrated" if travels else out} "…"')
+    say(
+        f'Use it: briefcontext ask --kb {kb} {"--preflight calibrated" if travels else f"--calibration-file {out}"} "…"'
+    )
 
 
 def _listed(ids: list[str], most: int = 10) -> str:

@@ -22,12 +22,13 @@ from briefcontext.errors import BriefContextError, InputError, ModelCallError
 from briefcontext.experiment_command import experiment
 from briefcontext.mcp_command import mcp
 from briefcontext.options import (
+    CalibrationFile,
     CrossEncoder,
     Document,
     DocumentEncoder,
     ExtractModel,
+    IncludeRetracted,
     Journals,
-    KeepRetracted,
     KnowledgeBaseName,
     Languages,
     Mesh,
@@ -153,6 +154,7 @@ def ask(
         float | None, typer.Option(help="Overlap above which the rankings agree. Default: 0.2.")
     ] = None,
     preflight: Preflight = None,
+    calibration_file: CalibrationFile = None,
     options: Annotated[
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
@@ -166,7 +168,7 @@ def ask(
     journals: Journals = None,
     mesh: Mesh = None,
     languages: Languages = None,
-    keep_retracted: KeepRetracted = False,
+    include_retracted: IncludeRetracted = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every document and quote.")] = False,
 ) -> None:
@@ -187,6 +189,7 @@ def ask(
         preflight_top_n=preflight_top_n,
         iou_threshold=iou_threshold,
         preflight=preflight,
+        calibration_file=calibration_file,
         retrieval=retrieval,
         cross_encoder=cross_encoder,
         years=years,
@@ -194,7 +197,7 @@ def ask(
         journals=journals,
         mesh=mesh,
         languages=languages,
-        keep_retracted=keep_retracted or None,
+        include_retracted=include_retracted or None,
     )
     if verbose:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)

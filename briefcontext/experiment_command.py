@@ -95,11 +95,10 @@ def experiment(
     reading = Settings(
         partition_size=partition_size,
         **({} if iou_threshold is None else {"iou_threshold": iou_threshold}),
-        # A file may be called as one of the other kinds of preflight is.
-        **({} if calibration is None else {"preflight": str(calibration.absolute())}),
+        calibration_file=None if calibration is None else str(calibration),
         max_input_tokens=max_input_tokens,
         prompts=prompts,
-        max_in_flight=in_flight,
+        max_concurrent_calls=in_flight,
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
     )

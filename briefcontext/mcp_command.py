@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from briefcontext.errors import InputError, MissingExtraError
-from briefcontext.options import ExtractModel, KeepRetracted, KnowledgeBaseName, PromptsFolder, Route, settings_from
+from briefcontext.options import ExtractModel, IncludeRetracted, KnowledgeBaseName, PromptsFolder, Route, settings_from
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -27,7 +27,7 @@ def mcp(
     prompts: PromptsFolder = None,
     route: Route = None,
     top_k: Annotated[int | None, typer.Option(help="Documents to retrieve for an answer. Default: 16.")] = None,
-    keep_retracted: KeepRetracted = False,
+    include_retracted: IncludeRetracted = False,
     http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP. Default: standard input and output.")] = (
         False
     ),
@@ -44,7 +44,7 @@ def mcp(
         prompts=prompts,
         route=route,
         top_k=top_k,
-        keep_retracted=keep_retracted or None,
+        include_retracted=include_retracted or None,
     )
     try:
         import_module("mcp.server.mcpserver")  # There since version 2.

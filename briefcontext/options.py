@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
 __all__ = [
+    "CalibrationFile",
     "CrossEncoder",
     "Document",
     "DocumentEncoder",
     "ExtractModel",
+    "IncludeRetracted",
     "Journals",
-    "KeepRetracted",
     "KnowledgeBaseName",
     "Languages",
     "Mesh",
@@ -45,11 +46,14 @@ CrossEncoder = Annotated[
 Preflight = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE",
-        help="Decide by a calibration: its file, or calibrated for the one in the knowledge base's folder.",
+        metavar="iou|calibrated",
+        help="Decide by the rankings' overlap, or by the calibration in the knowledge base's folder. Default: iou.",
     ),
 ]
-KeepRetracted = Annotated[bool, typer.Option("--keep-retracted", help="Use retracted articles, too, labelled.")]
+CalibrationFile = Annotated[
+    str | None, typer.Option("--calibration-file", metavar="FILE", help="Decide by the calibration in this file.")
+]
+IncludeRetracted = Annotated[bool, typer.Option("--include-retracted", help="Use retracted articles, too, labelled.")]
 
 Years = Annotated[str | None, typer.Option(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")]
 StudyTypes = Annotated[

@@ -8,6 +8,7 @@ import typer
 
 from briefcontext.errors import InputError, MissingExtraError
 from briefcontext.options import (
+    CalibrationFile,
     CrossEncoder,
     Document,
     DocumentEncoder,
@@ -40,6 +41,7 @@ def serve(
     prompts: PromptsFolder = None,
     cross_encoder: CrossEncoder = None,
     preflight: Preflight = None,
+    calibration_file: CalibrationFile = None,
     model_cache: Annotated[str | None, typer.Option(help="SQLite file that keeps the replies of models.")] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
@@ -70,6 +72,7 @@ def serve(
         prompts=prompts,
         cross_encoder=cross_encoder,
         preflight=preflight,
+        calibration_file=calibration_file,
         model_cache=model_cache,
         route="order_preserving" if document is not None else None,
     )

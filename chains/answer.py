@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import Citation, number_citations
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.ledger import Usage
+from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.reader import Draft
 from briefcontext.sentences import split_sentences
 

@@ -7,18 +7,18 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.choice import named_option
 from briefcontext.chains.citation import document_key
-from briefcontext.chains.context import render_documents
-from briefcontext.chains.ending import cut_warning
-from briefcontext.chains.event_loop import together
 from briefcontext.chains.extraction import NOTHING_USED, Extraction, Quote, extraction_without_evidence
-from briefcontext.chains.grounding import ground
-from briefcontext.chains.json_record import read_record
-from briefcontext.chains.model import Model, Reply, Request
+from briefcontext.chains.model.call import Model, Reply, Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.context_window import room_for, split_to_fit
+from briefcontext.chains.model.event_loop import together
+from briefcontext.chains.model.finish_reason import cut_warning
+from briefcontext.chains.parsing.choice import named_option
+from briefcontext.chains.parsing.grounding import ground
+from briefcontext.chains.parsing.json_record import read_record
 from briefcontext.chains.question import Question
-from briefcontext.chains.window import room_for, split_to_fit
+from briefcontext.chains.render import render_documents
 from briefcontext.errors import ModelCallError
 
 __all__ = ["extract", "ground_all", "lost_quotes"]
@@ -100,22 +100,22 @@ class _Record(BaseModel):
 
 
 async def extract(
-    model: Model, question: Question, documents: Sequence[Document], index: int, account: Account
+    model: Model, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
 ) -> Extraction:
     """Extract from one partition: one call, and one more if its reply is malformed.
 
     A partition that exceeds the model's input window is read in as many parts as it takes. A part that could not be
-    read is reported, and the others are kept, unless the account wants failures raised.
+    read is reported, and the others are kept, unless the budget wants failures raised.
 
     Raises:
         ModelCallError: no part could be read.
     """
     empty = model.prompts.render("extract", question["text"], question["options"], documents="")
-    room = room_for(model, account, sum(len(message.text) for message in empty))
+    room = room_for(model, budget, sum(len(message.text) for message in empty))
     parts = split_to_fit(documents, room)
     if len(parts) == 1:
-        return await _extract_part(model, question, parts[0], documents, index, account)
-    read = await together(_part_or_failure(model, question, part, documents, index, account) for part in parts)
+        return await _extract_part(model, question, parts[0], documents, index, budget)
+    read = await together(_part_or_failure(model, question, part, documents, index, budget) for part in parts)
     return _merge(read, documents, index)
 
 
@@ -125,13 +125,13 @@ async def _part_or_failure(
     part: Sequence[Document],
     documents: Sequence[Document],
     index: int,
-    account: Account,
+    budget: CallBudget,
 ) -> Extraction:
     """Extract from one part of several; record a failure, as what the others cost would be lost with it."""
     try:
-        return await _extract_part(model, question, part, documents, index, account)
+        return await _extract_part(model, question, part, documents, index, budget)
     except ModelCallError as error:
-        if account.on_partition_failure == "raise":
+        if budget.on_partition_failure == "raise":
             raise
         return extraction_without_evidence(index, part, "failed", error=str(error))
 
@@ -142,7 +142,7 @@ async def _extract_part(
     part: Sequence[Document],
     documents: Sequence[Document],
     index: int,
-    account: Account,
+    budget: CallBudget,
 ) -> Extraction:
     """Extract from one part of a partition; quotes are looked up in the partition's whole documents.
 
@@ -150,16 +150,16 @@ async def _extract_part(
         ModelCallError: a call failed for good, or both replies were cut off before they said anything.
     """
     messages = model.prompts.render("extract", question["text"], question["options"], documents=render_documents(part))
-    reply = await model.ask(Request("extract", messages, _SCHEMA, _HIDDEN, index), account)
+    reply = await model.ask(Request("extract", messages, _SCHEMA, _HIDDEN, index), budget)
     try:
-        return _extraction(_parse(reply), question, documents, index, account)
+        return _extraction(_parse(reply), question, documents, index, budget)
     except ValueError as error:
         repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, reply))
     # Providers take no message without words.
     again = [*messages, *([AIMessage(reply.text)] if reply.text else []), *repair]
-    second = await model.ask(Request("extract", again, _SCHEMA, _HIDDEN, index), account)
+    second = await model.ask(Request("extract", again, _SCHEMA, _HIDDEN, index), budget)
     try:
-        return _extraction(_parse(second), question, documents, index, account)
+        return _extraction(_parse(second), question, documents, index, budget)
     except ValueError as error:
         text = second.text or reply.text
         if not text and second.cut:
@@ -180,10 +180,10 @@ def _reason(error: ValueError, reply: Reply) -> str:
 
 
 def _extraction(
-    record: _Record, question: Question, documents: Sequence[Document], index: int, account: Account
+    record: _Record, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
 ) -> Extraction:
     given = [(quote.key, quote.quote) for quote in record.quotes]
-    quotes, lost = ground_all(given, documents, account.quote_similarity)
+    quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
     error = lost_quotes(lost, len(given))
     finding = record.finding.strip()
     if not given:

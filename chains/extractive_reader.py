@@ -8,9 +8,9 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.citation import cite
 from briefcontext.chains.extraction import Extraction, Quote
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.sentences import split_sentences
@@ -54,7 +54,7 @@ class ExtractiveReader:
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder = encoder
 
-    def extract(self, question: Question, documents: Sequence[Document], index: int, account: Account) -> Extraction:
+    def extract(self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget) -> Extraction:
         """Return the partition's closest sentences, or `none` when all are below the relevance floor."""
         found = self._closest(question, documents, _sentences(documents), SENTENCES_PER_PARTITION)
         return Extraction(
@@ -69,31 +69,31 @@ class ExtractiveReader:
         )
 
     async def aextract(
-        self, question: Question, documents: Sequence[Document], index: int, account: Account
+        self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
         """Do as `extract` does, in a thread."""
-        return await asyncio.to_thread(self.extract, question, documents, index, account)
+        return await asyncio.to_thread(self.extract, question, documents, index, budget)
 
     def reduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
         """Return the closest sentence of each partition, so that none of them drowns the others."""
         quotes = [quote for extraction in extractions for quote in extraction["quotes"][:1]]
         return self._draft(question, documents, quotes)
 
     async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
         """Do as `reduce` does, in a thread."""
-        return await asyncio.to_thread(self.reduce, question, documents, extractions, account)
+        return await asyncio.to_thread(self.reduce, question, documents, extractions, budget)
 
-    def answer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+    def answer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
         """Return the closest sentences of all documents."""
         return self._draft(question, documents, _sentences(documents))
 
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
         """Do as `answer` does, in a thread."""
-        return await asyncio.to_thread(self.answer, question, documents, stage, account)
+        return await asyncio.to_thread(self.answer, question, documents, stage, budget)
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> None:
         """Return None: no prompt is written."""

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.direct import answer, answer_prompt
-from briefcontext.chains.event_loop import wait_for
 from briefcontext.chains.extract import extract
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.model import Model
+from briefcontext.chains.model.call import Model
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.reduce import reduce
+from briefcontext.chains.single_call import answer, answer_prompt
 from briefcontext.prompts import BUNDLED, Prompts
 
 __all__ = ["LLMReader"]
@@ -51,43 +51,43 @@ class LLMReader:
         """The allocator's name."""
         return self._allocator.name
 
-    def extract(self, question: Question, documents: Sequence[Document], index: int, account: Account) -> Extraction:
+    def extract(self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget) -> Extraction:
         """Find in one partition what bears on the question."""
-        return wait_for(self.aextract(question, documents, index, account))
+        return wait_for(self.aextract(question, documents, index, budget))
 
     async def aextract(
-        self, question: Question, documents: Sequence[Document], index: int, account: Account
+        self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
         """Do as `extract` does, without blocking the event loop."""
-        return await extract(self._worker, question, documents, index, account)
+        return await extract(self._worker, question, documents, index, budget)
 
     def reduce(
         self,
         question: Question,
         documents: Sequence[Document],
         extractions: Sequence[Extraction],
-        account: Account,
+        budget: CallBudget,
     ) -> Draft:
         """Answer from the evidence of the partitions."""
-        return wait_for(self.areduce(question, documents, extractions, account))
+        return wait_for(self.areduce(question, documents, extractions, budget))
 
     async def areduce(
         self,
         question: Question,
         documents: Sequence[Document],
         extractions: Sequence[Extraction],
-        account: Account,
+        budget: CallBudget,
     ) -> Draft:
         """Do as `reduce` does, without blocking the event loop."""
-        return await reduce(self._allocator, question, documents, extractions, account)
+        return await reduce(self._allocator, question, documents, extractions, budget)
 
-    def answer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+    def answer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
         """Answer from all documents at once."""
-        return wait_for(self.aanswer(question, documents, stage, account))
+        return wait_for(self.aanswer(question, documents, stage, budget))
 
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
         """Do as `answer` does, without blocking the event loop."""
-        return await answer(self._allocator, self._worker, question, documents, stage, account)
+        return await answer(self._allocator, self._worker, question, documents, stage, budget)
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""

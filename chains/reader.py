@@ -6,8 +6,8 @@ from typing import Protocol
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.extraction import Extraction, Quote
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import Question
 
 __all__ = ["Draft", "Reader"]
@@ -30,7 +30,7 @@ class Draft(TypedDict):
 class Reader(Protocol):
     """Answers from documents: in one call, or by extracting from partitions and reducing.
 
-    All documents carry citation keys (`briefcontext.chains.citation.assign_keys`). The account bounds a method's
+    All documents carry citation keys (`briefcontext.chains.citation.assign_keys`). The budget bounds a method's
     model calls and records them. Each method raises a `ModelError` when a call fails for good.
     """
 
@@ -39,7 +39,7 @@ class Reader(Protocol):
         """What the ledger and the answer call this reader."""
 
     async def aextract(
-        self, question: Question, documents: Sequence[Document], index: int, account: Account
+        self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
         """Find in one partition what bears on the question."""
 
@@ -48,11 +48,11 @@ class Reader(Protocol):
         question: Question,
         documents: Sequence[Document],
         extractions: Sequence[Extraction],
-        account: Account,
+        budget: CallBudget,
     ) -> Draft:
         """Answer from the evidence of the partitions."""
 
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
         """Answer from all documents at once, in the order given; `stage` names the call in the ledger."""
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int | None:

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.context import render_condensed, render_evidence
-from briefcontext.chains.draft import parse_draft
-from briefcontext.chains.ending import cut_warning
-from briefcontext.chains.event_loop import together
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.model import Model, Request
+from briefcontext.chains.model.call import Model, Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.context_window import group_to_fit, room_for
+from briefcontext.chains.model.event_loop import together
+from briefcontext.chains.model.finish_reason import cut_warning
+from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
-from briefcontext.chains.window import group_to_fit, room_for
+from briefcontext.chains.render import render_condensed, render_evidence
 from briefcontext.errors import ModelCallError
 
 __all__ = ["reduce"]
@@ -29,7 +29,7 @@ async def reduce(
     question: Question,
     documents: Sequence[Document],
     extractions: Sequence[Extraction],
-    account: Account,
+    budget: CallBudget,
 ) -> Draft:
     """Answer from the partitions that have evidence, in one call (ContextReduce).
 
@@ -39,21 +39,21 @@ async def reduce(
     Raises:
         ModelCallError: condensing does not make it fit, or a reply to it was cut off.
     """
-    forced = account.force_choice and bool(question["options"])
+    forced = budget.force_choice and bool(question["options"])
     by_id = {str(document.id): document for document in documents}
     evidence = [extraction for extraction in extractions if extraction["status"] == "evidence"]
     empty = model.prompts.render("reduce", question["text"], question["options"], may_abstain=not forced, evidence="")
-    room = room_for(model, account, sum(len(message.text) for message in empty))
+    room = room_for(model, budget, sum(len(message.text) for message in empty))
     texts = [text for extraction in evidence for text in _texts(extraction, by_id, room)]
     texts = texts or ["No reader found any evidence."]
     rounds = 0
     while room is not None and len("\n".join(texts)) > room:
         rounds += 1
-        texts = await _condense(model, question, texts, room, rounds, account)
+        texts = await _condense(model, question, texts, room, rounds, budget)
     messages = model.prompts.render(
         "reduce", question["text"], question["options"], may_abstain=not forced, evidence="\n".join(texts)
     )
-    reply = await model.ask(Request("reduce", messages, told=True), account)
+    reply = await model.ask(Request("reduce", messages, told=True), budget)
     quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
     warnings = [f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."] if rounds else []
     warnings += [cut_warning(reply.cut, "The answer")] if reply.cut else []
@@ -72,7 +72,7 @@ def _texts(extraction: Extraction, documents: Mapping[str, Document], room: int 
 
 
 async def _condense(
-    model: Model, question: Question, texts: Sequence[str], room: int, rounds: int, account: Account
+    model: Model, question: Question, texts: Sequence[str], room: int, rounds: int, budget: CallBudget
 ) -> list[str]:
     if rounds > MAX_ROUNDS or max(map(len, texts)) > room:
         raise ModelCallError(
@@ -83,7 +83,7 @@ async def _condense(
         model.prompts.render("condense", question["text"], {}, evidence="\n".join(group))
         for group in group_to_fit(texts, room)
     ]
-    replies = await together(model.ask(Request("reduce", prompt, tags=_HIDDEN), account) for prompt in prompts)
+    replies = await together(model.ask(Request("reduce", prompt, tags=_HIDDEN), budget) for prompt in prompts)
     for reply in replies:
         if reply.cut:  # What is missing is evidence, and nobody could tell which.
             raise ModelCallError(cut_warning(reply.cut, "Condensed evidence"))

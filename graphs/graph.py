@@ -67,7 +67,7 @@ def build_graph(
             calls. Extractions are kept as they finish, with LangGraph's `durability="async"` (its default, which
             saves in the background) and `"sync"`; `"exit"` keeps nothing of a killed run. A `max_concurrency` in
             the config would hold extractions back from being kept, and one of 1 hangs a synchronous stream of
-            events or messages: bound model calls by the setting `max_in_flight` instead.
+            events or messages: bound model calls by the setting `max_concurrent_calls` instead.
         settings: the schema of `context=`: Settings, or a subclass with defaults of its own.
         name: what traces call the graph.
 

@@ -10,17 +10,25 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.event_loop import wait_for
+from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import Answering, PartitionStarted, Retrieved, RouteDecided, emit
-from briefcontext.graphs.reasons import without_documents, without_evidence
-from briefcontext.graphs.results import Update, abstained, answered, extracted, failed_extraction, worth_reducing
-from briefcontext.graphs.retrieval import encodable_document, given_ranking, more_to_ask, without_retracted
+from briefcontext.graphs.results import (
+    Update,
+    abstained,
+    answered,
+    extracted,
+    failed_extraction,
+    without_documents,
+    without_evidence,
+    worth_reducing,
+)
+from briefcontext.graphs.retracted import encodable_document, given_ranking, more_to_ask, without_retracted
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
-from briefcontext.graphs.runtime import current_settings, open_account
+from briefcontext.graphs.runtime import current_settings, open_budget
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.retrievers.bm25 import rank_by_bm25
@@ -123,33 +131,33 @@ class Nodes:
 
     async def _extract(self, branch: Partition) -> Update:
         """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
-        reader, account = await self._reader(), open_account(branch["started"])
+        reader, budget = await self._reader(), open_budget(branch["started"])
         _started(branch)
         try:
-            extraction = await reader.aextract(branch["asked"], branch["documents"], branch["index"], account)
+            extraction = await reader.aextract(branch["asked"], branch["documents"], branch["index"], budget)
         except ModelCallError as error:
             extraction = failed_extraction(branch, error)
-        return extracted(branch, extraction, account)
+        return extracted(branch, extraction, budget)
 
     async def _reduce(self, state: State) -> Update:
         """Answer from the partitions that have evidence (ContextReduce), or abstain when none has."""
-        reader, account = await self._reader(), open_account(state["started"])
+        reader, budget = await self._reader(), open_budget(state["started"])
         if not worth_reducing(state):
-            return abstained(state, without_evidence(state), account, reader)
-        draft = await reader.areduce(state["asked"], state["ranking"], state["extractions"], account)
-        return answered(state, draft, account, reader)
+            return abstained(state, without_evidence(state), budget, reader)
+        draft = await reader.areduce(state["asked"], state["ranking"], state["extractions"], budget)
+        return answered(state, draft, budget, reader)
 
     async def _answer(self, state: State) -> Update:
         """Answer in one call over the documents, in the order that the route wants."""
-        reader, account = await self._reader(), open_account(state["started"])
+        reader, budget = await self._reader(), open_budget(state["started"])
         emit(Answering(event="answering", documents=len(state["ranking"])))
-        draft = await reader.aanswer(state["asked"], _in_order(state), state["route"], account)
-        return answered(state, draft, account, reader)
+        draft = await reader.aanswer(state["asked"], _in_order(state), state["route"], budget)
+        return answered(state, draft, budget, reader)
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
         reason = without_documents(state, current_settings().filters)
-        return abstained(state, reason, open_account(state["started"]), self._open_reader())
+        return abstained(state, reason, open_budget(state["started"]), self._open_reader())
 
 
 def _retrieved(asked: Question, found: Sequence[Document], settings: Settings, *, given: bool) -> Update:

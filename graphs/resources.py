@@ -9,7 +9,7 @@ from langchain_core.retrievers import RetrieverLike
 
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.graphs.settings import CALIBRATED, DEMO, IOU, Settings
+from briefcontext.graphs.settings import DEMO, IOU, Settings
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
@@ -58,14 +58,12 @@ def calibration(settings: Settings) -> "Calibration | None":
         return None
     from briefcontext.retrievers.calibration import CALIBRATION_FILE
 
-    path = Path(settings.preflight)
-    if settings.preflight == CALIBRATED:
-        path = Path(settings.knowledge_base) / CALIBRATION_FILE
-        if not path.is_file():
-            raise InputError(
-                f"The preflight is 'calibrated', and there is no {path}. Make it: briefcontext calibrate --kb "
-                f"{settings.knowledge_base} --questions FILE --out {path}"
-            )
+    path = Path(settings.calibration_file or Path(settings.knowledge_base) / CALIBRATION_FILE)
+    if settings.calibration_file is None and not path.is_file():
+        raise InputError(
+            f"The preflight is 'calibrated', and there is no {path}. Make it: briefcontext calibrate --kb "
+            f"{settings.knowledge_base} --questions FILE --out {path}"
+        )
     try:
         modified = path.stat().st_mtime_ns
     except OSError:

@@ -1,21 +1,31 @@
-"""What nodes hand on: an extraction or an answer, as an update of the state, told in an event."""
+"""Results of the nodes as updates of the state, each told in an event; and the messages of abstentions."""
 
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.answer import compose
-from briefcontext.chains.extraction import Extraction, extraction_without_evidence
-from briefcontext.chains.ledger import ModelCall, Usage, estimate_tokens, summarise
+from briefcontext.chains.extraction import NOTHING_USED, Extraction, extraction_without_evidence
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
 from briefcontext.chains.reader import Draft, Reader
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.events import Answered, PartitionDone, PartitionFailed, Reducing, emit
-from briefcontext.graphs.retrieval import encodable
+from briefcontext.graphs.retracted import encodable
 from briefcontext.graphs.runtime import current_settings
 from briefcontext.graphs.state import Partition, State
+from briefcontext.knowledge.store.filters import Filters
 
-__all__ = ["Update", "abstained", "answered", "extracted", "failed_extraction", "worth_reducing"]
+__all__ = [
+    "Update",
+    "abstained",
+    "answered",
+    "extracted",
+    "failed_extraction",
+    "without_documents",
+    "without_evidence",
+    "worth_reducing",
+]
 
 Update = dict[str, Any]
 """The fields of the state that a node sets."""
@@ -32,7 +42,7 @@ def failed_extraction(branch: Partition, error: ModelCallError) -> Extraction:
     return extraction_without_evidence(branch["index"], branch["documents"], "failed", error=str(error))
 
 
-def extracted(branch: Partition, extraction: Extraction, account: Account) -> Update:
+def extracted(branch: Partition, extraction: Extraction, budget: CallBudget) -> Update:
     """Hand on what a partition gave."""
     index, partitions = branch["index"], branch["partitions"]
     if extraction["status"] == "failed":
@@ -41,7 +51,7 @@ def extracted(branch: Partition, extraction: Extraction, account: Account) -> Up
     else:
         status, quotes = extraction["status"], len(extraction["quotes"])
         emit(PartitionDone(event="partition_done", index=index, partitions=partitions, status=status, quotes=quotes))
-    return {"extractions": [{**extraction, "finding": encodable(extraction["finding"])}], "calls": account.calls}
+    return {"extractions": [{**extraction, "finding": encodable(extraction["finding"])}], "calls": budget.calls}
 
 
 def worth_reducing(state: State) -> bool:
@@ -61,7 +71,7 @@ def worth_reducing(state: State) -> bool:
     return bool(evidence or forced)
 
 
-def answered(state: State, draft: Draft, account: Account, reader: Reader) -> Update:
+def answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
     """Hand on the answer that a reader's draft makes."""
     answer = compose(
         draft,
@@ -71,7 +81,7 @@ def answered(state: State, draft: Draft, account: Account, reader: Reader) -> Up
         preflight=state["preflight"],
         extractions=state["extractions"],
         retracted=state["retracted"],
-        usage=_usage(state, draft, account.calls, reader),
+        usage=_usage(state, draft, budget.calls, reader),
     )
     emit(
         Answered(
@@ -81,13 +91,13 @@ def answered(state: State, draft: Draft, account: Account, reader: Reader) -> Up
             calls=answer["usage"]["calls"],
         )
     )
-    return {"answer": answer, "calls": account.calls}
+    return {"answer": answer, "calls": budget.calls}
 
 
-def abstained(state: State, reason: str, account: Account, reader: Reader) -> Update:
+def abstained(state: State, reason: str, budget: CallBudget, reader: Reader) -> Update:
     """Hand on an answer that only says why there is none."""
     draft = Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, warnings=[])
-    return answered(state, draft, account, reader)
+    return answered(state, draft, budget, reader)
 
 
 def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader) -> Usage:
@@ -111,3 +121,38 @@ def _vanilla_output_tokens(
         return written
     by_document = {quote["document_id"]: f'[key] "{quote["text"]}"' for quote in draft["quotes"]}
     return written + (estimate_tokens(len("\n".join(by_document.values())), calls) or 0)
+
+
+def without_documents(state: State, filters: Filters) -> str:
+    """Say why there was nothing to read."""
+    how = "given with" if state["given"] else "found for"
+    if count := len(state["retracted"]):
+        return (
+            f"All documents that were {how} this question are retracted articles ({count}) and were left out, "
+            "so there is nothing to answer from."
+        )
+    if state["given"]:
+        return "No document was given with this question, so there is nothing to answer from."
+    if filters:
+        return (
+            f"No document that fulfils the filters ({filters}) was retrieved for this question, so there is nothing to "
+            "answer from. Widen the filters, or leave them out."
+        )
+    return "No document was retrieved for this question, so there is nothing to answer from."
+
+
+def without_evidence(state: State) -> str:
+    """Say that no partition gave evidence; what was not read, or not used, is not said to hold none."""
+    extractions = state["extractions"]
+    failed = sum(extraction["status"] == "failed" for extraction in extractions)
+    unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
+    in_part = sum(bool(extraction.get("unread_ids")) for extraction in extractions)
+    if not failed and not unused and not in_part:
+        return "The documents were read, and none of them contains evidence on this question."
+    missing = [f"{failed} could not be read"] if failed else []
+    missing += [f"{in_part} could be read only in part"] if in_part else []
+    missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
+    return (
+        f"No evidence on this question was found, but of {len(extractions)} partitions of the documents "
+        f"{' and '.join(missing)}. There may be evidence in them all the same."
+    )

@@ -2,13 +2,13 @@
 
 from langgraph.runtime import get_runtime
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.limits import CallLimits
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.limits import CallLimits
 from briefcontext.graphs.events import AnswerToken, emit
-from briefcontext.graphs.retrieval import encodable
+from briefcontext.graphs.retracted import encodable
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["current_settings", "open_account"]
+__all__ = ["current_settings", "open_budget"]
 
 
 def current_settings() -> Settings:
@@ -20,21 +20,21 @@ def current_settings() -> Settings:
     return context if isinstance(context, Settings) else Settings()
 
 
-def open_account(started: float) -> Account:
-    """Open the account of one node's model calls, in a run that began at `started` (seconds since the epoch)."""
+def open_budget(started: float) -> CallBudget:
+    """Open the budget of one node's model calls, in a run that began at `started` (seconds since the epoch)."""
     settings = current_settings()
-    return Account(
-        timeout=settings.call_timeout,
+    return CallBudget(
+        timeout=settings.model_timeout,
         max_retries=settings.max_retries,
         retry_wait=settings.retry_wait,
-        deadline=None if settings.deadline is None else started + settings.deadline,
+        deadline=None if settings.total_timeout is None else started + settings.total_timeout,
         limits=CallLimits(
-            max_in_flight=settings.max_in_flight,
+            max_concurrent_calls=settings.max_concurrent_calls,
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,
         ),
         max_input_tokens=settings.max_input_tokens,
-        quote_similarity=settings.quote_similarity,
+        min_quote_similarity=settings.min_quote_similarity,
         force_choice=settings.force_choice,
         on_partition_failure=settings.on_partition_failure,
         tell=_tell,

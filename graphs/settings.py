@@ -18,15 +18,21 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.search_method import SearchMethod
 
-__all__ = ["CALIBRATED", "DEMO", "IOU", "MAX_TOP_K", "AskedFilters", "Settings"]
+__all__ = ["DEMO", "IOU", "MAX_TOP_K", "AskedFilters", "Settings"]
 
-IOU = "iou"
+IOU: Literal["iou"] = "iou"
 """The name of BriefContext's own preflight check."""
-CALIBRATED = "calibrated"
-"""The name of the calibration that lies in the knowledge base's folder."""
 DEMO = "demo"
 """The name of the knowledge base that comes with the package."""
 MAX_TOP_K = 1024
+
+_RENAMED = {
+    "call_timeout": "model_timeout",
+    "deadline": "total_timeout",
+    "keep_retracted": "include_retracted",
+    "max_in_flight": "max_concurrent_calls",
+    "quote_similarity": "min_quote_similarity",
+}
 
 
 _Year = Annotated[int, Field(ge=1000, le=9999)]
@@ -90,11 +96,16 @@ class Settings(BaseModel):
         description="The rankings agree when their overlap (intersection over union) is above this. Where BM25 has no "
         "top n (few documents hold a term of the question, or scores tie), it cannot tell, and the question is mapped.",
     )
-    preflight: str = Field(
+    preflight: Literal["iou", "calibrated"] = Field(
         default=IOU,
+        description="How the route is decided: by the overlap of the two rankings ('iou', BriefContext), or by a "
+        "calibration that predicts from them whether the key document is misplaced.",
+    )
+    calibration_file: str | None = Field(
+        default=None,
         min_length=1,
-        description="How the route is decided: 'iou' compares the two rankings (BriefContext), the path of a "
-        "calibration file predicts from it, and 'calibrated' takes preflight.json in the knowledge base's folder.",
+        description="Calibration for the preflight check, which is 'calibrated' then. By default preflight.json in the "
+        "knowledge base's folder.",
     )
     knowledge_base: str = Field(
         default=DEMO, min_length=1, description="Folder of a knowledge base, or 'demo' for the bundled one."
@@ -127,7 +138,7 @@ class Settings(BaseModel):
     )
     mesh: _Labels = Field(default=(), description="Only publications under one of these MeSH headings.")
     languages: _Labels = Field(default=(), description="Only publications in one of these languages: eng or en.")
-    keep_retracted: bool = Field(
+    include_retracted: bool = Field(
         default=False, description="Use retracted articles, too. By default they are left out and counted."
     )
     model: str | None = Field(
@@ -146,17 +157,17 @@ class Settings(BaseModel):
     max_input_tokens: int | None = Field(
         default=None, ge=1024, description="The model's input window in tokens. By default what the model states."
     )
-    max_in_flight: int = Field(
+    max_concurrent_calls: int = Field(
         default=32, ge=1, le=4096, description="Model calls in flight at once in this process, over all questions."
     )
     requests_per_minute: float | None = Field(default=None, gt=0, description="Model calls started in a minute.")
     tokens_per_minute: float | None = Field(default=None, gt=0, description="Input tokens sent in a minute, about.")
-    call_timeout: float = Field(default=120.0, gt=0, description="Seconds for one model call.")
+    model_timeout: float = Field(default=120.0, gt=0, description="Seconds for one model call.")
     max_retries: int = Field(default=4, ge=0, le=20, description="How often a model call that failed is tried again.")
     retry_wait: float = Field(
         default=1.0, ge=0, description="Seconds before the first retry, doubled for each further one."
     )
-    deadline: float | None = Field(
+    total_timeout: float | None = Field(
         default=None,
         gt=0,
         description="Seconds for the whole question, counted from its first start also when it is resumed.",
@@ -164,7 +175,7 @@ class Settings(BaseModel):
     on_partition_failure: Literal["report", "raise"] = Field(
         default="report", description="When a partition fails after its retries: report it in the answer, or stop."
     )
-    quote_similarity: float = Field(
+    min_quote_similarity: float = Field(
         default=90.0,
         ge=50,
         le=101,
@@ -209,6 +220,8 @@ class Settings(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, dict) and data.get("calibration_file"):
+            data = {"preflight": "calibrated", **data}
         try:
             return handler(data)
         except ValidationError as error:
@@ -220,8 +233,12 @@ def _problems(error: ValidationError, settings: type[BaseModel]) -> str:
     problems = []
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"])) or "settings"
-        if problem["type"] == "extra_forbidden":
+        if name in _RENAMED:
+            problems.append(f"the setting {name!r} is now called {_RENAMED[name]!r}")
+        elif problem["type"] == "extra_forbidden":
             problems.append(f"there is no setting {name!r} (there are {known})")
+        elif name == "preflight":
+            problems.append(f"preflight = {problem['input']!r}: it is 'iou' or 'calibrated' (a file: calibration_file)")
         else:
             message = problem["msg"].replace("Input should", "it should").removeprefix("Value error, ")
             problems.append(f"{name} = {problem['input']!r}: {message}")

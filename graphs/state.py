@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Answer, Preflight, Route
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.ledger import ModelCall
+from briefcontext.chains.model.usage import ModelCall
 from briefcontext.chains.question import Question
 
 __all__ = ["Input", "Output", "Partition", "State"]

@@ -11,9 +11,9 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import check_question
 from tests.openai_server import OpenAIServer, serve
 
@@ -58,7 +58,7 @@ def chat_model(server: OpenAIServer) -> ChatOpenAI:
 def _acquainted(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     """Let a call find out how `chat_model` is to be asked, which others would wait for."""
     documents = assign_keys(QUESTION, make_documents(1, about=0))
-    LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, Account())
+    LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, CallBudget())
     server.calls.clear()
 
 

@@ -71,7 +71,7 @@ def run_settings(folder: Path, experiment: str, count: int, **given: Any) -> Run
     values: dict[str, Any] = {
         "knowledge_base": open_corpus(str(folder / "corpus")),
         "figures": False,
-        "reading": Settings(max_in_flight=8, max_retries=0),
+        "reading": Settings(max_concurrent_calls=8, max_retries=0),
         **given,
     }
     return RunSettings(experiment, write_questions(folder / "questions.jsonl", count), **values)

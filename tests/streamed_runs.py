@@ -1,7 +1,8 @@
 """Streams many runs, each in a given time: `python -m tests.streamed_runs URL < combinations.json`.
 
-A combination is whether to stream asynchronously, the stream modes, `max_in_flight`, and the number of partitions. It
-writes a line of JSON for each; one that hangs ends the process, with the stacks of all threads on standard error.
+A combination is whether to stream asynchronously, the stream modes, `max_concurrent_calls`, and the number of
+partitions. It writes a line of JSON for each; one that hangs ends the process, with the stacks of all threads on
+standard error.
 """
 
 import asyncio
@@ -26,7 +27,9 @@ def _collect(
 ) -> list[Any]:
     model = ChatOpenAI(model="scripted", base_url=url, api_key="none", max_retries=0)
     built: Any = build_graph(reader=model, retriever=FixedRetriever(documents=make_documents(partitions, about=0)))
-    context = Settings(route="map_reduce", top_k=partitions, partition_size=1, max_in_flight=in_flight, max_retries=0)
+    context = Settings(
+        route="map_reduce", top_k=partitions, partition_size=1, max_concurrent_calls=in_flight, max_retries=0
+    )
     arguments = {"context": context, "stream_mode": modes if len(modes) > 1 else modes[0]}
 
     async def collect() -> list[Any]:

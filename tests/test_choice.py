@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from briefcontext.chains.choice import named_option, parse_choice
+from briefcontext.chains.parsing.choice import named_option, parse_choice
 
 DRUGS = {"A": "Atropine", "B": "Neostigmine", "C": "Flumazenil", "D": "None of the above"}
 DECISIONS = {"A": "yes", "B": "no", "C": "maybe"}

@@ -9,10 +9,10 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.citation import assign_keys, document_key
-from briefcontext.chains.ending import cut_off
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.finish_reason import cut_off
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
@@ -110,13 +110,13 @@ def test_an_extraction_that_was_cut_off_gets_one_repair(
     until: int, text_only: bool, finish: str, chat: ChatOpenAI, server: OpenAIServer
 ) -> None:
     replying(server, Reply(WHOLE[:until], finish=finish), Reply(WHOLE), text_only=text_only)
-    account = Account(retry_wait=0)
-    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, account)
+    budget = CallBudget(retry_wait=0)
+    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, budget)
     assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
     assert extraction["error"] is None
     assert f"it was cut off by {FINISHES[finish]}, and has to be shorter" in server.calls[-1].user
-    assert [call["status"] for call in account.calls] == ["failed"] * 3 * text_only + ["ok"] * 2
-    assert all(call["output_tokens"] for call in account.calls[-2:]), "it was paid for"
+    assert [call["status"] for call in budget.calls] == ["failed"] * 3 * text_only + ["ok"] * 2
+    assert all(call["output_tokens"] for call in budget.calls[-2:]), "it was paid for"
 
 
 @pytest.mark.parametrize("text_only", [False, True])
@@ -125,7 +125,7 @@ def test_an_extraction_that_is_cut_off_twice_is_a_finding_without_quotes(
 ) -> None:
     cut = WHOLE[: WHOLE.index('"finding"')]
     replying(server, Reply(cut, finish="length"), text_only=text_only)
-    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, Account(retry_wait=0))
+    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0))
     assert (extraction["status"], extraction["quotes"], extraction["finding"]) == ("evidence", [], cut.strip())
     assert "cut off by the token limit" in (extraction["error"] or "")
     assert len([call for call in server.calls if not text_only or not call.body.keys() & STRUCTURED]) == 2
@@ -145,7 +145,7 @@ def test_what_stands_whole_before_the_cut_is_not_taken_for_the_record(
     finish: str, cut: str, chat: ChatOpenAI, server: OpenAIServer
 ) -> None:
     replying(server, Reply(cut, finish=finish), Reply(WHOLE))
-    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, Account(retry_wait=0))
+    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0))
     assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
     assert len([call for call in server.calls if not call.body.keys() & STRUCTURED]) == 2
 
@@ -154,7 +154,7 @@ def test_a_whole_record_with_nothing_but_blanks_up_to_the_limit_is_whole(
     chat: ChatOpenAI, server: OpenAIServer
 ) -> None:
     replying(server, Reply(WHOLE + "\n" * 40, finish="length"))
-    assert LLMReader(chat).extract(ASKED, DOCUMENTS, 0, Account())["error"] is None
+    assert LLMReader(chat).extract(ASKED, DOCUMENTS, 0, CallBudget())["error"] is None
     assert len(server.calls) == 4
 
 
@@ -184,9 +184,9 @@ def test_replies_that_were_cut_off_are_not_kept_in_the_cache(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     replying(server, Reply("It must never", finish="length"), Reply("It must never be."), text_only=False)
-    account, cache = Account(), str(tmp_path / "replies.sqlite")
+    budget, cache = CallBudget(), str(tmp_path / "replies.sqlite")
     texts = [
-        LLMReader("openai:scripted", cache=cache).answer(ASKED, DOCUMENTS, "vanilla", account)["text"] for _ in range(3)
+        LLMReader("openai:scripted", cache=cache).answer(ASKED, DOCUMENTS, "vanilla", budget)["text"] for _ in range(3)
     ]
     assert texts == ["It must never", "It must never be.", "It must never be."]
-    assert [call["status"] for call in account.calls] == ["ok", "ok", "cached"]
+    assert [call["status"] for call in budget.calls] == ["ok", "ok", "cached"]

@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.event_loop import on_loop, together, wait_for
-from briefcontext.chains.limits import CallLimits
-from briefcontext.chains.model import Model, Request
+from briefcontext.chains.model.call import Model, Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.event_loop import on_loop, together, wait_for
+from briefcontext.chains.model.limits import CallLimits
 from briefcontext.errors import InputError, ModelCallError
 from tests.openai_server import OpenAIServer, Reply
 
@@ -102,10 +102,10 @@ def test_a_synchronous_method_in_the_loops_own_thread_is_refused() -> None:
 
 async def test_a_synchronous_call_in_the_way_of_its_event_loop_waits_for_a_place_that_this_loop_holds() -> None:
     chat = BlockingChatModel(seconds=0.1)
-    account = Account(limits=CallLimits(max_in_flight=1))
-    ours = asyncio.create_task(Model(chat).ask(HELLO, account))
+    budget = CallBudget(limits=CallLimits(max_concurrent_calls=1))
+    ours = asyncio.create_task(Model(chat).ask(HELLO, budget))
     await asyncio.sleep(0)
-    wait_for(Model(chat).ask(HELLO, account))
+    wait_for(Model(chat).ask(HELLO, budget))
     await ours
     assert chat.peak == 1
 
@@ -138,7 +138,7 @@ def test_as_many_synchronous_models_as_may_be_in_flight_are_called_at_once(async
     model = Model(chat)
 
     async def ask() -> None:
-        await together(model.ask(HELLO, Account(limits=CallLimits(max_in_flight=40))) for _ in range(40))
+        await together(model.ask(HELLO, CallBudget(limits=CallLimits(max_concurrent_calls=40))) for _ in range(40))
 
     asyncio.run(ask()) if asynchronous else wait_for(ask())
     assert chat.peak == 40
@@ -152,7 +152,7 @@ def test_a_call_that_is_given_up_in_a_thread_leaves_neither_a_thread_nor_a_conne
     wait_for(thread())
     before = set(threading.enumerate())
     with pytest.raises(ModelCallError, match="no reply in time"):
-        wait_for(Model(chat).ask(HELLO, Account(timeout=0.3, max_retries=0)))
+        wait_for(Model(chat).ask(HELLO, CallBudget(timeout=0.3, max_retries=0)))
     assert set(threading.enumerate()) <= before
     assert server.hung_up.acquire(timeout=PATIENCE)
 
@@ -160,16 +160,16 @@ def test_a_call_that_is_given_up_in_a_thread_leaves_neither_a_thread_nor_a_conne
 FORK = """
 import os, sys
 from langchain_openai import ChatOpenAI
-from briefcontext.chains.account import Account
-from briefcontext.chains.event_loop import wait_for
-from briefcontext.chains.limits import CallLimits
-from briefcontext.chains.model import Model, Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.limits import CallLimits
+from briefcontext.chains.model.call import Model, Request
 from langchain_core.messages import HumanMessage
 
 model = Model(ChatOpenAI(model="forked", base_url=sys.argv[1], api_key="none", max_retries=0))
 def ask():
-    account = Account(limits=CallLimits(max_in_flight=1), timeout=10, max_retries=0)
-    print(wait_for(model.ask(Request("vanilla", [HumanMessage("Hello?")]), account)).text, flush=True)
+    budget = CallBudget(limits=CallLimits(max_concurrent_calls=1), timeout=10, max_retries=0)
+    print(wait_for(model.ask(Request("vanilla", [HumanMessage("Hello?")]), budget)).text, flush=True)
 
 if sys.argv[2] == "use":
     ask()

@@ -155,11 +155,11 @@ class SilentReader:
 
     name = "silent"
 
-    def extract(self, question: Any, documents: Any, index: int, account: Any) -> Any:
+    def extract(self, question: Any, documents: Any, index: int, budget: Any) -> Any:
         return extraction_without_evidence(index, documents, "none")
 
-    async def aextract(self, question: Any, documents: Any, index: int, account: Any) -> Any:
-        return self.extract(question, documents, index, account)
+    async def aextract(self, question: Any, documents: Any, index: int, budget: Any) -> Any:
+        return self.extract(question, documents, index, budget)
 
     def vanilla_characters(self, question: Any, documents: Any) -> None:
         return None

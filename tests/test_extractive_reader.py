@@ -7,9 +7,9 @@ import pytest
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.citation import assign_keys, cite
 from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import check_question
 
 ASKED = check_question("aspirin stroke risk")
@@ -40,7 +40,7 @@ def _documents(*texts: str, title: str = "") -> list[Document]:
 
 FAR = "The sky was blue on all of the days. The sky was grey on the other days."
 NEAR = "Nothing to see in this sentence here. Aspirin lowers the risk of stroke. Aspirin was studied at length."
-ACCOUNT = Account()
+ACCOUNT = CallBudget()
 READER = ExtractiveReader(WordCountEncoder())
 
 

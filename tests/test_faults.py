@@ -10,10 +10,10 @@ import pytest
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.errors import ModelCallError
@@ -26,7 +26,7 @@ QUESTIONS = 200
 AT_ONCE = 12
 SEED = 4
 # So few calls at once that none is given up before it has left a busy machine: the server would not see it.
-SETTINGS = Settings(route="map_reduce", retry_wait=0, call_timeout=1.0, max_in_flight=16)
+SETTINGS = Settings(route="map_reduce", retry_wait=0, model_timeout=1.0, max_concurrent_calls=16)
 
 MALFORMED = Reply('{"relevant": true, "quotes": [{"key": ')
 FAULTS = [
@@ -42,29 +42,29 @@ FAULTS = [
 
 
 class Accountant(LLMReader):
-    """Reads as usual, and keeps the accounts, which outlive a reading that fails."""
+    """Reads as usual, and keeps the budgets, which outlive a reading that fails."""
 
     def __init__(self, model: ChatOpenAI) -> None:
         super().__init__(model)
-        self.accounts: defaultdict[str, list[Account]] = defaultdict(list)
+        self.budgets: defaultdict[str, list[CallBudget]] = defaultdict(list)
 
     async def aextract(
-        self, question: Question, documents: Sequence[Document], index: int, account: Account
+        self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
         """Find in one partition what bears on the question."""
-        self.accounts[question["text"]].append(account)
-        return await super().aextract(question, documents, index, account)
+        self.budgets[question["text"]].append(budget)
+        return await super().aextract(question, documents, index, budget)
 
     async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
         """Answer from the evidence of the partitions."""
-        self.accounts[question["text"]].append(account)
-        return await super().areduce(question, documents, extractions, account)
+        self.budgets[question["text"]].append(budget)
+        return await super().areduce(question, documents, extractions, budget)
 
     def calls(self, question: str) -> int:
         """Count the calls that the ledger has for a question."""
-        return sum(len(account.calls) for account in self.accounts[question])
+        return sum(len(budget.calls) for budget in self.budgets[question])
 
 
 def without_structured_output(call: Call) -> Reply:

@@ -151,7 +151,7 @@ class SilentReader:
 
     name = "silent"
 
-    async def aextract(self, question: Any, documents: Any, index: int, account: Any) -> Any:
+    async def aextract(self, question: Any, documents: Any, index: int, budget: Any) -> Any:
         return extraction_without_evidence(index, documents, "none")
 
     def vanilla_characters(self, question: Any, documents: Any) -> None:
@@ -370,7 +370,7 @@ def test_many_retracted_chunks_hide_no_good_document(chat_model: ChatOpenAI, ser
 
 def test_retracted_articles_are_kept_on_demand_and_labelled(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     built = build_graph(reader=chat_model, retriever=_retracted(make_documents(8, about=0), 1))
-    answer = built.invoke(ASKED, context=Settings(keep_retracted=True, route="map_reduce"))["answer"]
+    answer = built.invoke(ASKED, context=Settings(include_retracted=True, route="map_reduce"))["answer"]
     assert [citation["source_id"] for citation in answer["citations"] if citation["retracted"]] == ["src-1"]
     assert "Retracted articles are cited: src-1." in answer["warnings"]
     assert "(RETRACTED)" in server.calls[-1].user

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from briefcontext.chains.grounding import ground
+from briefcontext.chains.parsing.grounding import ground
 
 TEXT = (
     "Background: TNF-α and IL-6 were raised. Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) "

@@ -15,11 +15,11 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.answer import Answer, Preflight, compose
 from briefcontext.chains.citation import assign_keys, cite, document_key, number_citations
-from briefcontext.chains.context import render_documents
 from briefcontext.chains.extraction import Quote, extraction_without_evidence
 from briefcontext.chains.extractive_reader import ExtractiveReader
-from briefcontext.chains.ledger import summarise
+from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.reader import Draft
+from briefcontext.chains.render import render_documents
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.printable import printable
@@ -101,7 +101,7 @@ def ask() -> Iterator[Ask]:
             server.calls.clear()
             documents = _documents(attack)
             built = build_graph(reader=model, retriever=FixedRetriever(documents=documents))
-            context = Settings(route=route, partition_size=2, max_retries=0, max_in_flight=1)
+            context = Settings(route=route, partition_size=2, max_retries=0, max_concurrent_calls=1)
             answer = built.invoke(ASKED, context=context)["answer"]
             calls = sorted(server.calls, key=lambda call: (call.stage, "number 1 was" not in call.user))
             return documents, answer, calls

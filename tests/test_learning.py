@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains import model
-from briefcontext.chains.account import Account
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model import call
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
@@ -38,9 +38,9 @@ def chat(server: OpenAIServer) -> ChatOpenAI:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have calls wait for the one that learns as long as a busy machine may take."""
-    monkeypatch.setattr(model, "LESSON_SECONDS", 60.0)
+    monkeypatch.setattr(call, "LESSON_SECONDS", 60.0)
     yield
-    assert model._lessons == model._tried == {}, "whatever happened, the lesson is over"
+    assert call._lessons == call._tried == {}, "whatever happened, the lesson is over"
 
 
 def way_of(call: Call) -> str:
@@ -61,14 +61,14 @@ def text_only(call: Call) -> Reply:
     return Reply("not supported", status=400) if refused(call) else faithful(call)
 
 
-def read(reader: LLMReader, account: Account) -> Any:
+def read(reader: LLMReader, budget: CallBudget) -> Any:
     """Extract from four documents."""
-    return reader.extract(check_question(QUESTION), DOCUMENTS, 0, account)
+    return reader.extract(check_question(QUESTION), DOCUMENTS, 0, budget)
 
 
-async def aread(reader: LLMReader, account: Account) -> Any:
+async def aread(reader: LLMReader, budget: CallBudget) -> Any:
     """Do as `read` does, in an event loop."""
-    return await reader.aextract(check_question(QUESTION), DOCUMENTS, 0, account)
+    return await reader.aextract(check_question(QUESTION), DOCUMENTS, 0, budget)
 
 
 @pytest.mark.usefixtures("patient")
@@ -94,10 +94,10 @@ def test_threads_and_event_loops_learn_from_the_same_call(chat: ChatOpenAI, serv
     reader = LLMReader(chat)
 
     async def read_together() -> None:
-        await asyncio.gather(*(aread(reader, Account()) for _ in range(3)))
+        await asyncio.gather(*(aread(reader, CallBudget()) for _ in range(3)))
 
     with ThreadPoolExecutor(6) as pool:
-        ends = [pool.submit(read, reader, Account()) for _ in range(4)]
+        ends = [pool.submit(read, reader, CallBudget()) for _ in range(4)]
         ends += [pool.submit(asyncio.run, read_together()) for _ in range(2)]
         for end in ends:
             end.result()
@@ -149,13 +149,13 @@ class Held:
 def test_a_reply_that_takes_its_time_holds_up_nobody_and_its_way_is_taken(
     chat: ChatOpenAI, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model, "LESSON_SECONDS", 0.05)
+    monkeypatch.setattr(call, "LESSON_SECONDS", 0.05)
     provider = server.script = Held()
-    reader, slow = LLMReader(chat), Account(timeout=30, max_retries=0)
+    reader, slow = LLMReader(chat), CallBudget(timeout=30, max_retries=0)
     with ThreadPoolExecutor(1) as pool:
         learner = pool.submit(read, reader, slow)
         assert provider.arrived.wait(30)
-        assert read(reader, Account())["status"] == "evidence"
+        assert read(reader, CallBudget())["status"] == "evidence"
         assert not learner.done()
         server.hang_up(None)
         with pytest.raises(ModelCallError):
@@ -171,9 +171,9 @@ def test_the_wait_ends_with_the_deadline(
     provider = server.script = Held()
     reader = LLMReader(chat)
     with ThreadPoolExecutor(1) as pool:
-        learner = pool.submit(read, reader, Account(timeout=30, max_retries=0))
+        learner = pool.submit(read, reader, CallBudget(timeout=30, max_retries=0))
         assert provider.arrived.wait(30)
-        waiting = Account(deadline=time.time() + 0.2)
+        waiting = CallBudget(deadline=time.time() + 0.2)
         with pytest.raises(ModelCallError, match="deadline"):
             asyncio.run(aread(reader, waiting)) if asynchronous else read(reader, waiting)
         assert not waiting.calls
@@ -189,10 +189,10 @@ async def test_a_cancelled_call_and_one_in_the_way_of_its_loop_hold_up_nobody(
 ) -> None:
     provider = server.script = Held()
     reader = LLMReader(chat)
-    learner = asyncio.create_task(aread(reader, Account()))
+    learner = asyncio.create_task(aread(reader, CallBudget()))
     await asyncio.to_thread(provider.arrived.wait, 30)
     # In the loop's own thread: were it to wait for the task, neither would ever go on.
-    assert read(reader, Account())["status"] == "evidence"
+    assert read(reader, CallBudget())["status"] == "evidence"
     learner.cancel()
     await asyncio.wait([learner])
-    assert (await aread(reader, Account()))["status"] == "evidence"
+    assert (await aread(reader, CallBudget()))["status"] == "evidence"

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from briefcontext.chains.limits import CallLimits, Limiter, Places
+from briefcontext.chains.model.limits import CallLimits, Limiter, Places
 from tests.limiter_testing import SimulatedLoop
 
 
@@ -66,11 +66,11 @@ class LimiterMachine(RuleBasedStateMachine):
 
     @rule(
         model=st.integers(0, len(RATES) - 1),
-        max_in_flight=st.integers(1, 4),
+        max_concurrent_calls=st.integers(1, 4),
         tokens=st.sampled_from([0, 1, 40, 100, 350]),
     )
-    def ask(self, model: int, max_in_flight: int, tokens: int) -> None:
-        asked = Asked(model, CallLimits(max_in_flight, *RATES[model]), tokens, asyncio.Event())
+    def ask(self, model: int, max_concurrent_calls: int, tokens: int) -> None:
+        asked = Asked(model, CallLimits(max_concurrent_calls, *RATES[model]), tokens, asyncio.Event())
         self.waiting.append(asked)
         asked.task = self.loop.create_task(self._call(asked))
         self.loop.settle()
@@ -108,13 +108,13 @@ class LimiterMachine(RuleBasedStateMachine):
     @invariant()
     def no_call_exceeded_its_own_limit(self) -> None:
         for place, asked in enumerate(self.in_flight, start=1):
-            assert place <= asked.limits.max_in_flight
+            assert place <= asked.limits.max_concurrent_calls
 
     @invariant()
     def nothing_waits_without_need(self) -> None:
         firsts = {asked.model: asked for asked in reversed(self.waiting)}
         ready = [asked for asked in self.waiting if asked is firsts[asked.model] and self._rate_allows(asked)]
-        assert not ready or any(len(self.in_flight) >= asked.limits.max_in_flight for asked in ready)
+        assert not ready or any(len(self.in_flight) >= asked.limits.max_concurrent_calls for asked in ready)
 
     def teardown(self) -> None:
         for _ in range(1000):

@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from briefcontext.chains.event_loop import on_loop, wait_for
-from briefcontext.chains.limits import CallLimits, Limiter, Places, limiter_for
+from briefcontext.chains.model.event_loop import on_loop, wait_for
+from briefcontext.chains.model.limits import CallLimits, Limiter, Places, limiter_for
 from tests.limiter_testing import PATIENCE, settle_loop
 
-ONE = CallLimits(max_in_flight=1)
+ONE = CallLimits(max_concurrent_calls=1)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_calls_in_flight_reach_the_limit_and_never_exceed_it(
     limiter: Limiter, threads: int, loops: int, tasks: int
 ) -> None:
     total = threads + loops * tasks
-    crowd = Crowd(limiter, CallLimits(max_in_flight=8))
+    crowd = Crowd(limiter, CallLimits(max_concurrent_calls=8))
     workers = [threading.Thread(target=crowd.call) for _ in range(threads)]
     workers += [threading.Thread(target=crowd.loop, args=(tasks,)) for _ in range(loops)]
     for worker in workers:
@@ -160,14 +160,14 @@ async def test_a_small_limit_is_not_starved_by_larger_ones_behind_it(limiter: Li
     order: list[str] = []
     ends = {name: asyncio.Event() for name in ("first", "second", "small", "large")}
 
-    async def named(name: str, max_in_flight: int) -> None:
-        async with limiter.slot(CallLimits(max_in_flight), tokens=1):
+    async def named(name: str, max_concurrent_calls: int) -> None:
+        async with limiter.slot(CallLimits(max_concurrent_calls), tokens=1):
             order.append(name)
             await ends[name].wait()
 
     tasks = []
-    for name, max_in_flight in {"first": 3, "second": 3, "small": 1, "large": 3}.items():
-        tasks.append(asyncio.create_task(named(name, max_in_flight)))
+    for name, max_concurrent_calls in {"first": 3, "second": 3, "small": 1, "large": 3}.items():
+        tasks.append(asyncio.create_task(named(name, max_concurrent_calls)))
         await settle_loop()
     assert order == ["first", "second"]
     ends["first"].set()
@@ -185,7 +185,7 @@ async def test_a_small_limit_holds_up_those_of_other_models_behind_it(places: Pl
     async with Limiter(places).slot(ONE, tokens=1):
         small = asyncio.create_task(call(Limiter(places)))
         await settle_loop()
-        large = asyncio.create_task(call(Limiter(places), CallLimits(max_in_flight=2)))
+        large = asyncio.create_task(call(Limiter(places), CallLimits(max_concurrent_calls=2)))
         await settle_loop()
         assert not large.done()
     await asyncio.gather(small, large)
@@ -195,7 +195,7 @@ async def test_calls_behind_a_small_limit_start_when_it_gives_up(limiter: Limite
     async with limiter.slot(ONE, tokens=1):
         small = asyncio.create_task(call(limiter))
         await settle_loop()
-        large = asyncio.create_task(call(limiter, CallLimits(max_in_flight=2)))
+        large = asyncio.create_task(call(limiter, CallLimits(max_concurrent_calls=2)))
         await settle_loop()
         assert not large.done()
         small.cancel()
@@ -273,7 +273,7 @@ async def test_an_error_of_the_call_that_is_a_timeout_too_passes_unchanged(limit
 
 
 def test_asyncio_run_may_be_called_again_and_again(limiter: Limiter) -> None:
-    crowd = Crowd(limiter, CallLimits(max_in_flight=2))
+    crowd = Crowd(limiter, CallLimits(max_concurrent_calls=2))
     wait_for(crowd.end())
     for _ in range(3):
         crowd.loop(5)

@@ -5,9 +5,9 @@ import json
 import pytest
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.citation import assign_keys, document_key
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import MissingExtraError, ModelSetupError
 from tests.conftest import QUESTION, make_documents
@@ -21,9 +21,9 @@ WORDS = "Aspirin does lower the risk of stroke in group 0"
 
 
 @pytest.fixture
-def account() -> Account:
-    """An account that loses no time between retries."""
-    return Account(retry_wait=0)
+def budget() -> CallBudget:
+    """A budget that loses no time between retries."""
+    return CallBudget(retry_wait=0)
 
 
 def _says(server: OpenAIServer, *contents: str) -> None:
@@ -52,53 +52,53 @@ def _record(**fields: object) -> str:
     ],
 )
 def test_a_record_is_read_in_every_usual_wrapping(
-    form: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    form: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, form.replace("{}", _record()))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 2, account)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 2, budget)
     assert extraction["status"] == "evidence"
     assert extraction["index"] == 2
     assert extraction["finding"] == "It does."
     assert extraction["confidence"] == 0.9
     assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
-    assert len(account.calls) == 1
+    assert len(budget.calls) == 1
 
 
 @pytest.mark.parametrize(
     "record", ['{"relevant": false}', '{"relevant": false, "quotes": null}', _record(relevant=False)]
 )
 def test_nothing_relevant_is_said_as_such(
-    record: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    record: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, record)
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
     assert (extraction["status"], extraction["quotes"], extraction["finding"]) == ("none", [], "")
 
 
 def test_invented_quotes_are_dropped_and_reported(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     quotes = [{"key": KEYS[0], "quote": WORDS}, {"key": KEYS[1], "quote": "Aspirin cures everything at once"}]
     _says(server, _record(quotes=quotes))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
     assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
     assert extraction["error"] is not None
     assert extraction["error"].startswith("1 of 2 quotes")
 
 
 def test_a_reading_whose_quotes_are_all_invented_is_not_used(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(quotes=[{"key": KEYS[1], "quote": "Aspirin cures everything at once"}]))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
     assert (extraction["status"], extraction["finding"], extraction["quotes"]) == ("none", "", [])
     assert "Nothing of this reading is used" in (extraction["error"] or "")
 
 
-def test_a_quote_of_a_title_is_kept_as_such(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
+def test_a_quote_of_a_title_is_kept_as_such(chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget) -> None:
     titled = [DOCUMENTS[0].model_copy(update={"metadata": {**DOCUMENTS[0].metadata, "title": "Stroke after aspirin"}})]
     _says(server, _record(quotes=[{"key": KEYS[0], "quote": "Stroke after aspirin"}]))
-    extraction = LLMReader(chat_model).extract(ASKED, titled, 0, account)
+    extraction = LLMReader(chat_model).extract(ASKED, titled, 0, budget)
     assert [(quote["text"], quote["start"], quote["match"]) for quote in extraction["quotes"]] == [
         ("Stroke after aspirin", None, "title")
     ]
@@ -106,29 +106,29 @@ def test_a_quote_of_a_title_is_kept_as_such(chat_model: ChatOpenAI, server: Open
 
 
 def test_a_finding_without_a_quote_is_kept_and_reported(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(quotes=[]))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
     assert (extraction["status"], extraction["finding"]) == ("evidence", "It does.")
     assert "without a quote" in (extraction["error"] or "")
 
 
 @pytest.mark.parametrize(("given", "read"), [(0.5, 0.5), (85, 0.85), ("90%", 0.9), ("high", None), (-1, None)])
 def test_a_confidence_in_another_form_costs_no_repair(
-    given: object, read: float | None, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    given: object, read: float | None, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(confidence=given))
-    assert LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)["confidence"] == read
-    assert len(account.calls) == 1
+    assert LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)["confidence"] == read
+    assert len(budget.calls) == 1
 
 
 @pytest.mark.parametrize("key", [KEYS[1], "9Z9Z", "", f"[{KEYS[0]}]"])
 def test_a_quote_is_attributed_to_the_document_that_has_it(
-    key: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    key: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(quotes=[{"key": key, "quote": WORDS}]))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
     assert [quote["document_id"] for quote in extraction["quotes"]] == ["doc-0"]
 
 
@@ -138,13 +138,13 @@ def test_a_quote_is_attributed_to_the_document_that_has_it(
     ids=["bare words", "one with a key and one without", "no key"],
 )
 def test_quotes_without_keys_are_attributed_to_the_document_that_has_them(
-    quotes: object, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    quotes: object, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(quotes=quotes))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
     assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
     assert extraction["error"] is None
-    assert len(account.calls) == 1
+    assert len(budget.calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -161,33 +161,33 @@ def test_quotes_without_keys_are_attributed_to_the_document_that_has_them(
     ids=["two", "a list of two", "without an end", "a list without an end", "no JSON", "a comma too many", "too deep"],
 )
 def test_json_that_is_not_one_whole_record_is_not_read_in_part(
-    malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, malformed, _record(finding="It surely does."))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
-    assert (extraction["finding"], len(account.calls)) == ("It surely does.", 2)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    assert (extraction["finding"], len(budget.calls)) == ("It surely does.", 2)
 
 
 @pytest.mark.parametrize(
     "malformed", ["no JSON here", '{"quotes": []}', '{"relevant": "perhaps"}', '{"relevant": true}', "[1]"]
 )
 def test_a_malformed_record_gets_one_repair_that_carries_the_error(
-    malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, malformed, _record())
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account)
+    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
     assert extraction["status"] == "evidence"
-    assert len(account.calls) == 2
+    assert len(budget.calls) == 2
     assert "could not be read" in server.calls[1].user
 
 
 async def test_text_that_stays_malformed_is_kept_as_an_ungrounded_finding(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, "Aspirin helps.")
     for extraction in (
-        LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, account),
-        await LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, account),
+        LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget),
+        await LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget),
     ):
         assert (extraction["status"], extraction["finding"], extraction["quotes"]) == (
             "evidence",
@@ -198,13 +198,13 @@ async def test_text_that_stays_malformed_is_kept_as_an_ungrounded_finding(
 
 
 def test_a_direct_answer_gives_text_choice_and_grounded_quotes(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(
         server,
         f'It lowers it [{KEYS[0]}].\nChoice: A\nQuotes:\n[{KEYS[0]}] "{WORDS}"\n[{KEYS[1]}] "Never written."',
     )
-    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)
+    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", budget)
     assert draft["text"] == f"It lowers it [{KEYS[0]}]."
     assert draft["choice"] == "A"
     assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
@@ -213,36 +213,36 @@ def test_a_direct_answer_gives_text_choice_and_grounded_quotes(
 
 @pytest.mark.parametrize("reply", ["NO ANSWER: they are about vitamins.", "**No answer**: they are about vitamins."])
 def test_a_refusal_to_answer_is_an_abstention_with_its_reason(
-    reply: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    reply: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, reply)
-    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)
+    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", budget)
     assert draft["abstained"]
     assert draft["text"] == "they are about vitamins."
     assert draft["choice"] is None
 
 
-def test_a_bare_refusal_still_says_something(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
+def test_a_bare_refusal_still_says_something(chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget) -> None:
     _says(server, "NO ANSWER")
-    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", account)
+    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", budget)
     assert draft["abstained"]
     assert "no reason" in draft["text"]
 
 
 def test_a_sentence_that_begins_like_a_refusal_is_an_answer(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, f"No answer to aspirin was seen [{KEYS[0]}].")
-    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", account)
+    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", budget)
     assert not draft["abstained"]
     assert draft["text"].startswith("No answer to aspirin")
 
 
 def test_quotes_on_the_line_of_their_heading_are_looked_up_too(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, f'It does [{KEYS[0]}].\nQuotes: [{KEYS[0]}] "{WORDS}"')
-    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", account)
+    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", budget)
     assert draft["text"] == f"It does [{KEYS[0]}]."
     assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
 
@@ -261,19 +261,19 @@ def test_quotes_on_the_line_of_their_heading_are_looked_up_too(
     ],
 )
 def test_the_line_asked_for_is_the_choice_and_a_conflict_is_none(
-    reply: str, choice: str | None, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    reply: str, choice: str | None, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, reply)
-    assert LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", account)["choice"] == choice
+    assert LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", budget)["choice"] == choice
 
 
 def test_reducing_reads_evidence_only_from_partitions_that_have_some(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(), '{"relevant": false}', f"So it is [{KEYS[0]}].")
     reader = LLMReader(chat_model)
-    extractions = [reader.extract(ASKED, DOCUMENTS[:2], 0, account), reader.extract(ASKED, DOCUMENTS[2:], 1, account)]
-    draft = reader.reduce(ASKED, DOCUMENTS, extractions, account)
+    extractions = [reader.extract(ASKED, DOCUMENTS[:2], 0, budget), reader.extract(ASKED, DOCUMENTS[2:], 1, budget)]
+    draft = reader.reduce(ASKED, DOCUMENTS, extractions, budget)
     prompt = server.calls[-1].user
     assert f'[{KEYS[0]}] "{WORDS}"' in prompt
     assert prompt.count("<evidence reader=") == 1

@@ -16,16 +16,16 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains import model
-from briefcontext.chains.account import Account
-from briefcontext.chains.chat_model import model_key
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.event_loop import wait_for
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.ledger import summarise
-from briefcontext.chains.limits import CallLimits
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model import MAX_WAIT, Model, Reply, Request
+from briefcontext.chains.model import call
+from briefcontext.chains.model.call import MAX_WAIT, Model, Reply, Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.chat_model import model_key
+from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.limits import CallLimits
+from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.question import check_question
 from briefcontext.errors import InputError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
@@ -49,9 +49,9 @@ def chat(server: OpenAIServer) -> ChatOpenAI:
 
 
 @pytest.fixture
-def account() -> Account:
-    """An account that loses no time between retries."""
-    return Account(retry_wait=0)
+def budget() -> CallBudget:
+    """A budget that loses no time between retries."""
+    return CallBudget(retry_wait=0)
 
 
 def way_of(call: Call) -> str:
@@ -88,33 +88,33 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def note(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr(model, "sleep", note)
+    monkeypatch.setattr(call, "sleep", note)
     return waits
 
 
-def extract(chat: BaseChatModel, account: Account) -> Extraction:
+def extract(chat: BaseChatModel, budget: CallBudget) -> Extraction:
     """Extract from four documents."""
-    return LLMReader(chat).extract(ASKED, DOCUMENTS, 0, account)
+    return LLMReader(chat).extract(ASKED, DOCUMENTS, 0, budget)
 
 
 async def extract_together(chat: BaseChatModel, count: int) -> list[Extraction]:
     """Extract several times at once."""
     reader = LLMReader(chat)
-    return await asyncio.gather(*(reader.aextract(ASKED, DOCUMENTS, 0, Account(retry_wait=0)) for _ in range(count)))
+    return await asyncio.gather(*(reader.aextract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0)) for _ in range(count)))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_to_structured_output_works_and_is_learned_at_the_first_call(
-    way: str, chat: ChatOpenAI, server: OpenAIServer, account: Account
+    way: str, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = accepting(way)
     tried = WAYS[: WAYS.index(way) + 1]
     for _ in range(3):
-        extraction = extract(chat, account)
+        extraction = extract(chat, budget)
         assert (extraction["status"], len(extraction["quotes"]), extraction["error"]) == ("evidence", 4, None)
     assert [way_of(call) for call in server.calls] == [*tried, way, way]
-    assert [call["status"] for call in account.calls] == ["failed"] * (len(tried) - 1) + ["ok"] * 3
-    assert summarise(account.calls, seconds=0)["retries"] == 0
+    assert [call["status"] for call in budget.calls] == ["failed"] * (len(tried) - 1) + ["ok"] * 3
+    assert summarise(budget.calls, seconds=0)["retries"] == 0
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -130,23 +130,23 @@ async def test_a_way_that_is_learned_by_calls_at_the_same_time_is_learned(
     assert [way_of(call) for call in server.calls[before:]] == [way] * 8
 
 
-def test_ways_are_learned_by_model_and_address(server: OpenAIServer, account: Account) -> None:
+def test_ways_are_learned_by_model_and_address(server: OpenAIServer, budget: CallBudget) -> None:
     server.script = lambda call: accepting("json_mode" if "small" in call.body["model"] else "json_schema")(call)
     names = [f"{size}-{next(_names)}" for size in ("small", "large")]
     for name in names * 2:
-        extract(ChatOpenAI(model=name, base_url=server.url, api_key="none", max_retries=0), account)
+        extract(ChatOpenAI(model=name, base_url=server.url, api_key="none", max_retries=0), budget)
     assert [way_of(call) for call in server.calls] == [*WAYS[:3], "json_schema", "json_mode", "json_schema"]
 
 
 def test_the_address_counts_also_where_the_environment_sets_it(
-    server: OpenAIServer, account: Account, monkeypatch: pytest.MonkeyPatch
+    server: OpenAIServer, budget: CallBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = next(_names)
     server.script = accepting("text")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for spelling in (server.url, server.url.replace("127.0.0.1", "localhost")):
         monkeypatch.setenv("OPENAI_BASE_URL", spelling)
-        LLMReader(f"openai:{name}").extract(ASKED, DOCUMENTS, 0, account)
+        LLMReader(f"openai:{name}").extract(ASKED, DOCUMENTS, 0, budget)
     assert [way_of(call) for call in server.calls] == WAYS * 2
 
 
@@ -155,29 +155,29 @@ def test_the_address_counts_also_where_the_environment_sets_it(
     [("The input is not acceptable to us", 4), ("context_length_exceeded: at most 8192 tokens fit", 1)],
 )
 def test_a_request_refused_for_another_reason_is_an_error_in_the_providers_words_and_is_not_learned(
-    words: str, calls: int, chat: ChatOpenAI, server: OpenAIServer, account: Account
+    words: str, calls: int, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = lambda call: Sent(words, status=400)
     with pytest.raises(ModelCallError, match=words) as caught:
-        extract(chat, account)
+        extract(chat, budget)
     assert "\n" not in str(caught.value)
-    assert len(server.calls) == calls == len(account.calls)
+    assert len(server.calls) == calls == len(budget.calls)
     server.script = faithful
-    assert extract(chat, account)["status"] == "evidence"
+    assert extract(chat, budget)["status"] == "evidence"
     assert way_of(server.calls[-1]) == "json_schema"
 
 
 def test_one_refusal_of_a_way_that_is_known_to_work_does_not_unlearn_it(
-    chat: ChatOpenAI, server: OpenAIServer, account: Account
+    chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = lambda call: Sent("no valid JSON came", status=400) if call.number == 1 else faithful(call)
-    extractions = [extract(chat, account) for _ in range(3)]
+    extractions = [extract(chat, budget) for _ in range(3)]
     assert {extraction["status"] for extraction in extractions} == {"evidence"}
     assert [way_of(call) for call in server.calls] == ["json_schema", "json_schema", "text", "json_schema"]
 
 
 def test_a_call_with_arguments_that_are_not_json_gets_a_repair(
-    chat: ChatOpenAI, server: OpenAIServer, account: Account
+    chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     provider = accepting("function_calling")
     server.script = lambda call: (
@@ -185,7 +185,7 @@ def test_a_call_with_arguments_that_are_not_json_gets_a_repair(
         if way_of(call) == "function_calling" and call.number == 1
         else provider(call)
     )
-    assert extract(chat, account)["status"] == "evidence"
+    assert extract(chat, budget)["status"] == "evidence"
     assert [way_of(call) for call in server.calls] == ["json_schema", "function_calling", "function_calling"]
     assert '{"relevant": tru' in server.calls[-1].prompt
     assert "could not be read" in server.calls[-1].user
@@ -213,9 +213,11 @@ class PlainChatModel(GenericFakeChatModel):
 
 
 @pytest.mark.parametrize("kind", [GenericFakeChatModel, PlainChatModel])
-def test_a_model_without_structured_output_is_read_as_text(kind: type[GenericFakeChatModel], account: Account) -> None:
+def test_a_model_without_structured_output_is_read_as_text(
+    kind: type[GenericFakeChatModel], budget: CallBudget
+) -> None:
     record = json.dumps({"relevant": True, "quotes": [], "finding": "It does."})
-    extraction = extract(kind(messages=iter([AIMessage(record)])), account)
+    extraction = extract(kind(messages=iter([AIMessage(record)])), budget)
     assert (extraction["status"], extraction["finding"]) == ("evidence", "It does.")
     assert "not of the form" not in (extraction["error"] or "")
 
@@ -264,28 +266,28 @@ PASSING = {
 @pytest.mark.parametrize("fault", PASSING)
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_what_may_pass_is_tried_again_and_teaches_nothing(
-    asynchronous: bool, fault: str, chat: ChatOpenAI, server: OpenAIServer, account: Account
+    asynchronous: bool, fault: str, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = first(PASSING[fault], PASSING[fault])
     reader = LLMReader(chat)
     extraction = (
-        await reader.aextract(ASKED, DOCUMENTS, 0, account)
+        await reader.aextract(ASKED, DOCUMENTS, 0, budget)
         if asynchronous
-        else await asyncio.to_thread(reader.extract, ASKED, DOCUMENTS, 0, account)
+        else await asyncio.to_thread(reader.extract, ASKED, DOCUMENTS, 0, budget)
     )
     assert extraction["status"] == "evidence"
     assert [way_of(call) for call in server.calls] == ["json_schema"] * 3
-    assert [call["status"] for call in account.calls] == ["failed", "failed", "ok"]
+    assert [call["status"] for call in budget.calls] == ["failed", "failed", "ok"]
 
 
 @pytest.mark.parametrize("fault", PASSING)
 def test_what_does_not_pass_is_given_up_with_one_clear_line(fault: str, chat: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = lambda call: PASSING[fault]
-    account = Account(retry_wait=0, max_retries=2)
+    budget = CallBudget(retry_wait=0, max_retries=2)
     with pytest.raises(ModelCallError, match=f"{chat.model_name} was called 3 times and failed") as caught:
-        extract(chat, account)
+        extract(chat, budget)
     assert "\n" not in str(caught.value)
-    assert len(server.calls) == 3 == len(account.calls)
+    assert len(server.calls) == 3 == len(budget.calls)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +308,7 @@ def test_retry_after_is_honoured(
     status: int, header: str, seconds: Any, chat: ChatOpenAI, server: OpenAIServer, waits: list[float]
 ) -> None:
     server.script = first(Sent(status=status, headers={"Retry-After": header}))
-    wait_for(Model(chat).ask(HELLO, Account(retry_wait=2)))
+    wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=2)))
     assert len(server.calls) == 2
     if seconds is None:
         assert len(waits) == 1
@@ -318,21 +320,21 @@ def test_retry_after_is_honoured(
 def test_retry_after_may_be_a_date(chat: ChatOpenAI, server: OpenAIServer, waits: list[float]) -> None:
     date = formatdate(time.time() + 200, usegmt=True)
     server.script = first(Sent(status=429, headers={"Retry-After": date}))
-    wait_for(Model(chat).ask(HELLO, Account()))
+    wait_for(Model(chat).ask(HELLO, CallBudget()))
     assert waits == [pytest.approx(200, abs=60)]
 
 
 def test_a_provider_that_asks_for_hours_is_not_waited_for(chat: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = first(Sent(status=429, headers={"Retry-After": "36000"}))
     with pytest.raises(ModelCallError, match="36,000 s"):
-        wait_for(Model(chat).ask(HELLO, Account()))
+        wait_for(Model(chat).ask(HELLO, CallBudget()))
     assert len(server.calls) == 1
 
 
 def test_waits_double_up_to_a_bound(chat: ChatOpenAI, server: OpenAIServer, waits: list[float]) -> None:
     server.script = lambda call: Sent(status=500)
     with pytest.raises(ModelCallError, match="10 times"):
-        wait_for(Model(chat).ask(HELLO, Account(retry_wait=1, max_retries=9)))
+        wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=1, max_retries=9)))
     assert len(waits) == 9
     for attempt, wait in enumerate(waits):
         bound = min(MAX_WAIT, 2.0**attempt)
@@ -342,22 +344,22 @@ def test_waits_double_up_to_a_bound(chat: ChatOpenAI, server: OpenAIServer, wait
 @pytest.mark.parametrize("status", [401, 402, 404])
 @pytest.mark.parametrize("schema", [False, True])
 def test_a_wrong_key_or_model_stops_at_the_first_call(
-    schema: bool, status: int, chat: ChatOpenAI, server: OpenAIServer, account: Account
+    schema: bool, status: int, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = lambda call: Sent("There is no such thing", status=status)
     with pytest.raises(ModelSetupError, match="There is no such thing") as caught:
-        extract(chat, account) if schema else wait_for(Model(chat).ask(HELLO, account))
+        extract(chat, budget) if schema else wait_for(Model(chat).ask(HELLO, budget))
     assert "\n" not in str(caught.value)
-    assert len(server.calls) == 1 == len(account.calls)
+    assert len(server.calls) == 1 == len(budget.calls)
 
 
 @pytest.mark.parametrize("status", [413, 451])
 def test_a_refusal_that_no_other_way_can_change_stops_at_the_first_call(
-    status: int, chat: ChatOpenAI, server: OpenAIServer, account: Account
+    status: int, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = lambda call: Sent("not here", status=status)
     with pytest.raises(ModelCallError, match="not here"):
-        extract(chat, account)
+        extract(chat, budget)
     assert len(server.calls) == 1
 
 
@@ -366,18 +368,18 @@ async def test_a_reply_that_does_not_come_is_given_up_and_asked_for_again(
     asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = first(Sent(hold=True), Sent(hold=True))
-    account = Account(timeout=0.3, max_retries=1, retry_wait=0)
+    budget = CallBudget(timeout=0.3, max_retries=1, retry_wait=0)
     asked = Model(chat)
 
     async def ask() -> Reply:
-        call = asked.ask(HELLO, account)
+        call = asked.ask(HELLO, budget)
         return await call if asynchronous else await asyncio.to_thread(wait_for, call)
 
     with pytest.raises(ModelCallError, match=r"no reply in time; a call may take 0\.3 s"):
         await ask()
-    account.timeout = 30
+    budget.timeout = 30
     assert (await ask()).text == faithful(server.calls[-1]).content
-    assert [call["status"] for call in account.calls] == ["failed", "failed", "ok"]
+    assert [call["status"] for call in budget.calls] == ["failed", "failed", "ok"]
     assert len(server.calls) == 3
 
 
@@ -386,11 +388,11 @@ async def test_the_deadline_ends_a_call_that_has_begun(
     asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = lambda call: Sent(hold=True)
-    account = Account(deadline=time.time() + 0.3, retry_wait=0)
-    call = Model(chat).ask(HELLO, account)
+    budget = CallBudget(deadline=time.time() + 1.5, retry_wait=0)
+    call = Model(chat).ask(HELLO, budget)
     with pytest.raises(ModelCallError, match=r"deadline .* no reply in time"):
         await (call if asynchronous else asyncio.to_thread(wait_for, call))
-    assert len(server.calls) == 1 == len(account.calls)
+    assert len(server.calls) == 1 == len(budget.calls)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -405,30 +407,30 @@ async def test_the_deadline_ends_the_wait_for_a_place_and_that_is_no_call(
         return Sent(hold=True)
 
     server.script = hold
-    alone = CallLimits(max_in_flight=1)
-    blocking = asyncio.create_task(Model(chat).ask(HELLO, Account(limits=alone)))
+    alone = CallLimits(max_concurrent_calls=1)
+    blocking = asyncio.create_task(Model(chat).ask(HELLO, CallBudget(limits=alone)))
     await begun.wait()
-    account = Account(limits=alone, deadline=time.time() + 0.2)
-    call = Model(chat).ask(HELLO, account)
+    budget = CallBudget(limits=alone, deadline=time.time() + 0.2)
+    call = Model(chat).ask(HELLO, budget)
     with pytest.raises(ModelCallError, match="deadline"):
         await (call if asynchronous else asyncio.to_thread(wait_for, call))
     blocking.cancel()
-    assert account.calls == []
+    assert budget.calls == []
     assert len(server.calls) == 1
 
 
 def test_no_call_is_made_after_the_deadline(chat: ChatOpenAI, server: OpenAIServer) -> None:
-    account = Account(deadline=time.time() - 1)
+    budget = CallBudget(deadline=time.time() - 1)
     with pytest.raises(ModelCallError, match="deadline"):
-        wait_for(Model(chat).ask(HELLO, account))
+        wait_for(Model(chat).ask(HELLO, budget))
     assert server.calls == []
-    assert account.calls == []
+    assert budget.calls == []
 
 
 def test_a_wait_that_would_outlast_the_deadline_is_not_begun(chat: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = lambda call: Sent("slow down", status=429, headers={"Retry-After": "3600"})
     with pytest.raises(ModelCallError, match=r"deadline .* slow down"):
-        wait_for(Model(chat).ask(HELLO, Account(deadline=time.time() + 60)))
+        wait_for(Model(chat).ask(HELLO, CallBudget(deadline=time.time() + 60)))
     assert len(server.calls) == 1
 
 
@@ -439,13 +441,15 @@ def test_a_question_past_its_deadline_ends_in_one_clear_error(
     server.script = lambda call: Sent(hold=True)
     built = build_graph(reader=chat, retriever=disagreeing)
     asked: Any = {"question": QUESTION}
-    context = Settings(deadline=0.5, retry_wait=0)
+    context = Settings(total_timeout=0.5, retry_wait=0)
     with pytest.raises(ModelCallError, match=r"All 4 partitions failed.*deadline") as caught:
         asyncio.run(built.ainvoke(asked, context=context)) if asynchronous else built.invoke(asked, context=context)
     assert "\n" not in str(caught.value)
 
 
-async def test_a_cancelled_call_stands_in_the_ledger(chat: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
+async def test_a_cancelled_call_stands_in_the_ledger(
+    chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+) -> None:
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -454,11 +458,11 @@ async def test_a_cancelled_call_stands_in_the_ledger(chat: ChatOpenAI, server: O
         return Sent(hold=True)
 
     server.script = hold
-    task = asyncio.create_task(Model(chat).ask(HELLO, account))
+    task = asyncio.create_task(Model(chat).ask(HELLO, budget))
     await begun.wait()
     task.cancel()
     await asyncio.wait([task])
-    assert [call["status"] for call in account.calls] == ["failed"]
+    assert [call["status"] for call in budget.calls] == ["failed"]
 
 
 def test_the_ledger_counts_attempts_and_tokens_by_stage_and_model(
@@ -534,7 +538,7 @@ def test_the_cache_is_a_setting(named: str, server: OpenAIServer, disagreeing: F
 
 @pytest.mark.parametrize("way", WAYS)
 def test_empty_replies_are_not_cached(
-    way: str, named: str, server: OpenAIServer, account: Account, tmp_path: Path
+    way: str, named: str, server: OpenAIServer, budget: CallBudget, tmp_path: Path
 ) -> None:
     provider = accepting(way)
     empty: list[Call] = []
@@ -549,13 +553,13 @@ def test_empty_replies_are_not_cached(
     server.script = script
     for _ in range(2):
         reader = LLMReader(named, cache=str(tmp_path / "replies.sqlite"))
-        assert reader.extract(ASKED, DOCUMENTS, 0, account)["status"] == "evidence"
+        assert reader.extract(ASKED, DOCUMENTS, 0, budget)["status"] == "evidence"
     assert len(server.calls) == WAYS.index(way) + 2
-    assert summarise(account.calls, seconds=0)["cache_hits"] == 1
+    assert summarise(budget.calls, seconds=0)["cache_hits"] == 1
 
 
 def test_the_cache_tells_servers_apart(
-    server: OpenAIServer, account: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: OpenAIServer, budget: CallBudget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"openai:{next(_names)}"
     monkeypatch.setenv("OPENAI_API_KEY", "none")
@@ -564,9 +568,9 @@ def test_the_cache_tells_servers_apart(
             monkeypatch.setenv("OPENAI_BASE_URL", running.url)
             running.script = lambda call, words=words: Sent(words)  # type: ignore[misc]
             reader = LLMReader(name, cache=str(tmp_path / "replies.sqlite"))
-            assert reader.answer(ASKED, DOCUMENTS, "vanilla", account)["text"] == words
+            assert reader.answer(ASKED, DOCUMENTS, "vanilla", budget)["text"] == words
         assert [len(running.calls) for running in (server, other)] == [1, 1]
-    assert [call["status"] for call in account.calls] == ["ok", "ok", "cached", "cached"]
+    assert [call["status"] for call in budget.calls] == ["ok", "ok", "cached", "cached"]
 
 
 class AddressedChatModel(GenericFakeChatModel):

@@ -287,7 +287,7 @@ def test_a_hostile_document_question_and_reply_do_nothing(
         return Reply(f"{ATTACK} **<b onclick=alert(1)>** {text}{mark}{quotes}")
 
     server.script = attack
-    browser.open(page(hostile(), keep_retracted=True, route=route))
+    browser.open(page(hostile(), include_retracted=True, route=route))
     browser.ask(f"{QUESTION} {ATTACK}")
     browser.see(".references")
     browser.run("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")

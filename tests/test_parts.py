@@ -7,10 +7,10 @@ import pytest
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.extraction import Extraction, Quote
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.methods.models import StrictReader
@@ -54,23 +54,23 @@ def read_ids(calls: list[Call]) -> set[str]:
 
 
 @pytest.fixture
-def account() -> Account:
-    """An account of a model with a small window."""
-    return Account(retry_wait=0, max_retries=0, max_input_tokens=WINDOW)
+def budget() -> CallBudget:
+    """A budget of a model with a small window."""
+    return CallBudget(retry_wait=0, max_retries=0, max_input_tokens=WINDOW)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_part_that_fails_is_named_and_the_others_are_kept(
-    failure: str, asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    failure: str, asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = failing("in group 5", FAILURES[failure])
     documents = assign_keys(QUESTION, make_documents(6))
     reader, question = LLMReader(chat_model), check_question(QUESTION)
     extraction = (
-        asyncio.run(reader.aextract(question, documents, 2, account))
+        asyncio.run(reader.aextract(question, documents, 2, budget))
         if asynchronous
-        else reader.extract(question, documents, 2, account)
+        else reader.extract(question, documents, 2, budget)
     )
     lost = read_ids([call for call in parts(server) if "in group 5" in call.prompt])
     read = {str(document.id) for document in documents} - lost
@@ -80,7 +80,7 @@ def test_a_part_that_fails_is_named_and_the_others_are_kept(
     assert set(extraction["unread_ids"]) == lost
     assert {quote["document_id"] for quote in extraction["quotes"]} == read
     assert f"Not read, or not all of it: {', '.join(sorted(lost))}. " in (extraction["error"] or "")
-    assert len(server.calls) == len(account.calls)
+    assert len(server.calls) == len(budget.calls)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -115,25 +115,25 @@ def test_the_answer_names_the_documents_that_were_not_read_or_the_setting_ends_i
 
 
 def test_a_document_of_which_one_piece_was_not_read_is_named(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = failing("Patient 0.199 ", Reply(status=500))
     documents = assign_keys(QUESTION, make_documents(1, sentences=200))
-    extraction = LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, account)
+    extraction = LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, budget)
     assert len(parts(server)) > 2
     assert extraction["unread_ids"] == ["doc-0"]
     assert len(extraction["quotes"]) == len(parts(server)) - 1
 
 
 def test_where_the_parts_that_were_read_have_nothing_the_others_are_named(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     def script(call: Call) -> Reply:
         return Reply(status=500) if "in group 5" in call.prompt else Reply('{"relevant": false}')
 
     server.script = script
     documents = assign_keys(QUESTION, make_documents(6))
-    extraction = LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, account)
+    extraction = LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, budget)
     assert extraction["status"] == "none"
     assert "doc-5" in extraction["unread_ids"]
     assert "doc-5" in (extraction["error"] or "")
@@ -154,29 +154,29 @@ def test_an_abstention_does_not_claim_that_what_was_read_in_part_was_read(
     assert any("Not read, or not all of it: " in warning for warning in answer["warnings"])
 
 
-def test_all_parts_failing_is_a_failure(chat_model: ChatOpenAI, server: OpenAIServer, account: Account) -> None:
+def test_all_parts_failing_is_a_failure(chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget) -> None:
     server.script = lambda call: Reply(status=500)
     documents = assign_keys(QUESTION, make_documents(6))
     with pytest.raises(ModelCallError, match="was called once and failed"):
-        LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, account)
-    assert len(server.calls) == len(account.calls) > 1
+        LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, budget)
+    assert len(server.calls) == len(budget.calls) > 1
 
 
 @pytest.mark.parametrize("step", ["extract", "answer"])
 async def test_an_experiment_takes_no_part_for_the_whole(
-    step: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    step: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = failing("in group 5", Reply(status=500))
     documents = assign_keys(QUESTION, make_documents(6))
     read: Any = getattr(StrictReader(chat_model), f"a{step}")
-    rest: Any = (0, account) if step == "extract" else ("vanilla", account)
+    rest: Any = (0, budget) if step == "extract" else ("vanilla", budget)
     with pytest.raises(ModelCallError, match="was called once and failed"):
         await read(check_question(QUESTION), documents, *rest)
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 def test_condensed_evidence_that_was_cut_off_is_no_evidence(
-    finish: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    finish: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = lambda call: Reply("Half of what the evi", finish=finish)
     documents = assign_keys(QUESTION, make_documents(6, sentences=40))
@@ -194,5 +194,5 @@ def test_condensed_evidence_that_was_cut_off_is_no_evidence(
         for index, document in enumerate(documents)
     ]
     with pytest.raises(ModelCallError, match="Condensed evidence was cut off by"):
-        LLMReader(chat_model).reduce(check_question(QUESTION), documents, extractions, account)
+        LLMReader(chat_model).reduce(check_question(QUESTION), documents, extractions, budget)
     assert all("condense" in call.system for call in server.calls)

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from briefcontext.chains.limits import CallLimits, Limiter, Places
+from briefcontext.chains.model.limits import CallLimits, Limiter, Places
 from briefcontext.errors import InputError
+from briefcontext.graphs.settings import Settings
 from tests.limiter_testing import SimulatedLoop
 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("max_in_flight", 0),
-        ("max_in_flight", -1),
+        ("max_concurrent_calls", 0),
+        ("max_concurrent_calls", -1),
         ("requests_per_minute", 0),
         ("requests_per_minute", -2.5),
         ("tokens_per_minute", 0.0),
@@ -103,7 +104,7 @@ def test_waiting_calls_start_when_their_rate_allows(loop: SimulatedLoop) -> None
 def test_a_wait_for_a_rate_takes_no_place_and_holds_up_no_other_model(loop: SimulatedLoop) -> None:
     places = Places()
     slow, fast = Limiter(places), Limiter(places)
-    limits = CallLimits(max_in_flight=1, requests_per_minute=1)
+    limits = CallLimits(max_concurrent_calls=1, requests_per_minute=1)
     loop.run_until_complete(call(slow, limits, 1))
     task = loop.create_task(call(slow, limits, 1, timeout=None))
     loop.settle()
@@ -117,7 +118,7 @@ def test_a_wait_for_a_rate_takes_no_place_and_holds_up_no_other_model(loop: Simu
 
 def test_a_wait_for_a_place_spends_no_rate(loop: SimulatedLoop) -> None:
     limiter = Limiter(Places())
-    limits = CallLimits(max_in_flight=1, requests_per_minute=2)
+    limits = CallLimits(max_concurrent_calls=1, requests_per_minute=2)
 
     async def main() -> None:
         async with limiter.slot(limits, tokens=1):
@@ -135,3 +136,25 @@ def test_calls_without_rates_count_for_those_with(loop: SimulatedLoop) -> None:
         loop.run_until_complete(call(limiter, CallLimits(), 200))
     assert admitted(loop, limiter, CallLimits(requests_per_minute=5), 200) == 2
     assert admitted(loop, limiter, CallLimits(tokens_per_minute=1300), 100) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("call_timeout", "model_timeout"),
+        ("deadline", "total_timeout"),
+        ("keep_retracted", "include_retracted"),
+        ("max_in_flight", "max_concurrent_calls"),
+        ("quote_similarity", "min_quote_similarity"),
+    ],
+)
+def test_a_setting_by_its_old_name_is_told_its_new_one(old: str, new: str) -> None:
+    assert new in Settings.model_fields
+    with pytest.raises(InputError, match=f"the setting '{old}' is now called '{new}'"):
+        Settings(**{old: 1})
+
+
+def test_a_file_given_as_the_preflight_is_told_where_it_belongs() -> None:
+    with pytest.raises(InputError, match=r"preflight = 'my\.json': it is 'iou' or 'calibrated' \(a file: calibration_"):
+        Settings(preflight="my.json")
+    assert Settings(calibration_file="my.json").preflight == "calibrated"

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.reasoning import Spoken, without_reasoning
+from briefcontext.chains.model.reply_cache import ReplyCache
 from briefcontext.chains.question import check_question
-from briefcontext.chains.reasoning import Spoken, without_reasoning
-from briefcontext.chains.reply_cache import ReplyCache
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -99,12 +99,12 @@ def test_tokens_of_a_thought_are_not_told_as_the_answer(
 ) -> None:
     server.script = lambda call: Reply(pieces=pieces)
     heard: list[tuple[str, int]] = []
-    account = Account(tell=lambda text, attempt: heard.append((text, attempt)))
+    budget = CallBudget(tell=lambda text, attempt: heard.append((text, attempt)))
     reader, question = LLMReader(chat), check_question(QUESTION)
     draft = (
-        asyncio.run(reader.aanswer(question, DOCUMENTS, "vanilla", account))
+        asyncio.run(reader.aanswer(question, DOCUMENTS, "vanilla", budget))
         if asynchronous
-        else reader.answer(question, DOCUMENTS, "vanilla", account)
+        else reader.answer(question, DOCUMENTS, "vanilla", budget)
     )
     assert heard == told
     last = "".join(text for text, attempt in heard if attempt == heard[-1][1])
@@ -134,11 +134,11 @@ def test_a_model_whose_template_begins_the_thought_is_found_out_at_its_first_rep
 
 def test_a_model_that_stops_thinking_is_told_whole_at_the_end(chat: ChatOpenAI, server: OpenAIServer) -> None:
     heard: list[str] = []
-    account = Account(tell=lambda text, _: heard.append(text))
+    budget = CallBudget(tell=lambda text, _: heard.append(text))
     for said in ("Well.</think>It helps.", "It does help."):
         heard.clear()
         server.script = lambda call, said=said: Reply(said)  # type: ignore[misc]
-        LLMReader(chat).answer(check_question(QUESTION), DOCUMENTS, "vanilla", account)
+        LLMReader(chat).answer(check_question(QUESTION), DOCUMENTS, "vanilla", budget)
     assert heard == ["It does help."]
 
 
@@ -147,12 +147,12 @@ def test_a_reply_that_is_nothing_but_a_thought_is_an_empty_one(
     method: str, chat: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = lambda call: Reply("<think>Let me see")
-    reader, account = LLMReader(chat), Account(max_retries=1, retry_wait=0)
+    reader, budget = LLMReader(chat), CallBudget(max_retries=1, retry_wait=0)
     calls = {"answer": partial(reader.answer, stage="vanilla"), "extract": partial(reader.extract, index=0)}
     with pytest.raises(ModelCallError, match=r"called 2 times .* the reply was empty"):
-        calls[method](check_question(QUESTION), DOCUMENTS, account=account)
-    assert len(server.calls) == 2 == len(account.calls)
-    assert {call["status"] for call in account.calls} == {"failed"}
+        calls[method](check_question(QUESTION), DOCUMENTS, budget=budget)
+    assert len(server.calls) == 2 == len(budget.calls)
+    assert {call["status"] for call in budget.calls} == {"failed"}
 
 
 TAGS = ["<think>", "</think>", "<thinking>", "</Thinking>", "<reasoning>", "</reasoning>"]

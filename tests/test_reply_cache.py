@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration
 
-from briefcontext.chains.reply_cache import ReplyCache
+from briefcontext.chains.model.reply_cache import ReplyCache
 from briefcontext.errors import InputError
 
 Make = Callable[[Path], object]

@@ -105,7 +105,7 @@ def test_a_run_that_failed_resumes_with_what_it_has(
     server.script = last_fails
     retriever = FixedRetriever(documents=make_documents(16, about=0))
     built = build_graph(reader=chat_model, retriever=retriever, checkpointer=InMemorySaver())
-    context = Settings(route="map_reduce", max_retries=0, max_in_flight=1, on_partition_failure="raise")
+    context = Settings(route="map_reduce", max_retries=0, max_concurrent_calls=1, on_partition_failure="raise")
 
     def run() -> Any:
         with pytest.raises(ModelCallError, match="scripted"):
@@ -149,7 +149,7 @@ def test_with_a_cache_of_calls_not_even_a_part_of_a_partition_is_read_twice(
         retriever=FixedRetriever(documents=[Document(id="long", page_content=text)]), checkpointer=InMemorySaver()
     )
     # One call after another, so that all parts but the last are finished when that fails.
-    settings = {"max_input_tokens": 1024, "max_in_flight": 1, "max_retries": 0, "on_partition_failure": "raise"}
+    settings = {"max_input_tokens": 1024, "max_concurrent_calls": 1, "max_retries": 0, "on_partition_failure": "raise"}
     context = Settings(
         model=f"openai:parts-{asynchronous}", model_cache=str(tmp_path / "calls.sqlite"), route="map_reduce", **settings
     )

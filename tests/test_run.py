@@ -161,7 +161,7 @@ def test_what_names_no_option_is_counted_and_counted_wrong(tmp_path: Path, serve
 
 def test_a_refused_key_stops_the_run_at_once(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = lambda call: Reply(status=401)
-    reading = Settings(max_in_flight=1)
+    reading = Settings(max_concurrent_calls=1)
     settings = run_settings(tmp_path, "position", 3, model=chat(server), methods=("vanilla",), ks=(5,), reading=reading)
     with pytest.raises(ModelSetupError):
         Run(settings).execute(tmp_path / "run")

@@ -51,7 +51,7 @@ def integration(folder: Path, server: OpenAIServer, rows: list[dict[str, Any]], 
         "ks": (4,),
         "figures": False,
         "progress": False,
-        "reading": Settings(max_in_flight=8, max_retries=0),
+        "reading": Settings(max_concurrent_calls=8, max_retries=0),
         **given,
     }
     return Run(RunSettings("integration", written(folder, rows), **values))
@@ -183,8 +183,8 @@ def test_an_equal_request_has_a_try_of_its_own_when_the_first_fails(tmp_path: Pa
 
 
 def test_a_model_is_asked_in_a_second_event_loop_too(tmp_path: Path, server: OpenAIServer) -> None:
-    from briefcontext.chains.account import Account
-    from briefcontext.chains.model import Request
+    from briefcontext.chains.model.call import Request
+    from briefcontext.chains.model.call_budget import CallBudget
     from briefcontext.evaluation.methods.models import RunModels
     from briefcontext.prompts import BUNDLED
 
@@ -193,7 +193,7 @@ def test_a_model_is_asked_in_a_second_event_loop_too(tmp_path: Path, server: Ope
 
     async def ask(words: str) -> list[str]:
         request = Request("closed_book", BUNDLED.render("closed_book", words, {}))
-        return list(await asyncio.gather(*(models.ask(request, Account()) for _ in range(4))))
+        return list(await asyncio.gather(*(models.ask(request, CallBudget()) for _ in range(4))))
 
     assert asyncio.run(ask("One?")) == asyncio.run(ask("Two?")) == ["It is so."] * 4
 

@@ -11,7 +11,7 @@ __all__ = ["LARGEST", "choose", "describe"]
 CHOICES = (
     *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
     *("retrieval", "years", "publication_types"),
-    *("keep_retracted", "quote_similarity"),
+    *("include_retracted", "min_quote_similarity"),
 )
 LARGEST = 128
 """The most documents that a question from the page may ask for: each partition of them is a call."""

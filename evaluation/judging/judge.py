@@ -5,9 +5,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.event_loop import wait_for
-from briefcontext.chains.model import Request
+from briefcontext.chains.model.call import Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.errors import InputError
 from briefcontext.evaluation.judging.pairs import Pair
 from briefcontext.evaluation.judging.verdicts import VERDICTS, Verdict, keep_judged, keep_verdicts, read_verdicts
@@ -57,7 +57,7 @@ async def _judge(pairs: Sequence[Pair], models: RunModels, at_once: int) -> list
     async def ask(question: str, first: str, second: str) -> str | None:
         messages = BUNDLED.render("judge", question, {}, first=first, second=second)
         async with gate:
-            words = await models.ask(Request("judge", messages), Account())
+            words = await models.ask(Request("judge", messages), CallBudget())
         found = _SAID.findall(words)
         return VERDICTS[found[-1].casefold()] if found else None
 

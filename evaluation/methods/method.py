@@ -8,15 +8,15 @@ from typing import Any, Literal
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.context import render_documents
-from briefcontext.chains.draft import parse_draft
-from briefcontext.chains.limits import CallLimits
-from briefcontext.chains.model import Request
+from briefcontext.chains.model.call import Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.context_window import room_for, split_to_fit
+from briefcontext.chains.model.limits import CallLimits
+from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import Question, check_question
-from briefcontext.chains.window import room_for, split_to_fit
+from briefcontext.chains.render import render_documents
 from briefcontext.errors import InputError
 from briefcontext.evaluation.methods.method_io import Outcome, Reading, as_asked
 from briefcontext.evaluation.methods.models import RunModels
@@ -53,7 +53,7 @@ def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any
     async def run(reading: Reading, models: RunModels, base: Settings) -> Outcome:
         documents = reading.ranking(kind)
         # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
-        changed = {"top_k": len(documents), "keep_retracted": True, "on_partition_failure": "report", **settings}
+        changed = {"top_k": len(documents), "include_retracted": True, "on_partition_failure": "report", **settings}
         # A calibration fits one ranking and k, and a forced route need not be decided.
         changed |= {} if settings["route"] == "auto" else {"preflight": IOU}
         asked: dict[str, Any] = {"question": reading.item.question, "options": dict(reading.item.options)}
@@ -81,21 +81,21 @@ def _from_answer(answer: Answer) -> Outcome:
 
 
 async def _closed_book(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    question, account = _asked(reading), _account(settings)
+    question, budget = _asked(reading), _budget(settings)
     messages = _prompt(models, "closed_book", question)
-    output = await models.ask(Request("closed_book", messages), account)
-    return _from_words(output, question, account, route="closed_book")
+    output = await models.ask(Request("closed_book", messages), budget)
+    return _from_words(output, question, budget, route="closed_book")
 
 
 async def _long_context(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    question, account = _asked(reading), _account(settings)
+    question, budget = _asked(reading), _budget(settings)
     forced = settings.force_choice and bool(question["options"])
     empty = _prompt(models, "long_context", question, may_abstain=not forced, documents="")
-    room = room_for(models.model, account, sum(len(message.text) for message in empty))
+    room = room_for(models.model, budget, sum(len(message.text) for message in empty))
     context, truncated = _fitted(_whole(reading), question, room)
     messages = _prompt(models, "long_context", question, may_abstain=not forced, documents=context)
-    output = await models.ask(Request("long_context", messages), account)
-    return _from_words(output, question, account, route="long_context", truncated=truncated)
+    output = await models.ask(Request("long_context", messages), budget)
+    return _from_words(output, question, budget, route="long_context", truncated=truncated)
 
 
 async def _self_route(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
@@ -103,16 +103,16 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
 
     Passages that do not fit into the window are left out, those of the lowest ranks first.
     """
-    question, account = _asked(reading), _account(settings)
+    question, budget = _asked(reading), _budget(settings)
     documents = assign_keys(question["text"], reading.ranking("documents"))
     empty = _prompt(models, "self_route", question, documents="")
     fitting, *beyond = split_to_fit(
-        documents, room_for(models.model, account, sum(len(message.text) for message in empty))
+        documents, room_for(models.model, budget, sum(len(message.text) for message in empty))
     )
     messages = _prompt(models, "self_route", question, documents=render_documents(fitting))
-    output = await models.ask(Request("self_route", messages), account)
+    output = await models.ask(Request("self_route", messages), budget)
     if "UNANSWERABLE" not in output.upper():
-        return _from_words(output, question, account, route="self_route", truncated=bool(beyond))
+        return _from_words(output, question, budget, route="self_route", truncated=bool(beyond))
     whole = await _long_context(reading, models, settings)
     return replace(whole, truncated=whole.truncated or bool(beyond))
 
@@ -146,9 +146,9 @@ def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str,
     return render_documents([cut]), True
 
 
-def _from_words(output: str, question: Question, account: Account, *, route: str, truncated: bool = False) -> Outcome:
-    draft = parse_draft(output, question, [], [], forced=account.force_choice and bool(question["options"]))
-    failed = sum(call["status"] == "failed" for call in account.calls)
+def _from_words(output: str, question: Question, budget: CallBudget, *, route: str, truncated: bool = False) -> Outcome:
+    draft = parse_draft(output, question, [], [], forced=budget.force_choice and bool(question["options"]))
+    failed = sum(call["status"] == "failed" for call in budget.calls)
     return Outcome(
         text=draft["text"],
         choice=draft["choice"],
@@ -163,13 +163,13 @@ def _asked(reading: Reading) -> Question:
     return as_asked(check_question(reading.item.question, dict(reading.item.options)), short=reading.short)
 
 
-def _account(settings: Settings) -> Account:
-    return Account(
-        timeout=settings.call_timeout,
+def _budget(settings: Settings) -> CallBudget:
+    return CallBudget(
+        timeout=settings.model_timeout,
         max_retries=settings.max_retries,
         retry_wait=settings.retry_wait,
         limits=CallLimits(
-            max_in_flight=settings.max_in_flight,
+            max_concurrent_calls=settings.max_concurrent_calls,
             requests_per_minute=settings.requests_per_minute,
             tokens_per_minute=settings.tokens_per_minute,
         ),

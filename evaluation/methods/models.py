@@ -9,14 +9,14 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.chat_model import open_chat_model, without_streaming
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model import Model, Request
+from briefcontext.chains.model.call import Model, Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.chat_model import open_chat_model, without_streaming
+from briefcontext.chains.model.reply_cache import ReplyCache
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
-from briefcontext.chains.reply_cache import ReplyCache
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.methods.method_io import as_asked
 from briefcontext.graphs.graph import build_graph
@@ -62,13 +62,13 @@ class RunModels:
         self.graph = graph
         """Makes the graph whose reader asks for short answers, or for such as they come."""
 
-    async def ask(self, request: Request, account: Account) -> str:
+    async def ask(self, request: Request, budget: CallBudget) -> str:
         """Ask the answering model once, with retries, and return its words.
 
         Raises:
             ModelError: the call failed for good.
         """
-        return (await self.model.ask(request, account)).text
+        return (await self.model.ask(request, budget)).text
 
 
 def _open(model: str | BaseChatModel, replies: Path | None, kwargs: dict[str, Any]) -> BaseChatModel:
@@ -104,13 +104,13 @@ class StrictReader(LLMReader):
         self._short = short
 
     async def aextract(
-        self, question: Question, documents: Sequence[Document], index: int, account: Account
+        self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
         """Find in one partition what bears on the question."""
-        return await super().aextract(as_asked(question, short=self._short), documents, index, _strict(account))
+        return await super().aextract(as_asked(question, short=self._short), documents, index, _strict(budget))
 
     async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], account: Account
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
         """Answer from the evidence of the partitions.
 
@@ -120,17 +120,17 @@ class StrictReader(LLMReader):
         if failed := [extraction for extraction in extractions if extraction["status"] == "failed"]:
             first = failed[0]["error"]
             raise ModelCallError(f"{len(failed)} of {len(extractions)} partitions failed. The first: {first}")
-        return await super().areduce(as_asked(question, short=self._short), documents, extractions, account)
+        return await super().areduce(as_asked(question, short=self._short), documents, extractions, budget)
 
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, account: Account) -> Draft:
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
         """Answer from all documents at once."""
-        return await super().aanswer(as_asked(question, short=self._short), documents, stage, _strict(account))
+        return await super().aanswer(as_asked(question, short=self._short), documents, stage, _strict(budget))
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""
         return super().vanilla_characters(as_asked(question, short=self._short), documents)
 
 
-def _strict(account: Account) -> Account:
+def _strict(budget: CallBudget) -> CallBudget:
     """Have what is read in parts fail with any of them; the calls are noted in the same record."""
-    return replace(account, on_partition_failure="raise")
+    return replace(budget, on_partition_failure="raise")

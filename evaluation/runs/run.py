@@ -215,7 +215,7 @@ class Run:
             first, second = (method.name for method in self.methods)
             pairs = make_pairs(list(folder.rows().values()), first, second, self.settings.seed)
             models = RunModels(name, replies=out / REPLIES, temperature=0.0)
-            unsure = judge_pairs(out, pairs, models, name, at_once=self.settings.reading.max_in_flight)
+            unsure = judge_pairs(out, pairs, models, name, at_once=self.settings.reading.max_concurrent_calls)
             self._finish(folder)
         return unsure
 
@@ -297,7 +297,7 @@ class Run:
         reading = self.settings.reading.model_copy(
             update={"force_choice": self.experiment.force_choice, "prompts": None}
         )
-        return Runner(self.experiment, self.materials, models, reading, at_once=max(1, reading.max_in_flight))
+        return Runner(self.experiment, self.materials, models, reading, at_once=max(1, reading.max_concurrent_calls))
 
     def _batch_runner(self, models: RunModels) -> Runner:
         runner = self._runner(models)

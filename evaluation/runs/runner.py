@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableLambda
 
-from briefcontext.chains.event_loop import wait_for
+from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Condition, Experiment, Materials

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.language_models import BaseChatModel
 
-from briefcontext.chains.chat_model import model_name
+from briefcontext.chains.model.chat_model import model_name
 from briefcontext.evaluation.experiments.corpus import Corpus
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.graphs.settings import Settings
@@ -46,7 +46,7 @@ class RunSettings:
     figures: bool = True
     progress: bool = True
     """Whether to tell of it on standard error."""
-    reading: Settings = field(default_factory=lambda: Settings(max_in_flight=8))
+    reading: Settings = field(default_factory=lambda: Settings(max_concurrent_calls=8))
     """How the graph reads: partition size, preflight, limits, retries. A calibrated preflight is for experiments on
     real rankings."""
 

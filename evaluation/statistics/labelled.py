@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.files import sha256
-from briefcontext.graphs.retrieval import more_to_ask, without_retracted
+from briefcontext.graphs.retracted import more_to_ask, without_retracted
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.consistency import clear_top, intersection_over_union

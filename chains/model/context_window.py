@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from langchain_core.documents import Document
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.context import render_documents
-from briefcontext.chains.model import CHARACTERS_PER_TOKEN, Model
+from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.render import render_documents
 from briefcontext.errors import ModelCallError
 from briefcontext.sentences import split_sentences
 
@@ -22,13 +22,13 @@ _LEAST_PIECE = 20
 """Characters; a text that has to be cut into smaller pieces cannot be read."""
 
 
-def room_for(model: Model, account: Account, fixed: int) -> int | None:
+def room_for(model: Model, budget: CallBudget, fixed: int) -> int | None:
     """Return how many characters fit into a prompt beside `fixed` others; None when the window is not known.
 
     Raises:
         ModelCallError: nothing of use would fit.
     """
-    window = account.max_input_tokens or model.max_input_tokens
+    window = budget.max_input_tokens or model.max_input_tokens
     if window is None:
         return None
     room = int((window - min(RESERVED_TOKENS, window // 4)) * CHARACTERS_PER_TOKEN) - fixed

@@ -2,8 +2,8 @@
 
 import re
 
-from briefcontext.chains.choice import parse_choice
 from briefcontext.chains.extraction import Quote
+from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 

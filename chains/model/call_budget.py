@@ -1,19 +1,19 @@
-"""What a reading may use, and what it has used."""
+"""Limits and usage of one node's model calls."""
 
 import time
 from dataclasses import dataclass, field
 from typing import Literal
 
-from briefcontext.chains.ledger import ModelCall
-from briefcontext.chains.limits import CallLimits
-from briefcontext.chains.telling import Tell
+from briefcontext.chains.model.limits import CallLimits
+from briefcontext.chains.model.token_stream import Tell
+from briefcontext.chains.model.usage import ModelCall
 from briefcontext.errors import ModelCallError
 
-__all__ = ["Account"]
+__all__ = ["CallBudget"]
 
 
 @dataclass
-class Account:
+class CallBudget:
     """The bounds of one node's model calls, and the record of them.
 
     The record is complete also when the reading ends in an error.
@@ -30,7 +30,7 @@ class Account:
     limits: CallLimits = field(default_factory=CallLimits)
     max_input_tokens: int | None = None
     """The model's input window; None for what the model itself says."""
-    quote_similarity: float = 90.0
+    min_quote_similarity: float = 90.0
     """Least similarity, 0 to 100, at which differing words count as a quote."""
     force_choice: bool = False
     """Whether a multiple-choice question must be answered with a letter, evidence or not."""
@@ -53,7 +53,7 @@ class Account:
         if left <= after:
             raise ModelCallError(
                 "The deadline for the question leaves no time for a model call. "
-                "Set a later one, or ask for fewer documents."
+                "Raise total_timeout, or ask for fewer documents."
             )
         return min(self.timeout, left - after)
 

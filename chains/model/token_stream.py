@@ -8,7 +8,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.outputs import ChatGenerationChunk, GenerationChunk
 
-from briefcontext.chains.reasoning import Spoken
+from briefcontext.chains.model.reasoning import Spoken
 
 __all__ = ["Tell", "Teller"]
 

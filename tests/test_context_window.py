@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.account import Account
 from briefcontext.chains.answer import find_conflict
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.context import render_documents, render_evidence
 from briefcontext.chains.extraction import Extraction, Quote
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model import CHARACTERS_PER_TOKEN, Model
+from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.context_window import LEAST_ROOM, RESERVED_TOKENS, group_to_fit, room_for, split_to_fit
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.reduce import MAX_ROUNDS
-from briefcontext.chains.window import LEAST_ROOM, RESERVED_TOKENS, group_to_fit, room_for, split_to_fit
+from briefcontext.chains.render import render_documents, render_evidence
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -128,13 +128,13 @@ def test_texts_are_grouped_without_loss_in_order_and_so_that_each_group_fits(tex
 @given(window=st.integers(1, 10**6), fixed=st.integers(0, 10**6))
 def test_room_is_what_the_window_leaves_beside_the_prompt_and_the_reply(window: int, fixed: int) -> None:
     model = Model(ChatOpenAI(model="scripted", api_key="none"))
-    account = Account(max_input_tokens=window)
+    budget = CallBudget(max_input_tokens=window)
     prompt = window - min(RESERVED_TOKENS, window // 4)
     if prompt * CHARACTERS_PER_TOKEN - fixed < LEAST_ROOM:
         with pytest.raises(ModelCallError, match="has no room"):
-            room_for(model, account, fixed)
+            room_for(model, budget, fixed)
     else:
-        room = room_for(model, account, fixed)
+        room = room_for(model, budget, fixed)
         assert room is not None
         assert (room + fixed) / CHARACTERS_PER_TOKEN <= prompt
 
@@ -145,9 +145,9 @@ def test_the_window_is_the_settings_or_the_one_of_the_models_profile() -> None:
         for profile in ({}, {"max_input_tokens": 3000})
     )
     assert Model(ChatOpenAI(model="gpt-4o-mini", api_key="none")).max_input_tokens == 128_000
-    assert room_for(silent, Account(), 0) is None
-    assert room_for(stated, Account(), 0) == room_for(silent, Account(max_input_tokens=3000), 0)
-    small = Account(max_input_tokens=WINDOW)
+    assert room_for(silent, CallBudget(), 0) is None
+    assert room_for(stated, CallBudget(), 0) == room_for(silent, CallBudget(max_input_tokens=3000), 0)
+    small = CallBudget(max_input_tokens=WINDOW)
     assert room_for(stated, small, 0) == room_for(silent, small, 0)
 
 
@@ -171,9 +171,9 @@ def condensing(call: Call) -> Reply:
 
 
 @pytest.fixture
-def account() -> Account:
-    """An account of a model with a small window."""
-    return Account(retry_wait=0, max_input_tokens=WINDOW)
+def budget() -> CallBudget:
+    """A budget of a model with a small window."""
+    return CallBudget(retry_wait=0, max_input_tokens=WINDOW)
 
 
 def make_long_documents(count: int, *, sentences: int) -> list[Document]:
@@ -201,15 +201,15 @@ def have_true_offsets(quotes: Sequence[Quote], documents: Sequence[Document]) ->
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_a_partition_larger_than_the_window_is_read_in_several_calls(
-    asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = refusing_more_than(WINDOW, faithful)
     documents = make_long_documents(2, sentences=200)
     reader = LLMReader(chat_model)
     extraction = (
-        await reader.aextract(ASKED, documents, 3, account)
+        await reader.aextract(ASKED, documents, 3, budget)
         if asynchronous
-        else await asyncio.to_thread(reader.extract, ASKED, documents, 3, account)
+        else await asyncio.to_thread(reader.extract, ASKED, documents, 3, budget)
     )
     assert (extraction["index"], extraction["status"]) == (3, "evidence")
     assert extraction["document_ids"] == ["doc-00", "doc-01"]
@@ -222,7 +222,7 @@ async def test_a_partition_larger_than_the_window_is_read_in_several_calls(
 
 
 def test_parts_without_evidence_do_not_count_and_parts_that_disagree_are_a_conflict(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     def script(call: Call) -> Reply:
         record = json.loads(faithful(call).content)
@@ -235,7 +235,7 @@ def test_parts_without_evidence_do_not_count_and_parts_that_disagree_are_a_confl
     server.script = script
     asked = check_question(QUESTION, {"A": "yes", "B": "no"})
     keyed_documents = make_long_documents(1, sentences=200)
-    extraction = LLMReader(chat_model).extract(asked, keyed_documents, 0, account)
+    extraction = LLMReader(chat_model).extract(asked, keyed_documents, 0, budget)
     assert (extraction["choice"], extraction["confidence"]) == ("B", 0.7)
     assert extraction["other_choices"] == ["A"]
     assert "Its parts chose different options: A, B." in (extraction["error"] or "")
@@ -289,22 +289,22 @@ def condensations(server: OpenAIServer) -> int:
     [(2, 3, 0), (2, 22, 1), (3, 22, 1), (12, 10, 1), (1, 60, 1), (1, 3000, 2), (60, 30, 2)],
 )
 async def test_evidence_larger_than_the_window_is_condensed_in_counted_rounds(
-    count: int, quotes: int, least: int, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    count: int, quotes: int, least: int, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = refusing_more_than(WINDOW, condensing)
     documents = make_long_documents(count, sentences=quotes)
     extractions = make_extractions(documents, quotes=quotes)
     reader = LLMReader(chat_model)
     for draft in (
-        reader.reduce(ASKED, documents, extractions, account),
-        await reader.areduce(ASKED, documents, extractions, account),
+        reader.reduce(ASKED, documents, extractions, budget),
+        await reader.areduce(ASKED, documents, extractions, budget),
     ):
         rounds = said_rounds(draft)
         assert least <= rounds <= MAX_ROUNDS * least
         assert draft["quotes"] == [quote for extraction in extractions for quote in extraction["quotes"]]
-    assert {call["stage"] for call in account.calls} == {"reduce"}
+    assert {call["stage"] for call in budget.calls} == {"reduce"}
     assert (condensations(server) > 0) == (rounds > 0)
-    assert len(server.calls) == len(account.calls) == condensations(server) + 2
+    assert len(server.calls) == len(budget.calls) == condensations(server) + 2
     read = "".join(call.user for call in server.calls)
     assert all(quote["text"] in read for quote in draft["quotes"])
 
@@ -316,39 +316,39 @@ def said_rounds(draft: Draft) -> int:
 
 
 def test_evidence_that_condensing_does_not_shorten_is_one_clear_error(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = lambda call: Reply("x" * 1000)
     documents = make_long_documents(8, sentences=15)
     with pytest.raises(ModelCallError, match=f"rounds of condensing: {MAX_ROUNDS}") as caught:
-        LLMReader(chat_model).reduce(ASKED, documents, make_extractions(documents, quotes=15), account)
+        LLMReader(chat_model).reduce(ASKED, documents, make_extractions(documents, quotes=15), budget)
     assert "\n" not in str(caught.value)
     assert len(server.calls) == condensations(server) <= MAX_ROUNDS * 8
 
 
 def test_one_item_that_never_fits_is_one_clear_error(
-    chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     documents = make_long_documents(2, sentences=1)
     extractions = make_extractions(documents, quotes=1)
     extractions[0]["finding"] = "It lowers it, " * 500
     with pytest.raises(ModelCallError, match="does not fit into the input window") as caught:
-        LLMReader(chat_model).reduce(ASKED, documents, extractions, account)
+        LLMReader(chat_model).reduce(ASKED, documents, extractions, budget)
     assert "\n" not in str(caught.value)
     assert server.calls == []
 
 
 @pytest.mark.parametrize("step", ["extract", "answer", "reduce"])
 def test_a_question_that_fills_the_window_is_one_clear_error(
-    step: str, chat_model: ChatOpenAI, server: OpenAIServer, account: Account
+    step: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     asked = check_question("Does aspirin help? " * 150)
     documents = make_long_documents(2, sentences=2)
     reader = LLMReader(chat_model)
     steps: dict[str, Callable[[], object]] = {
-        "extract": lambda: reader.extract(asked, documents, 0, account),
-        "answer": lambda: reader.answer(asked, documents, "vanilla", account),
-        "reduce": lambda: reader.reduce(asked, documents, make_extractions(documents, quotes=1), account),
+        "extract": lambda: reader.extract(asked, documents, 0, budget),
+        "answer": lambda: reader.answer(asked, documents, "vanilla", budget),
+        "reduce": lambda: reader.reduce(asked, documents, make_extractions(documents, quotes=1), budget),
     }
     with pytest.raises(ModelCallError, match="has no room") as caught:
         steps[step]()

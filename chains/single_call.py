@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.context import render_documents
-from briefcontext.chains.draft import parse_draft, split_quotes
-from briefcontext.chains.ending import cut_warning
 from briefcontext.chains.extract import extract, ground_all, lost_quotes
-from briefcontext.chains.model import Model, Request
+from briefcontext.chains.model.call import Model, Request
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.context_window import room_for
+from briefcontext.chains.model.finish_reason import cut_warning
+from briefcontext.chains.parsing.answer_parser import parse_draft, split_quotes
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.reduce import reduce
-from briefcontext.chains.window import room_for
+from briefcontext.chains.render import render_documents
 from briefcontext.prompts import Prompts
 
 __all__ = ["answer", "answer_prompt"]
@@ -29,22 +29,22 @@ def answer_prompt(
 
 
 async def answer(
-    model: Model, worker: Model, question: Question, documents: Sequence[Document], stage: str, account: Account
+    model: Model, worker: Model, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
 ) -> Draft:
     """Answer in one call; when the documents exceed the model's input window, extract and reduce instead."""
-    forced = account.force_choice and bool(question["options"])
+    forced = budget.force_choice and bool(question["options"])
     fixed = sum(len(message.text) for message in answer_prompt(model.prompts, question, [], forced=forced))
-    room = room_for(model, account, fixed)
+    room = room_for(model, budget, fixed)
     if room is not None and len(render_documents(documents)) > room:
-        extraction = await extract(worker, question, documents, 0, account)
-        draft = await reduce(model, question, documents, [extraction], account)
+        extraction = await extract(worker, question, documents, 0, budget)
+        draft = await reduce(model, question, documents, [extraction], budget)
         said = ["The documents exceed the model's input window, so they were read in parts.", extraction["error"]]
         draft["warnings"] += filter(None, said)
         return draft
     messages = answer_prompt(model.prompts, question, documents, forced=forced)
-    reply = await model.ask(Request(stage, messages, told=True), account)
+    reply = await model.ask(Request(stage, messages, told=True), budget)
     body, given = split_quotes(reply.text)
-    quotes, lost = ground_all(given, documents, account.quote_similarity)
+    quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
     warnings = [cut_warning(reply.cut, "The answer")] if reply.cut else []
     if lost_warning := lost_quotes(lost, len(given)):
         warnings.append(lost_warning)

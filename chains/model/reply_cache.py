@@ -18,9 +18,9 @@ from langchain_core.caches import BaseCache
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration, Generation
 
-from briefcontext.chains.ending import cut_off
-from briefcontext.chains.failure import one_line
-from briefcontext.chains.reasoning import without_reasoning
+from briefcontext.chains.model.finish_reason import cut_off
+from briefcontext.chains.model.model_errors import one_line
+from briefcontext.chains.model.reasoning import without_reasoning
 from briefcontext.errors import InputError
 
 __all__ = ["ReplyCache"]

@@ -14,21 +14,21 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from briefcontext.chains.account import Account
-from briefcontext.chains.chat_model import (
+from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.chat_model import (
     counting_streamed_tokens,
     model_key,
     model_name,
     open_chat_model,
     without_streaming,
 )
-from briefcontext.chains.ending import Cut, cut_message, cut_off, cut_warning
-from briefcontext.chains.event_loop import on_loop
-from briefcontext.chains.failure import one_line, retry_after, what_failed
-from briefcontext.chains.ledger import ModelCall
-from briefcontext.chains.limits import limiter_for
-from briefcontext.chains.reasoning import has_unopened_reasoning, without_reasoning
-from briefcontext.chains.telling import Teller
+from briefcontext.chains.model.event_loop import on_loop
+from briefcontext.chains.model.finish_reason import Cut, cut_message, cut_off, cut_warning
+from briefcontext.chains.model.limits import limiter_for
+from briefcontext.chains.model.model_errors import one_line, retry_after, what_failed
+from briefcontext.chains.model.reasoning import has_unopened_reasoning, without_reasoning
+from briefcontext.chains.model.token_stream import Teller
+from briefcontext.chains.model.usage import ModelCall
 from briefcontext.errors import ModelCallError, ModelSetupError
 from briefcontext.prompts import BUNDLED, Prompts
 
@@ -71,7 +71,7 @@ class Request:
     partition: int | None = None
     """Its index, where the call reads a partition."""
     told: bool = False
-    """Whether the reply is the answer, whose tokens are told to the account as they come."""
+    """Whether the reply is the answer, whose tokens are told to the budget as they come."""
 
     @property
     def characters(self) -> int:
@@ -113,35 +113,35 @@ class Model:
         window = (self.chat.profile or {}).get("max_input_tokens")
         return int(window) if window else None
 
-    async def ask(self, request: Request, account: Account) -> Reply:
+    async def ask(self, request: Request, budget: CallBudget) -> Reply:
         """Make a call, on the loop of all model calls, and make it again while that may help.
 
         Raises:
             ModelSetupError: the provider refuses the key, or does not know the model or the address.
             ModelCallError: it failed for good.
         """
-        return await on_loop(self._ask_or_learn(request, account))
+        return await on_loop(self._ask_or_learn(request, budget))
 
-    async def _ask_or_learn(self, request: Request, account: Account) -> Reply:
+    async def _ask_or_learn(self, request: Request, budget: CallBudget) -> Reply:
         if request.schema is None or self._key in _learned:
-            return await self._ask(request, account)
+            return await self._ask(request, budget)
         lesson = asyncio.Event()
         learning = _lessons.setdefault(self._key, lesson)
         if learning is not lesson:
             # Waited for at most once, and not for long: a call that learned nothing holds the others up no further.
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(LESSON_SECONDS, account.time_left())):
+                async with asyncio.timeout(min(LESSON_SECONDS, budget.time_left())):
                     await learning.wait()
-            return await self._ask(request, account, first=_tried.get(self._key))
+            return await self._ask(request, budget, first=_tried.get(self._key))
         try:
-            return await self._ask(request, account, learns=True)
+            return await self._ask(request, budget, learns=True)
         finally:
             _tried.pop(self._key, None)
             _lessons.pop(self._key, None)
             lesson.set()
 
     async def _ask(
-        self, request: Request, account: Account, *, first: str | None = None, learns: bool = False
+        self, request: Request, budget: CallBudget, *, first: str | None = None, learns: bool = False
     ) -> Reply:
         """Make a call in the ways that there are, from the `first` on."""
         refusal: Exception | None = None
@@ -149,7 +149,7 @@ class Model:
             if learns:
                 _tried[self._key] = way
             try:
-                reply = await self._call(request, way, runnable, account)
+                reply = await self._call(request, way, runnable, budget)
             except _RefusedError as error:
                 refusal = error
                 continue
@@ -177,7 +177,7 @@ class Model:
             yield _STREAMED, self.chat
         yield _TEXT, self._whole
 
-    async def _call(self, request: Request, way: str, runnable: Runnable[Any, Any], account: Account) -> Reply:
+    async def _call(self, request: Request, way: str, runnable: Runnable[Any, Any], budget: CallBudget) -> Reply:
         # A run of the node's own name would pass for the node, and its messages for the node's output.
         config: RunnableConfig = {
             "tags": list(request.tags),
@@ -187,10 +187,10 @@ class Model:
         tokens = int(request.characters / CHARACTERS_PER_TOKEN)
         limiter = limiter_for(self._key)
         told = 0
-        for attempt in range(account.max_retries + 1):
+        for attempt in range(budget.max_retries + 1):
             teller = None
-            if request.told and account.tell:
-                teller = Teller(account.tell, told + 1, within=self._key in _begin_within_a_thought)
+            if request.told and budget.tell:
+                teller = Teller(budget.tell, told + 1, within=self._key in _begin_within_a_thought)
             if teller and way == _STREAMED:
                 runnable = teller.listening_to(self.chat)
             message: AIMessage | None = None
@@ -198,9 +198,9 @@ class Model:
             wait: float | None = None
             try:
                 try:
-                    async with limiter.slot(account.limits, tokens=tokens, timeout=account.time_to_deadline()):
+                    async with limiter.slot(budget.limits, tokens=tokens, timeout=budget.time_to_deadline()):
                         # A provider's own timeout bounds the gaps between bytes at best, so the whole call is timed.
-                        async with asyncio.timeout(account.time_left()):
+                        async with asyncio.timeout(budget.time_left()):
                             started = time.time()
                             result = await runnable.ainvoke(list(request.messages), config)
                     message = result["raw"] if isinstance(result, dict) else result
@@ -212,18 +212,18 @@ class Model:
                     return reply
                 failure = "the reply was empty."
             except Exception as error:  # noqa: BLE001 - what a provider's client raises is not known
-                failure, wait = self._judge(error, account), retry_after(error)
+                failure, wait = self._judge(error, budget), retry_after(error)
             finally:
                 if teller:
                     teller.end(_words(message) if message else None)
                     told = teller.attempt
                 if started is not None:
-                    account.calls.append(self._record(request, message, attempt, started))
-            if attempt < account.max_retries:
-                longest = min(MAX_WAIT, account.retry_wait * 2**attempt)
+                    budget.calls.append(self._record(request, message, attempt, started))
+            if attempt < budget.max_retries:
+                longest = min(MAX_WAIT, budget.retry_wait * 2**attempt)
                 pause = random.uniform(longest / 2, longest) if wait is None else wait
                 try:
-                    account.time_left(after=pause)
+                    budget.time_left(after=pause)
                 except ModelCallError as error:
                     raise ModelCallError(f"{error} The last call of {self.name} failed: {failure}") from None
                 if pause > MAX_ASKED_WAIT:
@@ -231,7 +231,7 @@ class Model:
                         f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again later."
                     )
                 await sleep(pause)
-        times = "once" if account.max_retries == 0 else f"{account.max_retries + 1} times"
+        times = "once" if budget.max_retries == 0 else f"{budget.max_retries + 1} times"
         raise ModelCallError(f"{self.name} was called {times} and failed. The last time: {failure}")
 
     def _reply(self, message: AIMessage, request: Request) -> Reply | None:
@@ -249,7 +249,7 @@ class Model:
             raise ModelCallError(cut_warning(cut, f"The reply of {self.name}"))
         return None
 
-    def _judge(self, error: Exception, account: Account) -> str:
+    def _judge(self, error: Exception, budget: CallBudget) -> str:
         """Say in words what failed, if trying again may help; raise what it means otherwise."""
         if isinstance(error, ModelCallError | ModelSetupError):
             raise error
@@ -269,7 +269,7 @@ class Model:
         if kind == "final":
             raise ModelCallError(f"{self.name} does not accept the request: {one_line(error)}") from error
         if isinstance(error, TimeoutError) and not str(error):
-            return f"no reply in time; a call may take {account.timeout:g} s."
+            return f"no reply in time; a call may take {budget.timeout:g} s."
         return f"{type(error).__name__}: {one_line(error)}"
 
     def _record(self, request: Request, message: AIMessage | None, attempt: int, started: float) -> ModelCall:

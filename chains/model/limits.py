@@ -4,9 +4,9 @@ Calls of one model start in the order in which they asked. The first of them wai
 place in flight, and spends the rates as it takes the place: so no call holds a place while it waits for a rate, or
 spends a rate while it waits for a place, and a model that has to wait for its rates holds up no other.
 
-Places are given in the order in which they were asked for, also to calls with a smaller `max_in_flight` than those
-behind them: nothing starts meanwhile, so that as soon as enough of the calls in flight end, their wait does. Give model
-calls a timeout for that reason, and never ask for a second place from within one.
+Places are given in the order in which they were asked for, also to calls with a smaller `max_concurrent_calls` than
+those behind them: nothing starts meanwhile, so that as soon as enough of the calls in flight end, their wait does. Give
+model calls a timeout for that reason, and never ask for a second place from within one.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class CallLimits:
         InputError: a limit is not positive.
     """
 
-    max_in_flight: int = 32
+    max_concurrent_calls: int = 32
     """Model calls in flight at once in this process, over all models, questions, threads and event loops.
 
     A call that is given up is cancelled, and its connection closed. That of a model that has only a synchronous side
@@ -47,8 +47,10 @@ class CallLimits:
     """
 
     def __post_init__(self) -> None:
-        if self.max_in_flight < 1:
-            raise InputError(f"max_in_flight is {self.max_in_flight}. Allow at least 1 model call in flight.")
+        if self.max_concurrent_calls < 1:
+            raise InputError(
+                f"max_concurrent_calls is {self.max_concurrent_calls}. Allow at least 1 model call in flight."
+            )
         for name in ("requests_per_minute", "tokens_per_minute"):
             rate = getattr(self, name)
             if rate is not None and not rate > 0:
@@ -138,7 +140,7 @@ class Limiter:
         async with self._turn:
             while (wait := self._opens(limits, tokens, time()) - time()) > 0:
                 await asyncio.sleep(wait)
-            await self._places.take(limits.max_in_flight)
+            await self._places.take(limits.max_concurrent_calls)
             self._requests.spend(1, limits.requests_per_minute, time())
             self._tokens.spend(tokens, limits.tokens_per_minute, time())
 

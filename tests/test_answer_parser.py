@@ -7,8 +7,8 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Answer, compose
 from briefcontext.chains.citation import assign_keys, document_key
-from briefcontext.chains.draft import parse_draft
-from briefcontext.chains.ledger import summarise
+from briefcontext.chains.model.usage import summarise
+from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import check_question
 from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from briefcontext.chains.failure import one_line
+from briefcontext.chains.model.model_errors import one_line
 from briefcontext.errors import MissingExtraError, ModelSetupError
 
 __all__ = ["counting_streamed_tokens", "model_key", "model_name", "open_chat_model", "without_streaming"]
@@ -47,7 +47,7 @@ def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any
         advice = f"Set {provider.upper()}_API_KEY." if "key" in str(error) else "Check the name of the provider."
         raise ModelSetupError(f"Model {name!r} cannot be opened: {one_line(error)} {advice}") from error
     if cache is not None:
-        from briefcontext.chains.reply_cache import ReplyCache
+        from briefcontext.chains.model.reply_cache import ReplyCache
 
         chat.cache = ReplyCache(cache, model_key(chat))
     return chat

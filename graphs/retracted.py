@@ -45,7 +45,7 @@ def _document(given: object, place: int) -> Document:
 
 def without_retracted(found: Sequence[Document], settings: Settings) -> tuple[list[Document], list[str]]:
     """Return the first k documents that may be used, and the source ids of the retracted ones among them."""
-    if settings.keep_retracted:
+    if settings.include_retracted:
         return list(found[: settings.top_k]), []
     kept: list[Document] = []
     retracted: dict[str, None] = {}

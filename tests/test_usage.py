@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.ledger import ModelCall, summarise
+from briefcontext.chains.model.usage import ModelCall, summarise
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever

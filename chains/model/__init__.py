@@ -1,0 +1,1 @@
+"""Calls of a language model: retries, limits, budgets, reply cache and usage."""
