@@ -1,4 +1,4 @@
-"""Every error that BriefContext raises on purpose, as one family.
+"""The exceptions of BriefContext, as one family.
 
     BriefContextError
     ├── InputError            a question, an option or a setting that cannot be used
@@ -32,27 +32,27 @@ class BriefContextError(RuntimeError):
 
 
 class InputError(BriefContextError):
-    """A question, an option or a setting that cannot be used."""
+    """A question, an option or a setting cannot be used."""
 
 
 class KnowledgeBaseError(BriefContextError):
-    """A knowledge base or a source that is missing, broken or of another kind."""
+    """A knowledge base or a source is missing, broken or of another kind."""
 
 
 class MissingExtraError(BriefContextError):
-    """An optional package that is not installed; the message names the command that installs it."""
+    """An optional package is not installed; the message names the command that installs it."""
 
 
 class ModelError(BriefContextError):
-    """What goes wrong with a language model."""
+    """A language model failed."""
 
 
 class ModelSetupError(ModelError):
-    """Unknown model or provider, missing or refused key: retrying cannot help."""
+    """The model or provider is unknown, or its key missing or refused: retrying cannot help."""
 
 
 class ModelCallError(ModelError):
-    """A call that failed: the server is unreachable or overloaded, or took too long."""
+    """A model call failed: the server is unreachable or overloaded, or took too long."""
 
 
 def first_line(error: BaseException) -> str:

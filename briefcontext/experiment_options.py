@@ -1,4 +1,4 @@
-"""Which options of `briefcontext experiment` an experiment uses: one that it would not heed is refused."""
+"""Checks that an experiment uses the options it was given, and rejects those that it ignores."""
 
 from collections.abc import Collection, Sequence
 

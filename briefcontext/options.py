@@ -1,4 +1,4 @@
-"""The options that commands share, and the settings that they make."""
+"""Options that commands share, and the settings made of them."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

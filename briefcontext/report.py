@@ -1,4 +1,4 @@
-"""What the command line shows of an answer."""
+"""Printing an answer in the terminal."""
 
 from collections.abc import Mapping
 from typing import Any

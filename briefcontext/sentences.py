@@ -75,7 +75,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _continues(line: str, following: str, width: int) -> bool:
-    """Whether a line was broken because the next one's first word did not fit into the width any more."""
+    """Return whether a line was broken because the next one's first word did not fit into the width any more."""
     rows = _ROW.search(line.strip()) or _ROW.search(following.strip())
     if rows or _HEADING.match(line) or _ITEM.match(following):
         return False

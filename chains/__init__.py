@@ -1,1 +1,1 @@
-"""What reads documents and writes answers: with a language model, or by copying sentences."""
+"""Readers: they answer from documents, with a language model or by copying sentences."""

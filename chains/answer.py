@@ -1,4 +1,4 @@
-"""The answer: what every route ends in, in Python, in JSON and over a server."""
+"""The answer that every route ends in: the same fields in Python, in JSON and over a server."""
 
 import re
 from collections.abc import Mapping, Sequence

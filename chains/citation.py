@@ -1,4 +1,4 @@
-"""Citation keys: how an answer points at the documents it rests on."""
+"""Citation keys, which tie an answer's sentences to documents."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""The map step: copying out of a partition what bears on the question."""
+"""The map step: extract from a partition the passages that bear on the question."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -58,7 +58,7 @@ class _KeyedQuote(BaseModel):
 
 
 class _Record(BaseModel):
-    """What the prompt asks for, read as kindly as its meaning allows."""
+    """The record that the prompt asks for, parsed leniently."""
 
     model_config = ConfigDict(extra="ignore")
 

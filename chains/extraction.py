@@ -1,4 +1,4 @@
-"""What the map step finds in one partition."""
+"""The result of the map step for one partition."""
 
 from collections.abc import Sequence
 from typing import Literal, NotRequired
@@ -15,7 +15,7 @@ Match = Literal["exact", "normalised", "fuzzy", "title"]
 
 
 class Quote(TypedDict):
-    """Words that stand in a document."""
+    """A quote, found in its document."""
 
     text: str
     """The words as the document has them."""
@@ -28,7 +28,7 @@ class Quote(TypedDict):
 
 
 class Extraction(TypedDict):
-    """What one partition gave for the question."""
+    """The result of one partition."""
 
     index: int
     """The partition's place in the ranking, from 0."""

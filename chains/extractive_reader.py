@@ -1,4 +1,4 @@
-"""The reader that needs no language model: it returns the documents' own sentences."""
+"""The reader without a language model: it returns the documents' own sentences."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _NO_CHOICE = "The extractive reader copies sentences and does not reason: use a 
 
 
 class SentenceEncoder(Protocol):
-    """The part of an encoder that this reader uses."""
+    """The methods of an encoder that this reader uses."""
 
     @property
     def relevance_floor(self) -> float | None:

@@ -1,4 +1,4 @@
-"""The reader that asks a language model."""
+"""The reader with a language model."""
 
 from collections.abc import Sequence
 

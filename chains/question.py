@@ -1,4 +1,4 @@
-"""A question as the readers get it."""
+"""A question, checked."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ MAX_QUESTION_CHARACTERS = 20_000
 
 
 class Question(TypedDict):
-    """A question that has been checked."""
+    """A checked question."""
 
     text: str
     options: dict[str, str]

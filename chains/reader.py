@@ -1,4 +1,4 @@
-"""What the graph asks of a reader."""
+"""The interface of readers, which the graph calls."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,7 +14,7 @@ __all__ = ["Draft", "Reader"]
 
 
 class Draft(TypedDict):
-    """An answer as a reader writes it, with citation keys in its text."""
+    """A reader's answer, with citation keys in its text."""
 
     text: str
     choice: str | None

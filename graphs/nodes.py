@@ -1,4 +1,4 @@
-"""What the graph's nodes do."""
+"""The nodes of the graph."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What the settings name, opened once: knowledge bases, documents and readers."""
+"""Knowledge bases, documents, models and readers that the settings name, opened once."""
 
 from functools import lru_cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What becomes of the documents that a retriever found: which are used, and how the graph carries them."""
+"""Retrieved documents: retracted ones are left out, and the others completed."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The preflight check: which way a question takes."""
+"""The preflight check, which decides the route."""
 
 from collections.abc import Sequence
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What a node finds in the run that it belongs to: its settings, and the bounds of its model calls."""
+"""The settings and the call budget of the run that a node belongs to."""
 
 from langgraph.runtime import get_runtime
 

@@ -1,4 +1,4 @@
-"""What flows through the graph."""
+"""The state of the graph."""
 
 import operator
 from typing import Annotated, Any, NotRequired
@@ -16,7 +16,7 @@ __all__ = ["Input", "Output", "Partition", "State"]
 
 
 class Input(TypedDict):
-    """What a caller gives. It holds for one run: on a thread, the next run starts without it."""
+    """The caller's input. It holds for one run: on a thread, the next run starts without it."""
 
     question: Annotated[str, EphemeralValue]
     """A medical question in natural language."""
@@ -28,13 +28,13 @@ class Input(TypedDict):
 
 
 class Output(TypedDict):
-    """What a caller gets."""
+    """The graph's output."""
 
     answer: Answer
 
 
 class State(Input, Output):
-    """Everything that the nodes pass on."""
+    """The state that the nodes share."""
 
     asked: Question
     """The question, checked."""
@@ -56,7 +56,7 @@ class State(Input, Output):
 
 
 class Partition(TypedDict):
-    """What one branch of the map gets."""
+    """The input of one branch of the map."""
 
     index: int
     partitions: int

@@ -72,7 +72,7 @@ def chunk_document(
 
 
 def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Where a chunk may begin at all, and how many tokens stand before each place; last, the end of the text.
+    """Return where a chunk may begin at all, and how many tokens stand before each place; last, the end of the text.
 
     Tokens that share a character cannot be parted.
     """

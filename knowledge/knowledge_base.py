@@ -1,4 +1,4 @@
-"""A knowledge base that is ready for questions."""
+"""A knowledge base, opened for questions."""
 
 import os
 import threading
@@ -80,7 +80,7 @@ class KnowledgeBase:
         self.close()
 
     def __len__(self) -> int:
-        """How many passages it holds."""
+        """Return how many passages it holds."""
         return self._current().passages
 
     def __bool__(self) -> bool:
@@ -220,7 +220,7 @@ class KnowledgeBase:
         }
 
     def verify(self) -> list[str]:
-        """What is wrong with it, one sentence each, with what to do; nothing when it is sound."""
+        """Return what is wrong with it, one sentence each, with what to do; nothing when it is sound."""
         from briefcontext.knowledge.store.verification import verify
 
         return verify(self._place, self._current(), self.encoder)
@@ -232,7 +232,7 @@ def _check(k: int) -> None:
 
 
 def _why_not(place: Place) -> str:
-    """Why a base cannot be opened that has no published state."""
+    """Return why a base cannot be opened that has no published state."""
     if isinstance(place, Folder) and not place.path.is_dir():
         return f"There is no knowledge base at {place}: build one with `briefcontext index SOURCE --kb {place}`."
     if Manifest.draft(place) is None:

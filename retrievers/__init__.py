@@ -1,4 +1,4 @@
-"""Retrievers on LangChain's interface; the two rankings that the preflight compares; the order of the source."""
+"""Retrievers on LangChain's interface, the comparison of two rankings, and order preservation."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -16,7 +16,7 @@ __all__ = ["BM25Retriever", "LexicalSearch"]
 
 @runtime_checkable
 class LexicalSearch(Protocol):
-    """What a lexical retriever needs of a `KnowledgeBase`."""
+    """The methods of a `KnowledgeBase` that a lexical retriever uses."""
 
     def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
         """Return the `k` passages that BM25 scores highest of those that fulfil the filters, best first.

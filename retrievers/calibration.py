@@ -52,7 +52,7 @@ class Feature(_Part):
 
 
 class FittedOn(_Part):
-    """The labelled questions that a model was fitted on."""
+    """The labelled questions that a calibration was fitted on."""
 
     n: int = Field(ge=1)
     misplaced: int = Field(ge=1)
@@ -65,7 +65,7 @@ class FittedOn(_Part):
 
 
 class Estimate(_Part):
-    """What a check did with labelled questions; positive means misplaced, and sent to the map."""
+    """Confusion counts of a check; positive means misplaced, and sent to the map."""
 
     tp: int = Field(ge=0)
     fp: int = Field(ge=0)
@@ -84,7 +84,7 @@ class Estimate(_Part):
 
 
 class Measured(_Part):
-    """How well the model decides on questions that it was not fitted on, by nested cross-validation."""
+    """Held-out performance of a calibration, by nested cross-validation."""
 
     folds: int = Field(ge=2)
     repeats: int = Field(ge=1)
@@ -107,7 +107,7 @@ class Measured(_Part):
 
 
 class Prediction(_Part):
-    """What the model says of one question."""
+    """A calibration's prediction for one question."""
 
     probability: Share
     threshold: Share

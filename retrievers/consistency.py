@@ -1,4 +1,4 @@
-"""The preflight's question: do two rankings of the same documents agree on what stands at the top?"""
+"""Ranking consistency: whether two rankings of the same documents agree at the top."""
 
 from collections.abc import Hashable, Sequence
 

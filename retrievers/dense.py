@@ -17,7 +17,7 @@ __all__ = ["DenseRetriever", "DenseSearch", "MedCPTRetriever"]
 
 @runtime_checkable
 class DenseSearch(Protocol):
-    """What a dense retriever needs of a `KnowledgeBase`."""
+    """The methods of a `KnowledgeBase` that a dense retriever uses."""
 
     @property
     def manifest(self) -> Manifest:

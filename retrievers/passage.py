@@ -1,4 +1,4 @@
-"""Documents from elsewhere, completed to the passages that BriefContext works with."""
+"""Completion of foreign documents to passages, with ids and metadata."""
 
 from collections.abc import Iterable
 from hashlib import sha256

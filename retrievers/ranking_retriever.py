@@ -1,4 +1,4 @@
-"""What the retrievers share: how many documents they return, and what each of those carries."""
+"""The base class of the retrievers: k, filters, ranks and scores."""
 
 from abc import abstractmethod
 from collections.abc import Iterable

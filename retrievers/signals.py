@@ -1,4 +1,4 @@
-"""Signals of where the key document stands: pure functions of two rankings of the same documents.
+"""Signals of a misplaced key document: pure functions of two rankings of the same documents.
 
 All of them are computed from what the preflight check has at hand: the k documents with the dense ranking's scores,
 BM25's scores of the same documents, and which terms of the question each document holds. None asks a model, and

@@ -1,4 +1,4 @@
-"""Any LangChain retriever or vector store, made to retrieve as BriefContext's own retrievers do."""
+"""Adapters that make any LangChain retriever or vector store a ranking retriever."""
 
 import inspect
 from collections.abc import Callable, Sequence

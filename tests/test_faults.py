@@ -25,8 +25,9 @@ from tests.openai_server import Call, OpenAIServer, Reply, faithful
 QUESTIONS = 200
 AT_ONCE = 12
 SEED = 4
-# So few calls at once that none is given up before it has left a busy machine: the server would not see it.
-SETTINGS = Settings(route="map_reduce", retry_wait=0, model_timeout=1.0, max_concurrent_calls=16)
+# So few calls at once, and so much time, that none is given up before it left a busy machine:
+# the server would not see it.
+SETTINGS = Settings(route="map_reduce", retry_wait=0, model_timeout=2.5, max_concurrent_calls=16)
 
 MALFORMED = Reply('{"relevant": true, "quotes": [{"key": ')
 FAULTS = [
@@ -89,6 +90,7 @@ class FaultyProvider:
         return FAULTS[place]
 
 
+@pytest.mark.slow
 async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failure(
     server: OpenAIServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

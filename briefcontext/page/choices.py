@@ -1,4 +1,4 @@
-"""The settings that somebody on the page may choose. What names files or models of the server is not among them."""
+"""The settings that a visitor of the page may choose; none names a file or model of the server."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What keeps the page to those it is for: browser headers, this machine only or a token, no cross-site posts."""
+"""Access control of the page: browser headers, loopback only or a token, no cross-site posts."""
 
 import hmac
 from collections.abc import Mapping

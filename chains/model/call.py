@@ -1,4 +1,4 @@
-"""A language model as the chains call it: with retries, limits, structured output and a ledger."""
+"""One call of a chat model, with retries, limits, structured output and a record of its usage."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ _begin_within_a_thought: set[str] = set()
 
 @dataclass(frozen=True)
 class Request:
-    """A call that a chain wants made."""
+    """A model call to be made."""
 
     stage: str
     messages: Sequence[BaseMessage]
@@ -81,7 +81,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model said."""
+    """A model's reply."""
 
     text: str
     """Its words, or the arguments of the functions that it calls, as JSON; without reasoning in tags."""
@@ -94,7 +94,7 @@ class _RefusedError(Exception):
 
 
 class Model:
-    """A chat model, how it likes to be called, and the prompts that it is given."""
+    """A chat model, with its prompts and the way to call it."""
 
     def __init__(self, model: str | BaseChatModel, *, cache: str | None = None, prompts: Prompts = BUNDLED) -> None:
         self.chat = counting_streamed_tokens(open_chat_model(model, cache=cache) if isinstance(model, str) else model)

@@ -14,7 +14,7 @@ __all__ = ["CallBudget"]
 
 @dataclass
 class CallBudget:
-    """The bounds of one node's model calls, and the record of them.
+    """The limits of one node's model calls, and the calls made.
 
     The record is complete also when the reading ends in an error.
     """

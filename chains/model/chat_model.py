@@ -1,4 +1,4 @@
-"""Opening a chat model by its name."""
+"""Opening chat models by name."""
 
 import re
 from pathlib import Path

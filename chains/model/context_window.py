@@ -1,4 +1,4 @@
-"""Fitting text into a model's input window without losing any of it."""
+"""Splitting documents to fit a model's context window, without losing any of their text."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Why a reply ended: on its own, or cut off."""
+"""Finish reasons: whether a reply ended on its own, or was cut off."""
 
 import re
 from typing import Literal

@@ -1,4 +1,4 @@
-"""How many model calls this process has in flight, and how many it starts a minute.
+"""Limits on model calls: how many at once in this process, and how many a minute.
 
 Calls of one model start in the order in which they asked. The first of them waits for the model's rates, then for a
 place in flight, and spends the rates as it takes the place: so no call holds a place while it waits for a rate, or
@@ -25,7 +25,7 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """What a call waits for.
+    """Limits on the calls in flight and on their rates.
 
     Raises:
         InputError: a limit is not positive.
@@ -58,7 +58,7 @@ class CallLimits:
 
 
 class _Window:
-    """What the calls of the last minute spent of one rate."""
+    """A sliding window over the calls of the last minute."""
 
     def __init__(self) -> None:
         self._spent: list[tuple[float, int]] = []  # a heap of (when it no longer counts, amount)
@@ -80,7 +80,7 @@ class _Window:
 
 
 class Places:
-    """The places in flight, for the calls of all models on one event loop."""
+    """The places for calls in flight, shared by all models on one event loop."""
 
     def __init__(self) -> None:
         self.taken = 0
@@ -102,7 +102,7 @@ class Places:
 
 
 class Limiter:
-    """Lets the calls of one model start; their places are those of all models."""
+    """Admits the calls of one model; their places are shared with all models."""
 
     def __init__(self, places: Places) -> None:
         self._places = places

@@ -1,4 +1,4 @@
-"""What an exception of a model call means: try again, try otherwise, or give up."""
+"""Classification of providers' exceptions: retry, fall back, or give up."""
 
 import re
 from email.utils import parsedate_to_datetime

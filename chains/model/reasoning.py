@@ -1,4 +1,4 @@
-"""What a reasoning model writes before it answers, in tags of its own: taken out, and never shown as the answer."""
+"""Removal of a reasoning model's thoughts from its replies."""
 
 import re
 

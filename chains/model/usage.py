@@ -1,4 +1,4 @@
-"""The ledger: what the model calls for one answer used."""
+"""Usage of model calls: tokens, attempts and times of one answer."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal

@@ -1,1 +1,1 @@
-"""What is read out of a model's reply: records, choices, answers, and quotes looked up in their documents."""
+"""Parsing of a model's reply: records, choices, answers, and quotes found in their documents."""

@@ -1,4 +1,4 @@
-"""Reading an answer out of a model's words."""
+"""Parsing of a free-text answer: abstention, choice, conflict and quotes."""
 
 import re
 

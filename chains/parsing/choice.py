@@ -1,4 +1,4 @@
-"""Reading which option a model chose."""
+"""Parsing of the option that a model chose."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Grounding: looking up a quote in the documents that it is said to come from."""
+"""Grounding: finding a quote in the documents that it is said to come from."""
 
 import re
 import unicodedata
@@ -105,7 +105,7 @@ def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
 
 
 def _cuts_a_figure(text: str, start: int, end: int) -> bool:
-    """Whether a number, with its sign, begins before `start` or goes on after `end`."""
+    """Return whether a number, with its sign, begins before `start` or goes on after `end`."""
     begins = text[start].isdigit() and (
         _DIGITS_BEFORE.search(text, max(start - 2, 0), start) or _SIGN_BEFORE.search(text, max(start - 2, 0), start)
     )

@@ -1,4 +1,4 @@
-"""Reading one JSON object out of what a model wrote."""
+"""Parsing of the one JSON object in a model's reply."""
 
 import json
 import re

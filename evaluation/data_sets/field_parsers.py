@@ -1,4 +1,4 @@
-"""What the readers of all layouts share: rows, options, answers and ids."""
+"""Parsers of fields that data sets share: options, answers and ids."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ YES_NO_MAYBE = {"A": "yes", "B": "no", "C": "maybe"}
 
 
 class BadRow(ValueError):
-    """What is wrong with a row; whoever knows the file and the place makes an InputError of it."""
+    """A row that cannot be used; the caller, who knows its file and place, makes an InputError of it."""
 
 
 def open_text(path: Path) -> IO[str]:

@@ -1,4 +1,4 @@
-"""What experiments take documents from: a knowledge base, and the long documents of a data set."""
+"""The corpus of an experiment: a knowledge base, and the long documents of a data set."""
 
 import random
 from collections.abc import Mapping, Sequence

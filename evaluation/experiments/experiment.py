@@ -32,7 +32,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Materials:
-    """What the documents of an experiment come from."""
+    """The sources of an experiment's documents."""
 
     corpus: Corpus | None = None
     long: LongDocuments | None = None
@@ -68,7 +68,7 @@ class Materials:
 
 @dataclass
 class Report:
-    """What comes of an experiment."""
+    """The tables and notes of an experiment."""
 
     summary: dict[str, Any] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)

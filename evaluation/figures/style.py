@@ -1,4 +1,4 @@
-"""How figures look: legible, and told apart by the colour-blind."""
+"""The style of figures: legible, and safe for colour-blind readers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -19,7 +19,7 @@ _JUDGE = "judge "
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a rater says of a pair."""
+    """A rater's verdict on a pair."""
 
     pair: str
     verdict: str

@@ -1,4 +1,4 @@
-"""What one answer asked of the models, and what they said: noted by a LangChain callback."""
+"""A LangChain callback that records the model calls of one answer."""
 
 import json
 from collections.abc import Mapping, Sequence

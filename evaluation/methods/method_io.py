@@ -1,4 +1,4 @@
-"""What a method is given to read, and what it made of it."""
+"""The input and output of a method."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ def as_asked(question: Question, *, short: bool) -> Question:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method answered."""
+    """A method's answer."""
 
     text: str
     """The answer without what belongs to its form: choice, quotes, citation marks."""

@@ -1,4 +1,4 @@
-"""What a run will take: its calls and tokens, counted without a model."""
+"""Estimation of a run's calls and tokens, without a model."""
 
 import json
 import re
@@ -56,7 +56,7 @@ class CountingModel(BaseChatModel):
 
 @dataclass
 class Estimate:
-    """Calls and tokens by method, and of all requests that differ."""
+    """Confusion counts of a check; positive means misplaced, and sent to the map."""
 
     answers: dict[str, int] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Figures that the papers report, to set runs beside. They are other models on other corpora.
+"""Results that the papers report, beside which runs are set; they are of other models and corpora.
 
 Each carries its paper, the table or figure that prints it, and the row and column there. Where our sources give a
 figure without its place, the place says so. BriefContext has two texts, the journal's and the preprint's, whose

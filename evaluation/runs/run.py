@@ -34,7 +34,7 @@ __all__ = ["BatchDone", "Run"]
 
 @dataclass(frozen=True)
 class BatchDone:
-    """What a step of a run by batches left to do."""
+    """The state of a run by batches after one step."""
 
     imported: Mapping[str, int]
     files: Sequence[Path]

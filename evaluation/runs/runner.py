@@ -1,4 +1,4 @@
-"""What a run asks, every question by every method under every condition, and getting the answers."""
+"""The runner: asks every question by every method under every condition."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence

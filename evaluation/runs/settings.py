@@ -1,4 +1,4 @@
-"""What a run is asked to be, and what it is told by."""
+"""The settings of a run."""
 
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -22,7 +22,7 @@ _VERSIONED = ("briefcontext", "langchain", "langchain-core", "langchain-openai",
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What a run is asked to be."""
+    """The settings of a run."""
 
     experiment: str
     data_set: str

@@ -1,4 +1,4 @@
-"""What a check did with labelled questions, counted."""
+"""Confusion counts of a preflight check on labelled questions."""
 
 from collections.abc import Sequence
 

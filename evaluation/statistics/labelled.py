@@ -33,7 +33,7 @@ def gold_rank(documents: Sequence[Document], gold_ids: Collection[str]) -> int |
 
 
 def is_misplaced(rank: int | None, spotlight: int = SPOTLIGHT) -> bool:
-    """Whether the key document stands below the first three, or was not retrieved (BriefContext, preflight check).
+    """Return whether the key document stands below the first three, or was not retrieved (BriefContext).
 
     With several key documents, `rank` is that of the best-ranked one; None when none was retrieved.
     """

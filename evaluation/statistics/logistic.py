@@ -78,7 +78,6 @@ def recall_threshold(held_out: Sequence[float] | NDArray[np.float64], target: fl
     few questions it rests on the one or two lowest. By a normal distribution's prediction interval: steadier, but
     wrong where the distribution is another. The plain quantile of the m themselves would promise too much.
     """
-
     ordered = np.sort(np.asarray(held_out, dtype=np.float64))
     m = len(ordered)
     place = max((m + 1) * (1 - target) - 1, 0.0)

@@ -1,4 +1,4 @@
-"""How far scores spread over positions, and whether more than chance would have it."""
+"""The spread of scores over positions, and its test."""
 
 from collections.abc import Sequence
 from typing import Any

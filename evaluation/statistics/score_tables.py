@@ -1,4 +1,4 @@
-"""Rows added up: scores with intervals, by method and condition."""
+"""Scores with intervals, by method and condition."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True, slots=True)
 class AnswerScore:
-    """How near an answer comes to the best of the accepted ones."""
+    """The score of an answer against the nearest accepted one."""
 
     exact_match: float
     """1.0 where the normalised texts are equal, else 0.0."""

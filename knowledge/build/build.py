@@ -30,7 +30,7 @@ WHOLE_TEXTS = frozenset({"article", "markdown", "pdf", "text"})
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What became of one source."""
+    """The counts of one source."""
 
     name: str
     fingerprint: str
@@ -44,7 +44,7 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build did."""
+    """The result of a build."""
 
     path: Path | str
     """The folder of the base, or its URL in an object store."""

@@ -1,4 +1,4 @@
-"""What some records of a source change in a knowledge base."""
+"""The changes that a batch of records makes to a knowledge base."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ Reject = tuple[int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class RecordState:
-    """What a base knows of a source id."""
+    """The state of a source id in a base."""
 
     source: int
     """The number of the source that gave the record last, or deleted it."""
@@ -23,7 +23,7 @@ class RecordState:
 
 @dataclass(slots=True)
 class Changes:
-    """What a batch of records changes, on top of the batches before it."""
+    """The changes of a batch of records, on top of the batches before it."""
 
     passages: dict[str, list[NewPassage]] = field(default_factory=dict)
     """The new passages of each record, by source id."""

@@ -1,4 +1,4 @@
-"""Documents that are named by their files: which file a document came from, and that no other takes its place."""
+"""Bookkeeping of document files: which file a document came from, so that no other takes its place."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath

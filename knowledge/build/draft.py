@@ -37,7 +37,7 @@ _REJECT_SCHEMA = pa.schema({"source": pa.int32(), "position": pa.string(), "reas
 
 
 class Draft:
-    """The tables of a base as a build changes them.
+    """A reader's answer, with citation keys in its text.
 
     What is written counts once the manifest or the draft's file names the tables' versions: whatever a build that is
     killed has written after that is taken back when the next one begins. Readers stay with the versions that the
@@ -140,7 +140,7 @@ class Draft:
         self.manifest.write_draft(self._place)
 
     def is_published(self) -> bool:
-        """Whether readers see this very state, and all that they search is sound."""
+        """Return whether readers see this very state, and all that they search is sound."""
         published = Manifest.published(self._place)
         if published is None or published.serial != self.manifest.serial:
             return False

@@ -1,4 +1,4 @@
-"""What a base holds of the records that come: in its tables, and in batches that are still to be written."""
+"""Lookup of the records that a base holds: in its tables, and in batches still to be written."""
 
 from collections.abc import Sequence
 
@@ -53,7 +53,7 @@ class HeldRecords:
         self._owners |= zip(rows["id"].to_pylist(), rows["source_id"].to_pylist(), strict=True)
 
     def state(self, source_id: str) -> RecordState | None:
-        """What is known of a source id, by this batch's own changes too."""
+        """Return what is known of a source id, by this batch's own changes too."""
         pending = self._pending(source_id)
         return self._states.get(source_id) if pending is None else pending
 

@@ -1,4 +1,4 @@
-"""What the records of a source change in a knowledge base: what is new, replaces, goes, or is rejected."""
+"""Ingestion of a source's records: which are new, replace others, are deleted, or are rejected."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ Cut = Callable[[Document], list[Document] | None]
 
 @dataclass(slots=True)
 class Record:
-    """What a source says of one source id: a document, or several that follow each other."""
+    """One source id's entries: a document, or several that follow each other."""
 
     source_id: str
     documents: list[VectorDocument | Document] = field(default_factory=list)
@@ -68,7 +68,7 @@ def gather_records(entries: Iterable[SourceEntry]) -> Generator[tuple[Item, int]
 
 
 def text_length(item: Item) -> int:
-    """How many characters of text a record brings."""
+    """Return how many characters of text a record brings."""
     if not isinstance(item, Record):
         return 0
     return sum(len(_plain(entry).page_content) for entry in item.documents)
@@ -264,7 +264,7 @@ class _Usable:
 
 
 def is_storable(vectors: NDArray[np.float32]) -> bool:
-    """Whether half precision can hold the values of vectors: they are finite, and not too large."""
+    """Return whether half precision can hold the values of vectors: they are finite, and not too large."""
     return bool((np.abs(vectors) <= _LARGEST).all())
 
 

@@ -1,4 +1,4 @@
-"""From sources to passages: reading, encoding and writing at the same time."""
+"""The build pipeline: reading, encoding and writing overlap."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -29,7 +29,7 @@ BATCH_CHARACTERS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a build is."""
+    """The progress of a build."""
 
     source: str
     """Name of the source being read."""

@@ -1,4 +1,4 @@
-"""Which sources of a build are to be read."""
+"""Selection of the sources that a build has to read."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a build has read of each source that was ever given."""
+"""Bookkeeping of sources: how far each was read."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -78,7 +78,7 @@ class SourceLedger:
         return found
 
     def is_read_again(self, number: int) -> bool:
-        """Whether a source of the same content was read to its end before."""
+        """Return whether a source of the same content was read to its end before."""
         fingerprint = self[number].fingerprint
         earlier = self._numbers[fingerprint] if fingerprint else []
         return any(other < number and self[other].finished for other in earlier)

@@ -1,4 +1,4 @@
-"""Encoders: what turns questions and passages into vectors."""
+"""Encoders, which turn questions and passages into vectors."""
 
 from briefcontext.knowledge.encoders.encoder import Encoder
 from briefcontext.knowledge.encoders.loading import load_encoder

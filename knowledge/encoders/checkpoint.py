@@ -1,4 +1,4 @@
-"""Model weights: where they lie, and which revision they are."""
+"""Model checkpoints: their folders and revisions."""
 
 import hashlib
 import logging
@@ -17,10 +17,10 @@ _OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.o
 
 
 def find_checkpoint(source: str, *, needs: str, local_option: str) -> Path:
-    """The folder of a checkpoint: `source` itself where it is a folder, else the copy of the Hugging Face
-    model of that name in the local cache, downloaded first if it is not there.
+    """Return the folder of a checkpoint.
 
-    A model that is in the cache is used as it is, without asking the network.
+    That is `source` itself where it is a folder, else the copy of the Hugging Face model of that name in the local
+    cache, downloaded first if it is not there. A model in the cache is used as it is, without asking the network.
 
     Args:
         source: a folder, or a model's name on the Hugging Face hub.
@@ -109,7 +109,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def revision_of(folder: Path) -> str:
-    """Which weights a folder holds: the commit of a Hugging Face snapshot, else a SHA-256 of the weights."""
+    """Return which weights a folder holds: the commit of a Hugging Face snapshot, else a SHA-256 of the weights."""
     if folder.parent.name == "snapshots":
         return folder.name
     digest = hashlib.sha256()

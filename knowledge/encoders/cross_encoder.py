@@ -54,7 +54,7 @@ class CrossEncoderScorer:
             )
 
     def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """How well each `(title, text)` passage answers the question, `(n,) float32`; higher is better.
+        """Return how well each `(title, text)` passage answers the question, `(n,) float32`; higher is better.
 
         A score is the model's logit, which has no fixed range. Title and text are joined as `Title. Text`, as
         the authors do.

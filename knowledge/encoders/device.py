@@ -1,4 +1,4 @@
-"""Where models run."""
+"""The device that models run on."""
 
 from briefcontext.errors import InputError
 

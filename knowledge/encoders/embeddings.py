@@ -29,7 +29,8 @@ class EmbeddingsEncoder:
     text_format = "question: <question>; passage: <title. text>, the text alone without a title"
 
     def __init__(self, embeddings: Embeddings, *, name: str, revision: str = "") -> None:
-        """
+        """Wrap LangChain embeddings.
+
         Args:
             embeddings: what embeds; called from several threads at once if this encoder is.
             name: goes into a knowledge base's manifest and is compared when it is opened.

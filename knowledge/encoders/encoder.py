@@ -1,4 +1,4 @@
-"""What every encoder offers, whichever model is behind it."""
+"""The interface of encoders."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable

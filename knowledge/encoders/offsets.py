@@ -1,4 +1,4 @@
-"""Where a model's own tokens lie in a text."""
+"""Character offsets of a model's tokens."""
 
 from typing import Any
 
@@ -13,7 +13,8 @@ class OffsetTokenizer:
     """
 
     def __init__(self, tokenizer: Any, name: str) -> None:
-        """
+        """Wrap a model's tokenizer.
+
         Args:
             tokenizer: the model's, from transformers or tokenizers.
             name: the model's, for the error message.

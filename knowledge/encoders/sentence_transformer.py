@@ -40,7 +40,7 @@ BGE_QUERY_INSTRUCTION = "Represent this sentence for searching relevant passages
 
 @dataclass(frozen=True, slots=True)
 class SentenceModel:
-    """What is particular to one sentence-transformers model."""
+    """The particulars of one sentence-transformers model."""
 
     name: str
     folder: Path

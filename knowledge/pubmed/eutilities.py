@@ -81,13 +81,15 @@ class EUtilities:
     def __init__(
         self, base_url: str | None = None, *, timeout: float = TIMEOUT, rate: PoliteRate | None = None
     ) -> None:
-        """
+        """Make a client; it opens no connection yet.
+
         Args:
             base_url: where the E-utilities are; None: what BRIEFCONTEXT_EUTILS_URL says, else NCBI's.
             timeout: seconds to wait for a connection, and for each piece of an answer.
             rate: spaces the requests; None: the one that this process shares.
 
-        Raises KnowledgeBaseError when the address, or the environment's proxy, cannot be used.
+        Raises:
+            KnowledgeBaseError: the address, or the environment's proxy, cannot be used.
         """
         import httpx2
 

@@ -64,7 +64,8 @@ class LivePubMed:
         candidates: int = CANDIDATES,
         eutilities: EUtilities | None = None,
     ) -> None:
-        """
+        """Make the base; it opens no connection yet.
+
         Args:
             encoder: an encoder, or the name of one, which is then loaded when first needed.
             candidates: how many records to rank for a question, or `k` where that is more.

@@ -1,4 +1,4 @@
-"""How fast a server may be asked."""
+"""A rate limit for requests to a server."""
 
 import threading
 import time
@@ -20,7 +20,8 @@ class PoliteRate:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """
+        """Allow a rate from now on.
+
         Args:
             per_second: how many requests the server allows.
             clock: gives seconds, and never goes back.

@@ -34,7 +34,8 @@ class FileSource:
         reading: Sequence[object],
         document_id: str | None = None,
     ) -> None:
-        """
+        """Name a file and its reader; nothing is read yet.
+
         Args:
             path: the file.
             read: the entries of its uncompressed content.

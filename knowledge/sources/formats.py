@@ -43,11 +43,11 @@ WHOLE_FILES: dict[str, Callable[[BinaryIO, str], Iterator[Entry]]] = {
 
 
 class NotASourceError(Exception):
-    """Why a file is not read: a clause, without the file's name."""
+    """A file is not read; the message is a clause without the file's name."""
 
 
 def has_name_of(format: str, file: FoundFile) -> bool:
-    """Whether the file is named as files of that format are."""
+    """Return whether the file is named as files of that format are."""
     if format == "medcpt":
         return PARTS.fullmatch(file.path.name) is not None
     return _plain_name(file).endswith(ENDINGS[format])

@@ -258,7 +258,7 @@ def _write(element: etree._Element, text: _Text) -> None:
 
 
 def _caption(float_: etree._Element) -> str:
-    """`Figure 1. Its caption.`"""
+    """Return a caption with its label, as in `Figure 1. Its caption`."""
     label = flatten(float_.find("label"))
     if label and label[-1] not in ".:":
         label += "."

@@ -42,7 +42,7 @@ SNIFFED_BYTES = 1 << 20
 
 
 class _Unusable(ValueError):
-    """Why a row is rejected."""
+    """A row is rejected."""
 
 
 def columns_of(fields: Mapping[str, str] | None = None) -> dict[str, tuple[str, ...]]:
@@ -86,7 +86,7 @@ def read_jsonl(stream: BinaryIO, columns: Mapping[str, tuple[str, ...]] = COLUMN
 
 
 def missing_text(stream: BinaryIO, columns: Mapping[str, tuple[str, ...]] = COLUMNS) -> str | None:
-    """Why the rows of a stream hold no passages, judged by the first of them; None when they may.
+    """Return why the rows of a stream hold no passages, judged by the first of them; None when they may.
 
     A table without a column of text is something else, a list of files or of questions.
     """
@@ -257,7 +257,7 @@ def _place(row: dict[str, Any], columns: tuple[str, ...], default: int) -> int:
 
 
 def _is_whole(value: object) -> bool:
-    """Whether it is a whole number, also written as 12.0: data frames turn a column with gaps into floats."""
+    """Return whether it is a whole number, also written as 12.0: data frames turn a column with gaps into floats."""
     return not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
 
 

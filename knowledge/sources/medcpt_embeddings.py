@@ -30,7 +30,7 @@ CHUNK_BYTES = 1 << 16
 
 
 class _BreakError(Exception):
-    """Why the rest of a file cannot be read."""
+    """The rest of a file cannot be read."""
 
 
 class MedCPTEmbeddings:
@@ -51,7 +51,8 @@ class MedCPTEmbeddings:
     )
 
     def __init__(self, path: Path, *, name: str, version: int) -> None:
-        """
+        """Open the three parts of a chunk.
+
         Args:
             path: `embeds_chunk_N.npy`, with its other two parts beside it.
             name: what people call it.

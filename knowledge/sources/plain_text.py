@@ -28,7 +28,7 @@ _HEADING = re.compile(
 
 
 class UnreadableFileError(Exception):
-    """Why a file is rejected, in one sentence."""
+    """A file is rejected; the message is one sentence."""
 
 
 def read_text(stream: BinaryIO, document_id: str) -> Iterator[Entry]:

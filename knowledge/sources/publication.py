@@ -1,4 +1,4 @@
-"""What sources of every format know about publications."""
+"""Bibliographic facts: identifiers, addresses, years and retraction marks."""
 
 import re
 
@@ -21,12 +21,12 @@ _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 
 
 def is_pmid(text: str) -> bool:
-    """Whether it has the form of a PubMed id: a number without leading zeros."""
+    """Return whether it has the form of a PubMed id: a number without leading zeros."""
     return _PMID.fullmatch(text) is not None
 
 
 def has_retracted_title(title: str) -> bool:
-    """Whether a title says that its article is retracted, as in `RETRACTED: Bees` and `[Retracted article]: Bees`."""
+    """Return whether a title marks a retraction, as in `RETRACTED: Bees` and `[Retracted article]: Bees`."""
     return _RETRACTED_TITLE.match(title) is not None
 
 

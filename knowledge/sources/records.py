@@ -1,4 +1,4 @@
-"""What a source reader yields: documents to index, deletions, and rejects."""
+"""The entries that source readers yield: documents, deletions and rejects."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a knowledge base is built from: a named source whose entries can be read again."""
+"""The interface of sources: named, and readable more than once."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

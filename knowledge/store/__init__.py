@@ -1,1 +1,1 @@
-"""Where a knowledge base is kept: its table of passages, the indexes over it, and the manifest that publishes both."""
+"""The store of a knowledge base: a table of passages, its indexes, and the manifest that publishes them."""

@@ -138,8 +138,10 @@ def _disconnect(client: "Client") -> None:
 
 @contextmanager
 def _errors(place: Path | str) -> Iterator[None]:
-    """Whatever Chroma raises as a KnowledgeBaseError: its own errors, those of its HTTP client, and panics of its
-    Rust core, which are no Exceptions."""
+    """Raise whatever Chroma raises as a KnowledgeBaseError.
+
+    That is its own errors, those of its HTTP client, and panics of its Rust core, which are no Exceptions.
+    """
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, BriefContextError):

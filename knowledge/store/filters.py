@@ -1,4 +1,4 @@
-"""Which passages a search may find: filters, and the SQL that tables take them as."""
+"""Search filters, and their SQL conditions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ LABELLED = ("publication_types", "journals", "mesh", "languages")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a passage has to be for a search to find it: one of the labels of each kind that is asked for.
+    """Conditions on passages: of each kind asked for, one of its labels has to be there.
 
     Labels are compared without regard to case. A passage that does not say what is asked for, a year for example, is
     not found.
@@ -32,7 +32,7 @@ class Filters:
     """PubMed's codes of three letters, or ISO's of two: `eng` or `en`."""
 
     def __bool__(self) -> bool:
-        """Whether anything is left out."""
+        """Return whether anything is left out."""
         return self != Filters()
 
     def __str__(self) -> str:

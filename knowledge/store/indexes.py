@@ -1,4 +1,4 @@
-"""The indexes over the passages: which there are, when they are made, and how they are kept up to date."""
+"""Index policy: which indexes a table has, when they are built, and how they are kept up to date."""
 
 import math
 import os
@@ -124,7 +124,7 @@ def bring_up_to_date(table: Table, metric: Literal["cosine", "ip"] | None, train
 
 
 def unindexed(table: Table, column: str) -> int:
-    """How many rows an index over a column lacks."""
+    """Return how many rows an index over a column lacks."""
     with table.errors():
         indexed = (i.num_rows_indexed for i in table.data.describe_indices() if i.name == f"{column}_idx")
         return len(table) - (next(indexed, 0) or 0)
@@ -172,7 +172,7 @@ def check(table: Table, metric: Literal["cosine", "ip"] | None) -> None:
 
 
 def missing_rows(table: Table) -> list[str]:
-    """Which indexes lack some of the rows, one sentence each."""
+    """Return which indexes lack some of the rows, one sentence each."""
     with table.errors():
         indexes = [(index.field_names[0], index.num_rows_indexed or 0) for index in table.data.describe_indices()]
     rows = len(table)

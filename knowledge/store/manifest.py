@@ -1,4 +1,4 @@
-"""The manifest of a knowledge base: what it holds, what it was made with, and which versions of its tables count."""
+"""The manifest of a knowledge base: its contents, its encoder, and the published versions of its tables."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ DRAFT_FILE = "build.json"
 
 
 class Counts(BaseModel):
-    """What became of the records that were read.
+    """Counts of the records that were read, by outcome.
 
     Two laws hold: `read == indexed + updated + unchanged + deleted + rejected`, and a base holds
     `indexed - deleted` records, summed over its sources.
@@ -98,7 +98,7 @@ class EncoderRecord(BaseModel):
 
 
 class TableVersions(BaseModel):
-    """Which versions of the tables belong together."""
+    """The versions of the tables that belong together."""
 
     passages: int
     records: int

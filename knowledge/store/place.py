@@ -1,4 +1,4 @@
-"""The place of a knowledge base: where its tables are, and the small files beside them."""
+"""The place of a knowledge base: a folder, and the small files beside its tables."""
 
 import os
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ LOCK_FILE = "build.lock"
 
 
 class Place(ABC):
-    """Where a knowledge base lies: in a folder, or in an object store."""
+    """The location of a knowledge base: a folder, or an object store."""
 
     path: Path | str
     """The folder, or the URL."""
@@ -36,7 +36,7 @@ class Place(ABC):
         return str(self.named(f"{name}.lance"))
 
     def exists(self, name: str) -> bool:
-        """Whether it holds a file of that name."""
+        """Return whether it holds a file of that name."""
         return self.stamp(name) is not None
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Place(ABC):
 
     @abstractmethod
     def stamp(self, name: str) -> object:
-        """What differs once a file was written again; None where there is none."""
+        """Return what differs once a file was written again; None where there is none."""
 
     @abstractmethod
     def size(self) -> int:
@@ -69,7 +69,7 @@ class Place(ABC):
 
     @abstractmethod
     def is_locked(self) -> bool:
-        """Whether a build runs at this moment."""
+        """Return whether a build runs at this moment."""
 
 
 def open_place(path: str | os.PathLike[str]) -> Place:

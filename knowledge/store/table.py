@@ -61,7 +61,7 @@ class Table:
         return self.count()
 
     def count(self, where: str | None = None) -> int:
-        """How many rows fulfil a condition in SQL."""
+        """Return how many rows fulfil a condition in SQL."""
         with self.errors():
             return int(self.data.count_rows(filter=where))
 

@@ -1,4 +1,4 @@
-"""How often terms occur in a corpus: what BM25 has to know beyond the passages that it ranks."""
+"""Document frequencies of a corpus, for BM25 over a part of it."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ TopScore = Callable[[str], tuple[float, list[str]] | None]
 
 
 class TermStatistics(Protocol):
-    """How often terms occur in a corpus. Passages without any term do not count."""
+    """Document frequencies of a corpus. Passages without any term do not count."""
 
     @property
     def n_documents(self) -> int:

@@ -1,4 +1,4 @@
-"""Vectors that are searched elsewhere than in the table of passages, and how that place is kept up to date."""
+"""The protocol of external vector stores, and their synchronisation with the table."""
 
 from typing import Protocol
 
@@ -37,7 +37,7 @@ class VectorSearch(Protocol):
 
 
 def open_vector_search(place: Place, manifest: Manifest, *, create: bool = False) -> VectorSearch | None:
-    """Where the vectors of a base are searched; None: in its table of passages. `create` it where it is missing.
+    """Return where the vectors of a base are searched; None: in its table of passages. `create` it where it is missing.
 
     Raises:
         KnowledgeBaseError: it is missing or damaged, or the server does not answer.
@@ -67,7 +67,7 @@ def add_missing(search: VectorSearch, table: Table) -> set[int]:
 
 
 def vector_problems(place: Place, manifest: Manifest, table: Table) -> list[str]:
-    """What is wrong with the vectors that are searched elsewhere, one sentence each.
+    """Return what is wrong with the vectors that are searched elsewhere, one sentence each.
 
     Raises KnowledgeBaseError where they cannot be read at all.
     """

@@ -1,4 +1,4 @@
-"""Whether the parts of a knowledge base agree with each other."""
+"""Verification that the parts of a knowledge base agree."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ REMEDY = "run the index command again"
 
 
 def verify(place: Place, manifest: Manifest, encoder: "Encoder") -> list[str]:
-    """What is wrong with a published state, one sentence each, with what to do; nothing when it is sound.
+    """Return what is wrong with a published state, one sentence each, with what to do; nothing when it is sound.
 
     Reads the whole table of passages, compares what is counted in the tables, the indexes and the manifest, and
     encodes a few passages again.
