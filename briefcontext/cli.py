@@ -16,12 +16,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from briefcontext.calibrate_command import calibrate
-from briefcontext.compare_command import compare
-from briefcontext.errors import BriefContextError, InputError, ModelCallError
-from briefcontext.experiment_command import experiment
-from briefcontext.mcp_command import mcp
-from briefcontext.options import (
+from briefcontext.commands.calibrate import calibrate
+from briefcontext.commands.compare import compare
+from briefcontext.commands.experiment import experiment
+from briefcontext.commands.mcp import mcp
+from briefcontext.commands.options import (
     CalibrationFile,
     CrossEncoder,
     Document,
@@ -40,8 +39,9 @@ from briefcontext.options import (
     check_document_options,
     settings_from,
 )
-from briefcontext.prompts_command import prompts as prompts_command
-from briefcontext.serve_command import serve
+from briefcontext.commands.prompts import prompts as prompts_command
+from briefcontext.commands.serve import serve
+from briefcontext.errors import BriefContextError, InputError, ModelCallError
 
 __all__ = ["app", "main"]
 
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    from briefcontext.printable import printable_line
+    from briefcontext.commands.printable import printable_line
 
     with suppress(OSError):
         typer.echo(f"Error: {printable_line(message)}", err=True)
@@ -201,8 +201,8 @@ def ask(
     )
     if verbose:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    from briefcontext.progress import ProgressLines, run
-    from briefcontext.report import print_answer
+    from briefcontext.commands.progress import ProgressLines, run
+    from briefcontext.commands.report import print_answer
 
     with ProgressLines() as lines:
         state = run(question, choices, settings, lines)
@@ -243,7 +243,7 @@ def index(
     ] = None,
 ) -> None:
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
-    from briefcontext.index_command import index as build
+    from briefcontext.commands.index import index as build
 
     build(
         sources,
@@ -275,7 +275,7 @@ _AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @kb_app.command("info")
 def kb_info(folder: _Folder, as_json: _AsJSON = False) -> None:
     """Show what a knowledge base holds and how it was made."""
-    from briefcontext.kb_command import info
+    from briefcontext.commands.kb import info
 
     info(folder, as_json=as_json)
 
@@ -294,7 +294,7 @@ def kb_search(
     as_json: _AsJSON = False,
 ) -> None:
     """Show the passages that rank highest."""
-    from briefcontext.kb_command import search
+    from briefcontext.commands.kb import search
 
     chosen = settings_from(years=years, publication_types=types, journals=journals, mesh=mesh, languages=languages)
     search(folder, query, k=top_k, method=method, filters=chosen.filters, as_json=as_json)
@@ -303,7 +303,7 @@ def kb_search(
 @kb_app.command("verify")
 def kb_verify(folder: _Folder) -> None:
     """Check that passages, vectors and terms fit together."""
-    from briefcontext.kb_command import verify
+    from briefcontext.commands.kb import verify
 
     verify(folder)
 

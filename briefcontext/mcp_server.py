@@ -16,12 +16,12 @@ from typing_extensions import TypedDict
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import publication_year, web_link
 from briefcontext.chains.cited_text import cited_text
+from briefcontext.commands.progress import event_words
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
-from briefcontext.progress import event_words
 
 __all__ = ["Passage", "Passages", "build_server"]
 

@@ -10,9 +10,9 @@ import pytest
 from langchain_openai import ChatOpenAI
 from rich.console import Console
 
+from briefcontext.commands.progress import ProgressLines
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.progress import ProgressLines
 from tests.conftest import QUESTION, FixedRetriever
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 

@@ -20,10 +20,10 @@ from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.render import render_documents
+from briefcontext.commands.printable import printable
+from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.printable import printable
-from briefcontext.report import print_answer
 from tests.attacks import ALL_KEYS, ATTACKS, FORGED, IGNORE
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.hashing_encoder import HashingEncoder

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from briefcontext import index_command
+from briefcontext.commands import index as index_command
+from briefcontext.commands.index import ProgressBars, index
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.index_command import ProgressBars, index
 from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import Counts

@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.cli import main
+from briefcontext.commands.serve import access_token, serve
 from briefcontext.errors import InputError, MissingExtraError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -31,7 +32,6 @@ from briefcontext.page.app import MAX_BODY_BYTES, TOKEN_VARIABLE, create_app
 from briefcontext.page.choices import CHOICES, LARGEST, describe
 from briefcontext.page.guard import SECURITY_HEADERS
 from briefcontext.retrievers.dense import DenseRetriever
-from briefcontext.serve_command import access_token, serve
 from tests.conftest import QUESTION, FixedRetriever
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source

@@ -12,10 +12,10 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 from selenium.webdriver.common.keys import Keys
 
+from briefcontext.commands.serve import open_resources
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.page.app import create_app
-from briefcontext.serve_command import open_resources
 from tests.conftest import QUESTION, FixedRetriever
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.page_server import Browser, browse, chromium, serve_page

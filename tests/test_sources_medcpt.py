@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from briefcontext.commands.kb import info
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.kb_command import info
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEmbeddings

@@ -17,13 +17,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from briefcontext.chains.question import check_question
+from briefcontext.commands.serve import check_token
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs.graph import graph as ready_made
 from briefcontext.graphs.settings import DEMO, Settings
 from briefcontext.page.choices import choose, describe
 from briefcontext.page.guard import Guard, TokenRequired, refusal
 from briefcontext.page.lines import JSONLines, run
-from briefcontext.serve_command import check_token
 
 __all__ = ["KB_VARIABLE", "MAX_BODY_BYTES", "MODEL_VARIABLE", "TOKEN_VARIABLE", "app", "create_app"]
 

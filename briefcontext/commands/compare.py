@@ -13,9 +13,9 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Write the comparison to this file, too.")] = None,
 ) -> None:
     """Put runs of experiments side by side, beside the papers' published figures."""
+    from briefcontext.commands.printable import printable
     from briefcontext.evaluation.runs.compare import compare_runs
     from briefcontext.files import write_whole
-    from briefcontext.printable import printable
 
     compared = compare_runs(runs)
     if out is not None:

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from briefcontext.commands.options import (
+    ExtractModel,
+    IncludeRetracted,
+    KnowledgeBaseName,
+    PromptsFolder,
+    Route,
+    settings_from,
+)
 from briefcontext.errors import InputError, MissingExtraError
-from briefcontext.options import ExtractModel, IncludeRetracted, KnowledgeBaseName, PromptsFolder, Route, settings_from
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer

@@ -6,10 +6,10 @@ from typing import Any, Self, cast
 from rich.console import Console
 from rich.markup import escape
 
+from briefcontext.commands.printable import printable, printable_line
 from briefcontext.graphs.events import AnswerToken, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.printable import printable, printable_line
 
 __all__ = ["ProgressLines", "event_words", "run"]
 

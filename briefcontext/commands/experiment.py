@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from briefcontext.commands.experiment_options import check_methods, check_options, given_options
+from briefcontext.commands.options import ExtractModel, PromptsFolder
 from briefcontext.errors import InputError
-from briefcontext.experiment_options import check_methods, check_options, given_options
-from briefcontext.options import ExtractModel, PromptsFolder
 
 if TYPE_CHECKING:
     from briefcontext.evaluation.runs.run import Run
@@ -200,15 +200,15 @@ def _preflight(
 
 
 def _print_report(out: Path) -> None:
+    from briefcontext.commands.printable import printable
     from briefcontext.evaluation.runs.folder import REPORT
-    from briefcontext.printable import printable
 
     typer.echo(printable((out / REPORT).read_text(encoding="utf-8")))
     typer.echo(f"Written to {out}")
 
 
 def _print_markdown_table(table: Any) -> None:
+    from briefcontext.commands.printable import printable
     from briefcontext.evaluation.runs.report import markdown_table
-    from briefcontext.printable import printable
 
     typer.echo(printable(markdown_table(table)))

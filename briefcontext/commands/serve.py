@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from briefcontext.errors import InputError, MissingExtraError
-from briefcontext.options import (
+from briefcontext.commands.options import (
     CalibrationFile,
     CrossEncoder,
     Document,
@@ -19,6 +18,7 @@ from briefcontext.options import (
     check_document_options,
     settings_from,
 )
+from briefcontext.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings

@@ -30,13 +30,13 @@ def calibrate(
     from rich.console import Console
     from rich.markup import escape
 
+    from briefcontext.commands.printable import printable
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.evaluation.experiments.corpus import open_knowledge_base
     from briefcontext.evaluation.figures.calibration_curves import draw_figures
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.evaluation.statistics.calibrate import calibrate as fit
     from briefcontext.evaluation.statistics.labelled import label_questions
-    from briefcontext.printable import printable
     from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate
 
     console = Console(highlight=False, emoji=False, soft_wrap=True)

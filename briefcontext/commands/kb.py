@@ -7,10 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from briefcontext.commands.printable import printable_line
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.printable import printable_line
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 
 __all__ = ["info", "search", "verify"]

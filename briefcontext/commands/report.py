@@ -12,7 +12,7 @@ from rich.table import Table
 from briefcontext.chains.answer import Answer, Conflict
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.extraction import Extraction
-from briefcontext.printable import printable, printable_line
+from briefcontext.commands.printable import printable, printable_line
 
 __all__ = ["print_answer"]
 

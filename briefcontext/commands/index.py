@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from briefcontext.commands.printable import printable_line
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
 from briefcontext.knowledge.encoders import load_encoder
@@ -17,7 +18,6 @@ from briefcontext.knowledge.sources.files import FileSources, open_sources
 from briefcontext.knowledge.sources.source import check_encoder
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.place import Place, open_place
-from briefcontext.printable import printable_line
 
 __all__ = ["index"]
 
