@@ -2,6 +2,7 @@
 
 - `write_whole`, `replacing`: a file that is never there in part
 - `lock`: one process at a time
+- `cache_folder`: where to keep what can be made again
 - `sha256`, `file_sha256`: hashes of texts, bytes and files, in hexadecimal
 - `json_line`, `split_lines`, `json_objects`: JSON lines that survive any text
 - `encodable`: a text without lone surrogates
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
+    "CACHE_VARIABLE",
+    "cache_folder",
     "encodable",
     "file_sha256",
     "json_line",
@@ -29,6 +32,8 @@ __all__ = [
     "split_lines",
     "write_whole",
 ]
+
+CACHE_VARIABLE = "BRIEFCONTEXT_CACHE"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -74,6 +79,15 @@ def lock(file: Path, busy: Exception, *, timeout: float = 0.0) -> AbstractContex
         return FileLock(file).acquire(timeout=timeout)
     except Timeout:
         raise busy from None
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder, or the one that the environment variable BRIEFCONTEXT_CACHE names."""
+    if chosen := os.environ.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("briefcontext")
 
 
 def sha256(content: str | bytes) -> str:

@@ -12,6 +12,7 @@ __all__ = [
     "AnswerToken",
     "Answered",
     "Answering",
+    "Encoding",
     "Event",
     "PartitionDone",
     "PartitionFailed",
@@ -20,10 +21,20 @@ __all__ = [
     "Retrieved",
     "RouteDecided",
     "emit",
+    "tell_encoding",
 ]
 
 
 _logger = logging.getLogger(__name__)
+
+
+class Encoding(TypedDict):
+    """A document is being encoded, which is kept for the questions to come."""
+
+    event: Literal["encoding"]
+    passages: int
+    """How many are encoded."""
+    total: int
 
 
 class Retrieved(TypedDict):
@@ -111,7 +122,8 @@ class Answered(TypedDict):
 
 
 Event = (
-    Retrieved
+    Encoding
+    | Retrieved
     | RouteDecided
     | PartitionStarted
     | PartitionDone
@@ -129,3 +141,8 @@ def emit(event: Event) -> None:
     told = " ".join(f"{name}={value}" for name, value in event.items() if name not in ("event", "reason", "error"))
     _logger.info("%s %s", event["event"], told)
     get_stream_writer()(event)
+
+
+def tell_encoding(passages: int, total: int) -> None:
+    """Tell how far a document is encoded."""
+    emit(Encoding(event="encoding", passages=passages, total=total))

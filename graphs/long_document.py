@@ -9,6 +9,7 @@ from pydantic import Field
 
 from briefcontext.errors import InputError
 from briefcontext.graphs import resources
+from briefcontext.graphs.events import tell_encoding
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.store.filters import Filters
@@ -42,7 +43,7 @@ class _NamedDocument(RankingRetriever):
         settings: object = get_runtime(Settings).context
         if not isinstance(settings, Settings) or settings.document is None:
             raise InputError("There is no document to answer from. Name its file in the setting document.")
-        retriever = resources.retriever(settings)
+        retriever = resources.retriever(settings, tell_encoding)
         return retriever.invoke(query, {"callbacks": run_manager.get_child()}, k=k, filters=filters)
 
 

@@ -15,7 +15,7 @@ from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.graphs import resources
-from briefcontext.graphs.events import Answering, PartitionStarted, Retrieved, RouteDecided, emit
+from briefcontext.graphs.events import Answering, PartitionStarted, Retrieved, RouteDecided, emit, tell_encoding
 from briefcontext.graphs.results import (
     Update,
     abstained,
@@ -80,10 +80,11 @@ class Nodes:
 
     def _retriever(self) -> RankingRetriever:
         given = self._given_retriever
-        return given if given is not None else resources.retriever(current_settings())
+        return given if given is not None else resources.retriever(current_settings(), tell_encoding)
 
     async def _retrieve(self, state: State) -> Update:
         """Check the question, and retrieve k documents in the dense ranking's order."""
+        begun = time.time()
         asked = check_question(state.get("question"), state.get("options"))
         await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
         settings = current_settings()
@@ -94,14 +95,14 @@ class Nodes:
                     "question. Leave out the one or the other."
                 )
             ranking = given_ranking(given)
-            return _retrieved(asked, ranking, settings.model_copy(update={"top_k": len(ranking)}), given=True)
+            return _retrieved(asked, ranking, settings.model_copy(update={"top_k": len(ranking)}), begun, given=True)
         retriever = await asyncio.to_thread(self._retriever)
         found: Sequence[Document] = []
         wanted = settings.top_k
         while wanted:
             found = await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters)
             wanted = more_to_ask(found, wanted, settings)
-        return _retrieved(asked, found, settings, given=False)
+        return _retrieved(asked, found, settings, begun, given=False)
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
@@ -160,13 +161,13 @@ class Nodes:
         return abstained(state, reason, open_budget(state["started"]), self._open_reader())
 
 
-def _retrieved(asked: Question, found: Sequence[Document], settings: Settings, *, given: bool) -> Update:
+def _retrieved(asked: Question, found: Sequence[Document], settings: Settings, begun: float, *, given: bool) -> Update:
     documents, retracted = without_retracted(found, settings)
     emit(Retrieved(event="retrieved", documents=len(documents)))
     # A thread keeps its state between runs, and the reducers would go on adding to it.
     return {
         "asked": asked,
-        "started": time.time(),
+        "started": begun,
         "given": given,
         "ranking": assign_keys(asked["text"], [encodable_document(document) for document in documents]),
         "retracted": retracted,

@@ -1,5 +1,6 @@
 """Knowledge bases, documents, models and readers that the settings name, opened once."""
 
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.knowledge.pubmed.live import LivePubMed
     from briefcontext.retrievers.calibration import Calibration
+    from briefcontext.retrievers.document_index import Progress
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
 __all__ = [
@@ -34,8 +36,10 @@ __all__ = [
 _KEPT_OPEN = 8
 
 
-def retriever(settings: Settings) -> RankingRetriever:
+def retriever(settings: Settings, progress: "Progress | None" = None) -> RankingRetriever:
     """Return the retriever over the settings' knowledge base, or over their one document.
+
+    `progress` is told of a document that is encoded now.
 
     Raises:
         InputError: the knowledge base cannot be searched by the method that the settings name.
@@ -45,7 +49,7 @@ def retriever(settings: Settings) -> RankingRetriever:
     from briefcontext.retrievers.search_method import retriever_over
 
     scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
-    return retriever_over(_searched(settings), settings.retrieval, scorer)
+    return retriever_over(_searched(settings, progress), settings.retrieval, scorer)
 
 
 def calibration(settings: Settings) -> "Calibration | None":
@@ -78,9 +82,9 @@ def _calibration(path: str, modified: int) -> "Calibration":
     return Calibration.read(path)
 
 
-def _searched(settings: Settings) -> "KnowledgeBase | LivePubMed | LongDocumentRetriever":
-    if settings.document is not None:
-        return _document(settings.document, _modified(settings.document), settings.document_encoder)
+def _searched(settings: Settings, progress: "Progress | None") -> "KnowledgeBase | LivePubMed | LongDocumentRetriever":
+    if (path := settings.document) is not None:
+        return _document(_DocumentFile(path, _modified(path), settings.document_encoder, progress))
     return knowledge_base(settings.knowledge_base)
 
 
@@ -149,12 +153,22 @@ def _modified(path: str) -> float:
         raise KnowledgeBaseError(f"There is no file {path}. Check the path.") from None
 
 
+@dataclass(frozen=True)
+class _DocumentFile:
+    """A file as it was at a time; who is told of reading it makes no difference."""
+
+    path: str
+    modified: float
+    encoder: str
+    progress: "Progress | None" = field(compare=False)
+
+
 @lru_cache(_KEPT_OPEN)
-def _document(path: str, modified: float, encoder: str) -> "LongDocumentRetriever":
+def _document(file: _DocumentFile) -> "LongDocumentRetriever":
     from briefcontext.knowledge.encoders import load_encoder
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-    return LongDocumentRetriever.from_file(path, load_encoder(encoder))
+    return LongDocumentRetriever.from_file(file.path, load_encoder(file.encoder), progress=file.progress)
 
 
 @lru_cache(_KEPT_OPEN)

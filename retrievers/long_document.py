@@ -10,14 +10,11 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 from pydantic import SkipValidation
 
-from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
+from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.encoders import Encoder
-from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.sources.records import Reject
-from briefcontext.knowledge.sources.source import VectorDocument
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.bm25_retriever import BM25Retriever
+from briefcontext.retrievers.document_index import Progress, index_document, index_file
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 
 __all__ = ["LongDocumentRetriever"]
@@ -50,36 +47,28 @@ class LongDocumentRetriever(RankingRetriever):
         Raises:
             KnowledgeBaseError: there is no text in it.
         """
-        chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
-        if not chunks:
-            raise KnowledgeBaseError(f"There is no text in {document.id}. Give a document that has some.")
-        title = str(document.metadata.get("title") or "")
-        vectors = encoder.encode_passages([(title, chunk.page_content) for chunk in chunks])
-        return cls(encoder=encoder, chunks=chunks, vectors=vectors, k=k)
+        index = index_document(document, encoder, tokens=tokens, exact=exact)
+        return cls(encoder=encoder, chunks=index.chunks, vectors=index.vectors, k=k)
 
     @classmethod
-    def from_file(cls, path: str | Path, encoder: Encoder, *, tokens: int = CHUNK_TOKENS, k: int = DEFAULT_K) -> Self:
-        """Read a file of any format that can be indexed and holds one document; otherwise like `from_document`.
+    def from_file(
+        cls,
+        path: str | Path,
+        encoder: Encoder,
+        *,
+        tokens: int = CHUNK_TOKENS,
+        k: int = DEFAULT_K,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Read a file of any format that can be indexed and holds one document, or take what is kept of it.
+
+        What is made of it is kept in the user's cache folder: see `index_file`.
 
         Raises:
             KnowledgeBaseError: the file is missing, cannot be read, or holds more than one document.
         """
-        documents = []
-        for source in open_sources(path):
-            for entry in source.entries():
-                if isinstance(entry, Reject):
-                    raise KnowledgeBaseError(f"{path} cannot be read at {entry.position}: {entry.reason}")
-                if isinstance(entry, VectorDocument):
-                    entry = entry.document
-                if isinstance(entry, Document):
-                    documents.append(entry)
-                if len(documents) > 1:
-                    raise KnowledgeBaseError(
-                        f"{path} holds more than one document. Index it: briefcontext index {path} --kb DIR"
-                    )
-        if not documents:
-            raise KnowledgeBaseError(f"There is no document in {path}. Give a file that holds one.")
-        return cls.from_document(documents[0], encoder, tokens=tokens, k=k)
+        index = index_file(path, encoder, tokens=tokens, progress=progress)
+        return cls(encoder=encoder, chunks=index.chunks, vectors=index.vectors, k=k)
 
     @cached_property
     def bm25(self) -> BM25Retriever:

@@ -5,9 +5,11 @@ from typing import Any, Self, cast
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
 from briefcontext.commands.printable import printable, printable_line
-from briefcontext.graphs.events import AnswerToken, Event
+from briefcontext.graphs.events import AnswerToken, Encoding, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
 
@@ -43,6 +45,9 @@ class ProgressLines:
         if event["event"] == "answer_token":
             self._show_token(event)
             return
+        if event["event"] == "encoding":
+            self._status.update(_bar(event))
+            return
         done, doing = event_words(event)
         if done:
             self.console.print(f"[dim]{escape(printable_line(done))}[/dim]")
@@ -59,9 +64,19 @@ class ProgressLines:
         self._status.update(escape(printable(self._answer.strip()[-room:])))
 
 
+def _bar(event: Encoding) -> Table:
+    """Show how much of a document is encoded."""
+    _, doing = event_words(event)
+    row = Table.grid(padding=(0, 1))
+    row.add_row(ProgressBar(total=event["total"], completed=event["passages"], width=20), doing)
+    return row
+
+
 def event_words(event: Event) -> tuple[str, str]:
     """Say what is done, and what is being done now."""
     match event["event"]:
+        case "encoding":
+            return "", f"Encoding the document for all questions: {event['passages']} of {event['total']} passages"
         case "retrieved":
             return f"{event['documents']} documents retrieved", "Comparing the rankings…"
         case "route_decided":

@@ -31,6 +31,7 @@ function fail(kind, message) {
 }
 
 const ON = {
+  encoding: (run, { passages, total }) => say(`Encoding the document for all questions: ${passages} of ${total} passages…`),
   retrieved: (run, { documents }) => say(`${counted(documents, "document")} retrieved. Comparing the rankings…`),
   documents: (run, { documents, retracted }) => {
     run.documents = new Map(documents.map((doc) => [doc.id, doc]));

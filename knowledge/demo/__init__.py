@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -14,13 +13,13 @@ from typing import Any
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.files import CACHE_VARIABLE, cache_folder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import FORMAT_VERSION, MANIFEST_FILE
 
 __all__ = ["demo_knowledge_base", "demo_questions"]
 
 ENCODER = "minilm"
-CACHE_VARIABLE = "BRIEFCONTEXT_CACHE"
 
 
 def demo_knowledge_base() -> KnowledgeBase:
@@ -34,7 +33,7 @@ def demo_knowledge_base() -> KnowledgeBase:
         KnowledgeBaseError: the cache folder cannot be written.
     """
     made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER]).encode() + _read("passages.jsonl")
-    folder = _cache() / f"demo-{hashlib.sha256(made_of).hexdigest()[:16]}"
+    folder = cache_folder() / f"demo-{hashlib.sha256(made_of).hexdigest()[:16]}"
     if not (folder / MANIFEST_FILE).exists():
         try:
             _build(folder)
@@ -73,14 +72,6 @@ def _documents() -> Iterator[Document]:
     for row in _rows("passages.jsonl"):
         metadata = {"source_id": row["id"], "title": row["title"], "kind": "demo"}
         yield Document(id=row["id"], page_content=row["text"], metadata=metadata)
-
-
-def _cache() -> Path:
-    if chosen := os.environ.get(CACHE_VARIABLE):
-        return Path(chosen).expanduser()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("briefcontext")
 
 
 def _rows(name: str) -> Iterator[dict[str, Any]]:
