@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
+from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.position import PERCENTILES, key_place
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.statistics.inference import wilson
@@ -21,6 +22,9 @@ from tests.simulated_reader import LOST_IN_THE_MIDDLE, MODEL, NO_BIAS, Simulated
 QUESTIONS = 60
 CHECKS = 10
 """Accuracies checked below, so that an interval of each at 1 - 0.05 / CHECKS holds all true ones at 95%."""
+
+THREE_ERRORS = 3 * (0.25 / (QUESTIONS * len(PERCENTILES))) ** 0.5
+"""Three standard errors, at most, of a share of all answers at the five positions."""
 
 Execute = Callable[..., dict[str, Any]]
 
@@ -110,14 +114,107 @@ def test_bounds_are_run_once_for_a_question(execute: Execute, server: OpenAIServ
     assert all(len(call.documents) <= 1 for call in server.calls)
 
 
-def test_conflicts_are_counted_with_what_became_of_them(execute: Execute) -> None:
-    summary = execute("conflict", count=30, reader={"misread": 0.5, "table": {0.0: 0.1, 1.0: 0.1}}, ks=(8,))
+MISREADS = {"misread": 0.5, "table": {0.0: 0.1, 1.0: 0.1}}
+
+
+def _counts_add_up(conflict: dict[str, Any]) -> bool:
+    return conflict["win"] + conflict["tie"] + conflict["lose"] == conflict["n"] == conflict["compared"]
+
+
+def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(execute: Execute, tmp_path: Path) -> None:
+    summary = execute("conflict", count=40, reader=MISREADS, ks=(8,), figures=True)
+    every, *positions = summary["conflicts"]
+    assert every["condition"] == {"k": 8}
+    assert [c["condition"] for c in positions] == [{"k": 8, "position": position} for position in PERCENTILES]
+    assert [c["questions"] for c in positions] == [8] * 5
+    assert every["questions"] == 40 == len(PERCENTILES) * summary["items"]
+    assert 0 < every["n"] == sum(c["n"] for c in positions)
+    assert 0 < every["resolved"] <= every["n"]
+    assert all(map(_counts_add_up, summary["conflicts"]))
+    assert every["low"] <= every["share"] <= every["high"]
+    (comparison,) = summary["comparisons"]
+    assert comparison["condition"] == {"k": 8}
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "8 of 40 questions, a fifth, as in the paper" in report
+    assert (tmp_path / "run" / "conflict.svg").exists()
+
+
+def test_partitions_that_state_no_choice_are_counted_as_such(execute: Execute) -> None:
+    # Nothing is misread, and of two partitions one has the key document, which is never overlooked.
+    reader = {"misread": 0.0, "table": {0.0: 0.0, 1.0: 0.0}}
+    summary = execute("conflict", count=10, reader=reader, methods=("map_reduce",), ks=(8,), limit=3)
+    assert {(c["partitions"], c["without_choice"]) for c in summary["conflicts"][1:]} == {(6, 3)}
+    assert summary["conflicts"][0]["n"] == 0
+
+
+def test_conflicts_on_real_rankings_stay_by_an_option(execute: Execute) -> None:
+    summary = execute("conflict", count=30, reader=MISREADS, ks=(8,), rankings="real")
     (conflict,) = summary["conflicts"]
-    assert conflict["questions"] == 30
+    assert conflict["condition"] == {"k": 8}
+    assert conflict["questions"] == summary["items"] == 30
     assert 0 < conflict["n"] < 30
-    assert 0 < conflict["resolved"] <= conflict["n"]
-    assert conflict["win"] + conflict["tie"] + conflict["lose"] == conflict["n"]
-    assert conflict["low"] <= conflict["share"] <= conflict["high"]
+    assert _counts_add_up(conflict)
+
+
+def test_position_finds_in_the_mean_over_the_positions_what_the_reader_has(execute: Execute, tmp_path: Path) -> None:
+    # The more documents it reads at once, the more often it overlooks the one, at whatever place.
+    reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.06}
+    summary = execute("position", reader=reader, methods=("vanilla", "map_reduce"), ks=(8,))
+    means = {cell["method"]: cell for cell in summary["means"]}
+    vanilla, mapped = (1 - overlooked / 2 for overlooked in (0.06 * 7, 0.06 * 3))
+    for method, right in (("vanilla", vanilla), ("map_reduce", mapped)):
+        assert means[method]["n"] == QUESTIONS
+        assert means[method]["low"] < means[method]["score"] < means[method]["high"]
+        assert means[method]["score"] == pytest.approx(right, abs=THREE_ERRORS)
+    (comparison,) = summary["mean_comparisons"]
+    assert (comparison["n"], comparison["test"]) == (QUESTIONS, "permutation")
+    assert comparison["difference"] == pytest.approx(means["map_reduce"]["score"] - means["vanilla"]["score"])
+    assert comparison["difference"] == pytest.approx(mapped - vanilla, abs=2 * THREE_ERRORS)
+    assert 0 < comparison["low"] < comparison["difference"] < comparison["high"]
+    assert comparison["p"] < 0.01
+    assert "Against vanilla RAG, mean over the positions" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_context_length_averages_over_five_places_and_tests_lengths(execute: Execute) -> None:
+    reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.04}
+    summary = execute("context_length", count=30, reader=reader, methods=("vanilla",), ks=(4, 16))
+    cells = accuracies(summary, "vanilla", "documents")
+    assert {length: cell["n"] for length, cell in cells.items()} == {4: 30, 16: 30}
+    assert summary["answers"] == 30 * (4 + 5)
+    (effect,) = summary["effects"]
+    assert effect["condition"] == {"documents": 16, "against": 4}
+    assert effect["difference"] == pytest.approx(cells[16]["score"] - cells[4]["score"])
+    assert effect["difference"] < 0
+    assert effect["p"] < 0.01
+
+
+def test_repeats_are_sampled_afresh_and_told_with_mean_and_deviation(
+    execute: Execute, server: OpenAIServer, tmp_path: Path
+) -> None:
+    reader = {"table": {0.0: 0.5, 1.0: 0.5}}
+    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (8,), "limit": 4, "repeats": 3, "temperature": 0.7}
+    summary = execute("position", count=10, reader=reader, **given)
+    asked = len(server.calls)
+    assert asked == summary["calls"] == summary["answers"] == 3 * 5 * 4
+    assert {cell["n"] for cell in summary["cells"]} == {4}
+    at_mean = next(one for one in summary["repeats"] if one["condition"] == {"k": 8})
+    # This reader says the same each time.
+    assert (at_mean["repeats"], at_mean["sd"]) == (3, 0)
+    assert at_mean["mean"] == pytest.approx(summary["means"][0]["score"])
+    assert execute("position", count=10, reader=reader, **given) == summary
+    assert len(server.calls) == asked
+    assert "### Over the repeats" in (tmp_path / "run" / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("experiment", "temperature", "complaint"),
+    [("position", 0.0, "repeats tell nothing"), ("cost", 0.7, "Leave --repeats out"), ("conflict", 0.7, "Leave")],
+)
+def test_repeats_that_would_tell_nothing_are_refused(
+    execute: Execute, experiment: str, temperature: float, complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint):
+        execute(experiment, count=4, reader={}, repeats=2, temperature=temperature)
 
 
 def test_random_documents_are_no_neighbours_and_no_keys(execute: Execute, tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_questions_that_the_reader_of_a_data_set_left_out_are_counted(tmp_path: 
 
 def test_conflict_leaves_free_text_out_and_counts_it(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = SimulatedReader(known(3))
-    settings = run_settings(tmp_path, "conflict", 2, model=chat(server, MODEL), ks=(8,))
+    settings = run_settings(tmp_path, "conflict", 2, model=chat(server, MODEL), ks=(8,), limit=2)
     with (tmp_path / "questions.jsonl").open("a") as file:
         file.write('{"id": "free", "question": "What lowers it?", "answer": "aspirin"}\n')
     summary = Run(settings).execute(tmp_path / "run")

@@ -12,6 +12,7 @@ from langchain_openai import ChatOpenAI
 from briefcontext.errors import InputError
 from briefcontext.evaluation.methods.method_io import SHORT_ANSWER
 from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.graphs.settings import Settings
@@ -80,6 +81,47 @@ def test_questions_without_a_key_are_left_out_of_what_compares_scores(
     assert len(items(tmp_path)) == 8
     assert "has no answer key" in (tmp_path / "run" / "report.md").read_text()
     assert not [call for call in server.calls if "compound 5" in call.user]
+
+
+def test_the_choice_that_the_graph_made_is_scored_and_none_is_read_out_of_its_words(
+    execute: Execute, server: OpenAIServer, tmp_path: Path
+) -> None:
+    server.script = lambda call: Reply('{"text": "So it is not. Option B is wrong.", "choice": "A"}\n\nChoice: A')
+    execute("integration", _rows(1, keyed=1), methods=("vanilla", "closed_book"), ks=(4,))
+    assert {(row["method"], row["choice"], row["outcome"]) for row in items(tmp_path)} == {
+        ("vanilla", "A", "right"),
+        ("closed_book", "A", "right"),
+    }
+
+
+def test_an_answer_without_a_choice_is_wrong_by_the_strict_score_and_a_by_mirage(
+    execute: Execute, server: OpenAIServer, tmp_path: Path
+) -> None:
+    server.script = lambda call: Reply("Choice: N/A")
+    summary = execute("integration", _rows(4, keyed=4), methods=("vanilla",), ks=(4,))
+    ((cell,),) = summary["groups"].values()
+    assert (cell["score"], cell["mirage"], cell["unparsed"]) == (0.0, 1.0, 4)
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "| Accuracy [95% CI] | MIRAGE | Unparsed |" in report
+    assert "Strict: an answer that settles on no option" in report
+
+
+def test_integration_tests_each_data_set_and_their_average(execute: Execute, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(f"Choice: {'A' if call.documents else 'B'}")
+    rows = [{**row, "group": f"set {n % 2}"} for n, row in enumerate(_rows(10, keyed=10))]
+    for row in rows[:2]:
+        row["answer"] = "B"
+    summary = execute("integration", rows, methods=("closed_book", "vanilla"), ks=(4,))
+    assert [(c["group"], c["n"], c["win"], c["lose"]) for c in summary["comparisons"]] == [
+        ("set 0", 5, 1, 4),
+        ("set 1", 5, 1, 4),
+    ]
+    (average,) = summary["average_comparisons"]
+    assert (average["n"], average["test"]) == (10, "permutation")
+    assert average["difference"] == pytest.approx((1 - 4) / 5)
+    # Two of ten signs the other way: as far from 0 come all flips with at most two, twice.
+    assert average["p"] == pytest.approx(2 * (1 + 10 + 45) / 2**10)
+    assert average["p_holm"] == pytest.approx(min(1, 3 * average["p"]))
 
 
 @pytest.mark.parametrize("experiment", ["integration", "conflict", "position", "context_length", "attention_bias"])
@@ -289,3 +331,33 @@ def test_chunks_are_cut_as_in_op_rag_where_that_is_asked_for_and_the_report_says
 
 def _seen(row: dict[str, Any]) -> tuple[int, str, str, bool]:
     return row["condition"]["chunks"], row["item"], row["route"], row["truncated"]
+
+
+def test_cost_evaluates_the_papers_equations_beside_what_was_used(execute: Execute, tmp_path: Path) -> None:
+    names = ("vanilla", "map_reduce", "briefcontext")
+    summary = execute("cost", _rows(6, keyed=6), methods=names, ks=(8,), prices=Prices(2.0, 6.0))
+    predicted = {one["method"]: one for one in summary["predictions"]}
+    costs = {one["method"]: one for one in summary["costs"]}
+    vanilla, mapped = predicted["vanilla"], predicted["map_reduce"]
+    assert 0 < vanilla["n_ins"] < vanilla["n_con"]
+    assert vanilla["predicted_input"] == pytest.approx(costs["vanilla"]["input_tokens"])
+    assert vanilla["n_con"] + vanilla["n_ins"] == pytest.approx(vanilla["predicted_input"])
+    assert vanilla["predicted_output"] == vanilla["n_out"] == pytest.approx(costs["vanilla"]["output_tokens"])
+    assert mapped["partitions"] == 2
+    assert mapped["predicted_input"] == pytest.approx(vanilla["n_con"] + 2 * vanilla["n_ins"])
+    assert mapped["predicted_output"] == pytest.approx(3 * vanilla["n_out"])
+    assert mapped["input_tokens"] == costs["map_reduce"]["input_tokens"]
+    assert mapped["reduce_input"] == costs["map_reduce"]["reduce_input"] > 0
+    assert mapped["predicted_cost"] == pytest.approx(
+        (2 * mapped["predicted_input"] + 6 * mapped["predicted_output"]) / 1e6
+    )
+    assert mapped["cost"] == pytest.approx((2 * mapped["input_tokens"] + 6 * mapped["output_tokens"]) / 1e6)
+    saved = {one["what"]: one for one in summary["savings"]}
+    assert list(saved) == ["input tokens", "output tokens", "cost"]
+    for what, one in saved.items():
+        if what != "cost":
+            used = [costs[name][what.replace(" ", "_")] for name in ("briefcontext", "map_reduce")]
+            assert one["saved"] == pytest.approx(1 - used[0] / used[1])
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "### Predicted by the equations, and used" in report
+    assert "### Saved by the preflight" in report

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from briefcontext.evaluation.statistics.scoring import AnswerScore, normalise_answer, score_answer
+from briefcontext.evaluation.statistics.scoring import AnswerScore, mirage_choice, normalise_answer, score_answer
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,24 @@ def test_token_f1_is_symmetric(one: str, other: str) -> None:
 def test_one_accepted_answer_may_be_given_as_it_is() -> None:
     assert score_answer("The Eiffel tower.", "Eiffel Tower") == AnswerScore(1.0, 1.0)
     assert score_answer("e", "Eiffel Tower") == AnswerScore(0.0, 0.0)
+
+
+FOUR = {"A": "aspirin", "B": "heparin", "C": "warfarin", "D": "none of them"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "settled", "letter"),
+    [
+        ("Choice: B", "B", "B"),
+        ("Choice: B or C", None, "B"),
+        ("It depends.\nAnswer: C, D", None, "C"),
+        ("Choice: N/A", None, "A"),
+        ("", None, "A"),
+        ("The documents do not say.", None, "A"),
+        ("A trial of heparin: C or D", None, "C"),
+        ("B cells were counted; D.", None, "D"),
+        ("Both A and C are right.", None, "A"),
+    ],
+)
+def test_mirage_takes_the_first_of_several_letters_and_a_for_none(reply: str, settled: str | None, letter: str) -> None:
+    assert mirage_choice(reply, FOUR, settled) == letter

@@ -16,6 +16,7 @@ from briefcontext.evaluation.statistics.inference import (
     bootstrap_spread,
     holm,
     mcnemar_exact,
+    mcnemar_mid_p,
     permutation_test,
     spread,
     spread_test,
@@ -174,6 +175,16 @@ def test_a_spread_needs_every_item_at_every_position(scores: list[list[float]]) 
 def test_mcnemar_gives_the_binomial_tail(only_a: int, only_b: int, p: float) -> None:
     assert mcnemar_exact(only_a, only_b) == pytest.approx(p)
     assert mcnemar_exact(only_b, only_a) == pytest.approx(p)
+
+
+@pytest.mark.parametrize(
+    ("only_a", "only_b", "mid_p"),
+    # By hand: the tail without the observed split, and half of that split, twice.
+    [(0, 0, 1.0), (1, 0, 0.5), (0, 6, 2 * 0.5 * 0.5**6), (3, 1, 2 * (0.5**4 + 0.5 * 4 * 0.5**4)), (2, 2, 0.8125)],
+)
+def test_the_mid_p_counts_half_of_what_was_observed(only_a: int, only_b: int, mid_p: float) -> None:
+    assert mcnemar_mid_p(only_a, only_b) == pytest.approx(mid_p)
+    assert mcnemar_mid_p(only_a, only_b) <= mcnemar_exact(only_a, only_b)
 
 
 def test_mcnemar_refuses_negative_counts() -> None:

@@ -47,6 +47,12 @@ def experiment(
         int | None, typer.Option(min=1, help="So many questions of each answer class (the paper: 35).")
     ] = None,
     seed: Annotated[int, typer.Option(help="For sampling, random documents, shuffling and bootstraps.")] = 0,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Ask every question so often, sampled afresh; needs a --temperature above 0.")
+    ] = 1,
+    rankings: Annotated[
+        str, typer.Option(metavar="synthetic|real", help="conflict: the papers' rankings, or the corpus's own.")
+    ] = "synthetic",
     partition_size: Annotated[int, typer.Option(min=1, help="Documents for one extraction.")] = 4,
     iou_threshold: Annotated[float | None, typer.Option(help="The preflight's overlap. Default: 0.2.")] = None,
     temperature: Annotated[float, typer.Option(help="The model's temperature; below 0 for the provider's own.")] = 0.0,
@@ -83,6 +89,8 @@ def experiment(
     if name == "preflight":
         _preflight(questions, kb, out, calibration, limit, seed, k, iou_threshold, figures)
         return
+    if rankings not in ("synthetic", "real"):
+        raise InputError(f"--rankings is {rankings!r}: write --rankings synthetic, or --rankings real.")
     if batch not in (None, "export", "import"):
         raise InputError(f"--batch is {batch!r}: write --batch export, or --batch import with --replies FILE.")
     if (batch == "import") != (replies is not None):
@@ -116,6 +124,8 @@ def experiment(
             seed=seed,
             limit=limit,
             per_class=per_class,
+            repeats=repeats,
+            rankings="real" if rankings == "real" else "synthetic",
             temperature=None if temperature < 0 else temperature,
             prices=Prices(input_price, output_price),
             figures=figures,

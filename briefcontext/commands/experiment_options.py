@@ -16,6 +16,8 @@ _WHAT_FOR = {
     "prompts": "names what the model is told",
     "method": "names what is compared",
     "per_class": "draws questions by their answers",
+    "repeats": "is for a model's replies",
+    "rankings": "is for the experiment conflict",
     "partition_size": "cuts documents for a model to read",
     "temperature": "is for a model's replies",
     "max_input_tokens": "is a model's window",
@@ -57,11 +59,12 @@ def check_options(experiment: str, given: Collection[str]) -> None:
         if experiment == "preflight":
             used = option in _OF_PREFLIGHT
         elif experiment == "order":
-            used = option not in ("kb", "judge", "verdicts")
+            used = option not in ("kb", "judge", "verdicts", "rankings")
         else:
             used = option not in ("encoder", "exact_chunks") and (
                 experiment == "open_ended" or option not in ("judge", "verdicts")
             )
+            used = used and (experiment == "conflict" or option != "rankings")
         if not used:
             asks = ", which asks no model and reads every question by both checks" if experiment == "preflight" else ""
             raise InputError(

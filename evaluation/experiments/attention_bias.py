@@ -12,24 +12,12 @@ from briefcontext.evaluation.experiments.position import key_place
 from briefcontext.evaluation.figures.plots import bar_plot
 from briefcontext.evaluation.methods.method_io import Reading
 from briefcontext.evaluation.statistics.comparison import (
-    DIFFERENCE_COLUMNS,
+    compare_conditions,
     compare_methods,
     comparison_tables,
-    difference_columns,
-    interval_note,
-    paired_test,
+    correct,
 )
-from briefcontext.evaluation.statistics.inference import holm
-from briefcontext.evaluation.statistics.score_tables import (
-    Row,
-    Table,
-    by_metric,
-    cells,
-    cells_tables,
-    scored,
-    title_of,
-    titled_by_metric,
-)
+from briefcontext.evaluation.statistics.score_tables import Row, cells, cells_tables
 
 __all__ = ["AttentionBias"]
 
@@ -70,7 +58,7 @@ class AttentionBias(Experiment):
             summary={"cells": found, "effects": effects, "comparisons": comparisons},
             tables=[
                 *cells_tables("among neighbours and among random documents", found),
-                *_effects_tables(effects),
+                *comparison_tables(effects, "Random documents minus neighbours"),
                 *comparison_tables(comparisons),
             ],
         )
@@ -89,39 +77,11 @@ class AttentionBias(Experiment):
 
 def _effects(rows: Sequence[Row], ks: Sequence[int], seed: int) -> list[dict[str, Any]]:
     """Compare each method with itself: random documents against neighbours, on the same questions."""
-    found = []
-    for metric, some in by_metric(scored(rows)).items():
-        for name in dict.fromkeys(row["method"] for row in some if row["condition"]):
-            for k in ks:
-                near, far = (
-                    {
-                        row["item"]: row
-                        for row in some
-                        if row["method"] == name and row["condition"] == {"k": k, "others": company}
-                    }
-                    for company in COMPANIES
-                )
-                pairs = [(far[item], near[item]) for item in near if item in far]
-                if pairs:
-                    found.append({"metric": metric, "method": name, "k": k, **paired_test(pairs, seed=seed)})
-    for effect, corrected in zip(found, holm([e["p"] for e in found]), strict=True):
-        effect["p_holm"] = corrected
-    return found
-
-
-def _effects_tables(effects: Sequence[dict[str, Any]]) -> list[Table]:
-    return [
-        _effects_table(title, some, metric)
-        for title, metric, some in titled_by_metric("Random documents minus neighbours", effects)
+    near, far = COMPANIES
+    found = [
+        {**effect, "condition": {"k": k}}
+        for k in ks
+        for effect in compare_conditions(rows, {"k": k, "others": far}, {"k": k, "others": near}, seed=seed)
     ]
-
-
-def _effects_table(title: str, effects: Sequence[Mapping[str, Any]], metric: str) -> Table:
-    rows = [[title_of(e["method"]), str(e["k"]), *difference_columns(e)] for e in effects]
-    return Table(
-        title,
-        ["Method", "k", *DIFFERENCE_COLUMNS],
-        rows,
-        f"In percentage points on the same questions; {interval_note(metric)}. Win: right among "
-        "random documents alone.",
-    )
+    correct(found)
+    return found

@@ -95,6 +95,8 @@ class Experiment(ABC):
     real_rankings: ClassVar[bool] = False
     """Whether the ranking is the corpus's own, so that there is a fused one beside it."""
     force_choice: ClassVar[bool] = True
+    repeatable: ClassVar[bool] = True
+    """Whether its figures are scores, which can be averaged over repeats."""
 
     @abstractmethod
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
@@ -114,6 +116,10 @@ class Experiment(ABC):
         if self.source == "document":
             return Reading(item, whole=materials.documents.whole(item), short=short)
         return Reading(item, key_documents=materials.base.key_documents(item), short=short)
+
+    def drawn(self, items: Sequence[Item], seed: int) -> tuple[list[Item], str | None]:
+        """Draw the questions that the paper would, and say how; all of them here."""
+        return list(items), None
 
     def left_out(self, item: Item, materials: Materials, *, oracle: bool) -> str | None:
         """Say why a question cannot be used; None when it can."""
@@ -146,13 +152,14 @@ EXPERIMENTS = {
 """Module and class of each experiment that asks a model."""
 
 
-def experiment(name: str) -> Experiment:
-    """Return an experiment by its name.
+def experiment(name: str, rankings: Literal["synthetic", "real"] = "synthetic") -> Experiment:
+    """Return an experiment by its name; `conflict` on the papers' synthetic rankings or on the corpus's real ones.
 
     Raises:
         InputError: there is none of that name.
     """
     if name not in EXPERIMENTS:
         raise InputError(f"There is no experiment {name!r}. There are: {', '.join([*EXPERIMENTS, 'preflight'])}.")
-    found: Experiment = getattr(import_module(f"briefcontext.evaluation.experiments.{name}"), EXPERIMENTS[name])()
+    kind = "ConflictOnRealRankings" if (name, rankings) == ("conflict", "real") else EXPERIMENTS[name]
+    found: Experiment = getattr(import_module(f"briefcontext.evaluation.experiments.{name}"), kind)()
     return found

@@ -9,8 +9,17 @@ from typing import Any, ClassVar
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Condition, Experiment, Materials, Report
 from briefcontext.evaluation.figures.plots import bar_plot
+from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.methods.method_io import Reading
-from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables
+from briefcontext.evaluation.statistics.comparison import (
+    Comparison,
+    average_test,
+    compare_methods,
+    comparison_tables,
+    correct,
+    paired,
+    question_differences,
+)
 from briefcontext.evaluation.statistics.inference import bootstrap_average
 from briefcontext.evaluation.statistics.score_tables import (
     SCORE_NAMES,
@@ -19,6 +28,7 @@ from briefcontext.evaluation.statistics.score_tables import (
     by_metric,
     cells,
     cells_tables,
+    question_scores,
     scored,
     title_of,
     with_interval,
@@ -57,7 +67,7 @@ class Integration(RealRankings):
     methods = ("closed_book", "vanilla", "hybrid", "briefcontext", "map_reduce")
 
     def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
-        """Score per data set and over all, and test against vanilla."""
+        """Score per data set and on average, and test each data set and the average against vanilla."""
         report = Report()
         seed = config["seed"]
         groups = list(dict.fromkeys(row["group"] for row in rows))
@@ -66,9 +76,25 @@ class Integration(RealRankings):
             report.tables += cells_tables(f"on {group}", found)
         averages = macro_averages(rows, seed=seed)
         report.tables += _average_tables(averages)
-        comparisons = compare_methods(rows, seed=seed)
-        report.tables += comparison_tables(comparisons)
-        report.summary = {"groups": by_group, "averages": averages, "comparisons": comparisons}
+        comparisons = [
+            {**comparison, "group": group}
+            for group in groups
+            for comparison in compare_methods([row for row in rows if row["group"] == group], seed=seed)
+        ]
+        average_comparisons = compare_averages(rows, seed=seed)
+        correct([*comparisons, *average_comparisons])
+        for group in groups:
+            some = [comparison for comparison in comparisons if comparison["group"] == group]
+            report.tables += comparison_tables(
+                some, f"Against vanilla RAG on {group}" if len(groups) > 1 else "Against vanilla RAG"
+            )
+        report.tables += comparison_tables(average_comparisons, "Against vanilla RAG, mean over data sets")
+        report.summary = {
+            "groups": by_group,
+            "averages": averages,
+            "comparisons": comparisons,
+            "average_comparisons": average_comparisons,
+        }
         if out is not None:
             for k in config["ks"]:
                 report.figures += bar_plot(
@@ -93,12 +119,13 @@ def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
 
 
 def _averages(rows: Sequence[Row], groups: Sequence[str], seed: int) -> list[dict[str, Any]]:
-    scores: dict[tuple[Any, ...], dict[str, list[float]]] = {}
+    answers: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
     for row in rows:
         key = (row["method"], *row["condition"].items())
-        scores.setdefault(key, {}).setdefault(row["group"], []).append(float(row["score"]))
+        answers.setdefault(key, {}).setdefault(row["group"], []).append(row)
     found = []
-    for key, some in scores.items():
+    for key, by_group in answers.items():
+        some = {group: question_scores(own) for group, own in by_group.items()}
         if len(some) == len(groups):
             varies = any(min(values) < max(values) for values in some.values())
             interval = bootstrap_average(list(some.values()), seed=seed) if varies else None
@@ -114,6 +141,33 @@ def _averages(rows: Sequence[Row], groups: Sequence[str], seed: int) -> list[dic
                     "high": interval.high if interval else None,
                 }
             )
+    return found
+
+
+def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
+    """Test every method against vanilla in the mean over data sets, by each metric that several are scored by.
+
+    A permutation test that flips the signs of questions' differences, each weighted so that every data set counts
+    alike; the interval by bootstrap over the questions of each.
+    """
+    found: list[Comparison] = []
+    for metric, some in by_metric(scored(rows)).items():
+        groups = list(dict.fromkeys(row["group"] for row in some))
+        if len(groups) < 2:
+            continue
+        vanilla = [row for row in some if row["method"] == VANILLA]
+        conditions = [dict(key) for key in dict.fromkeys(tuple(row["condition"].items()) for row in vanilla)]
+        for name in dict.fromkeys(row["method"] for row in some if row["method"] != VANILLA):
+            for condition in conditions:
+                two = [row for row in some if row["method"] == name]
+                two += [row for row in vanilla if row["condition"] == condition]
+                pairs = [(other, own) for own, other in paired(two, VANILLA, name)]
+                differences = [
+                    question_differences([pair for pair in pairs if pair[0]["group"] == group]) for group in groups
+                ]
+                if all(differences):
+                    found.append({"metric": metric, "method": name, "condition": condition,
+                                  **average_test(differences, seed=seed)})  # fmt: skip
     return found
 
 

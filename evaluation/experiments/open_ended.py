@@ -38,6 +38,7 @@ class OpenEnded(RealRankings):
     ks = (16,)
     force_choice = False
     needs_answers = False
+    repeatable = False
 
     def base_reading(self, item: Item, materials: Materials) -> Reading:
         """Leave the answer as long as it is: nobody compares it word by word."""

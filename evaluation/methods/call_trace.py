@@ -1,6 +1,7 @@
 """A LangChain callback that records the model calls of one answer."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,11 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from briefcontext.files import sha256
 
-__all__ = ["CallTrace", "ReplyWantedError", "TracedCall"]
+__all__ = ["DOCUMENT", "CallTrace", "ReplyWantedError", "TracedCall"]
+
+
+DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document \1>', re.DOTALL)
+"""A document as it stands in a prompt: its key, and its text."""
 
 
 class ReplyWantedError(httpx2.ConnectError):
@@ -36,21 +41,28 @@ class TracedCall:
     input_tokens: int
     output_tokens: int
     """Tokens as the provider reported them when the call was made."""
+    context_tokens: int
+    """Those of the input tokens that the documents took, by their share of the prompt's characters."""
     kept: bool
     """Whether the reply was there already, so that nothing was asked or paid now."""
 
 
 class CallTrace(BaseCallbackHandler):
-    """Notes the model calls of one answer, with the stage and partition that their metadata name."""
+    """Notes the model calls of one answer, with the stage and partition that their metadata name.
+
+    Args:
+        repeat: which of a run's repeats it is, from 0; equal requests of two repeats are two requests.
+    """
 
     raise_error = True
     run_inline = True
 
-    def __init__(self) -> None:
+    def __init__(self, repeat: int = 0) -> None:
+        self._repeat = f"\0repeat {repeat}" if repeat else ""
         self.calls: list[TracedCall] = []
         self.wanted = False
         """Whether a reply is wanted that is not there yet."""
-        self._asked: dict[UUID, tuple[Mapping[str, Any], str, str]] = {}
+        self._asked: dict[UUID, tuple[Mapping[str, Any], str, str, float]] = {}
 
     def ordered(self) -> list[TracedCall]:
         """Return the calls by stage in order of appearance, and by partition within it."""
@@ -68,11 +80,13 @@ class CallTrace(BaseCallbackHandler):
     ) -> None:
         """Note what a model is asked."""
         parameters = json.dumps(kwargs.get("invocation_params"), sort_keys=True, default=str)
-        self._asked[run_id] = (metadata or {}, parameters, dumps(messages[0]))
+        prompt = "\n".join(message.text for message in messages[0])
+        context = sum(len(found[0]) for found in DOCUMENT.finditer(prompt)) / max(1, len(prompt))
+        self._asked[run_id] = (metadata or {}, parameters, dumps(messages[0]), context)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Note what it said."""
-        metadata, parameters, prompt = self._asked.pop(run_id)
+        metadata, parameters, prompt, context = self._asked.pop(run_id)
         for reply in response.generations[0]:
             message: Any = reply.message if isinstance(reply, ChatGeneration) else None
             usage: dict[str, Any] = dict(getattr(message, "usage_metadata", None) or {})
@@ -80,11 +94,12 @@ class CallTrace(BaseCallbackHandler):
                 TracedCall(
                     stage=str(metadata.get("stage", "")),
                     index=int(metadata.get("partition") or 0),
-                    request=sha256(f"{parameters}\0{prompt}"),
+                    request=sha256(f"{parameters}\0{prompt}{self._repeat}"),
                     prompt=sha256(prompt),
                     output=reply.text or _arguments(getattr(message, "tool_calls", [])),
                     input_tokens=int(usage.get("input_tokens") or 0),
                     output_tokens=int(usage.get("output_tokens") or 0),
+                    context_tokens=round(context * int(usage.get("input_tokens") or 0)),
                     # LangChain marks a reply from its cache with a total cost of zero.
                     kept=usage.get("total_cost") == 0,
                 )

@@ -74,6 +74,8 @@ def _from_answer(answer: Answer) -> Outcome:
         abstained=answer["abstained"],
         iou=answer["preflight"]["iou"],
         partition_choices=(answer["conflict"] or {"choices": {}})["choices"],
+        partitions=len(answer["extractions"]),
+        without_choice=sum(not extraction["choice"] for extraction in answer["extractions"]),
         failed_calls=answer["usage"]["failed_calls"],
         # What exceeds the window is not read in the one call that the route means, but extracted from.
         in_parts=one_call and "extract" in answer["usage"]["stages"],

@@ -64,6 +64,10 @@ class Outcome:
     """The preflight's overlap."""
     partition_choices: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Option letter to the partitions that chose it."""
+    partitions: int = 0
+    """How many partitions were read; 0 on other routes."""
+    without_choice: int = 0
+    """How many of them stated no choice."""
     truncated: bool = False
     """Whether something did not fit into the model's window and was left out: a long document's middle, or the
     passages of the lowest ranks."""

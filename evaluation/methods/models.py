@@ -34,6 +34,7 @@ class RunModels:
         extract_model: another one for the extractions; the same by default.
         replies: file that keeps every reply; None for a model that costs nothing.
         prompts: templates of the user's own.
+        repeat: which of a run's repeats it serves, from 0; replies to another are never taken for it.
         retriever: over the corpus whose rankings are read; None where all documents are given.
         kwargs: what the provider's class takes besides, such as the temperature.
 
@@ -50,10 +51,13 @@ class RunModels:
         replies: Path | None,
         prompts: Prompts = BUNDLED,
         retriever: RankingRetriever | None = None,
+        repeat: int = 0,
         **kwargs: Any,
     ) -> None:
-        chat = self.model = Model(_open(model, replies, kwargs), prompts=prompts)
-        worker = None if extract_model is None else Model(_open(extract_model, replies, kwargs), prompts=prompts)
+        chat = self.model = Model(_open(model, replies, repeat, kwargs), prompts=prompts)
+        worker = None
+        if extract_model is not None:
+            worker = Model(_open(extract_model, replies, repeat, kwargs), prompts=prompts)
 
         @lru_cache
         def graph(short: bool) -> Any:
@@ -71,22 +75,26 @@ class RunModels:
         return (await self.model.ask(request, budget)).text
 
 
-def _open(model: str | BaseChatModel, replies: Path | None, kwargs: dict[str, Any]) -> BaseChatModel:
+def _open(model: str | BaseChatModel, replies: Path | None, repeat: int, kwargs: dict[str, Any]) -> BaseChatModel:
     chat = open_chat_model(model, **kwargs) if isinstance(model, str) else model
     # Nobody reads along, and a request that is streamed is not the one that a batch would send.
     chat = without_streaming(chat)
     if replies is None:
         return chat
     name = model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
-    return chat.model_copy(update={"cache": RunReplies(replies, name)})
+    return chat.model_copy(update={"cache": RunReplies(replies, name, repeat)})
 
 
 class RunReplies(ReplyCache):
     """The replies of one model in a run. Its address is no part of a key: a run goes on when its server has moved."""
 
+    def __init__(self, path: Path, model: str, repeat: int = 0) -> None:
+        super().__init__(path, model)
+        self._repeat = f"repeat {repeat}" if repeat else ""
+
     def _key(self, prompt: str, llm_string: str) -> str:
         # LangChain writes: the model's serialised form, a line, and the parameters of the call.
-        return super()._key(prompt, llm_string.rpartition("---")[2])
+        return super()._key(prompt, llm_string.rpartition("---")[2] + self._repeat)
 
 
 class StrictReader(LLMReader):

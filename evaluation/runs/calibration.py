@@ -40,8 +40,8 @@ def calibrated(
     if not experiment.real_rankings:
         raise InputError(
             f"A calibration fits the rankings that a knowledge base gives, and those of the experiment "
-            f"{experiment.name} are arranged. Leave --calibration out, or run integration, conflict, cost or "
-            "open_ended."
+            f"{experiment.name} are arranged. Leave --calibration out, or run integration, cost, open_ended "
+            "or conflict with --rankings real."
         )
     if DECIDES not in [method.name for method in methods]:
         raise InputError(

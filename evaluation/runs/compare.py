@@ -176,14 +176,25 @@ def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for spread in summary.get("spread", []):
         value = f"{with_interval(spread['spread'], spread['low'], spread['high'])} (n = {spread['n']})"
         yield f"Spread{_metric(spread)}, {title_of(spread['method'])}", f"k {spread['k']}", value
-    for comparison in summary.get("comparisons", []):
-        what = f"Difference from vanilla{_metric(comparison)}, {title_of(comparison['method'])}"
-        yield what, _label(comparison["condition"]), _difference(comparison)
+    for key, words in (
+        ("comparisons", "Difference from vanilla"),
+        ("mean_comparisons", "Difference from vanilla, mean over the positions"),
+        ("average_comparisons", "Difference from vanilla, mean over data sets"),
+    ):
+        for comparison in summary.get(key, []):
+            group = f" on {comparison['group']}" if "group" in comparison else ""
+            what = f"{words}{_metric(comparison)}{group}, {title_of(comparison['method'])}"
+            yield what, _label(comparison["condition"]), _difference(comparison)
+    for mean in summary.get("means", []):
+        what = f"Mean over the positions{_metric(mean)}, {title_of(mean['method'])}"
+        value = with_interval(mean.get("score"), mean.get("low"), mean.get("high"))
+        yield what, _label(mean["condition"]), f"{value} (n = {mean['n']})"
+    effects = "Random documents minus neighbours" if summary["experiment"] == "attention_bias" else "Against the fewest"
     for effect in summary.get("effects", []):
-        what = f"Random documents minus neighbours{_metric(effect)}, {title_of(effect['method'])}"
-        yield what, f"k {effect['k']}", _difference(effect)
+        what = f"{effects}{_metric(effect)}, {title_of(effect['method'])}"
+        yield what, _label(effect["condition"]), _difference(effect)
     for conflict in summary.get("conflicts", []):
-        yield "Conflicts resolved", f"k {conflict['k']}", f"{conflict['resolved']} of {conflict['n']}"
+        yield "Conflicts resolved", _label(conflict["condition"]), f"{conflict['resolved']} of {conflict['n']}"
     two = list(dict.fromkeys(title_of(cell["method"]) for cell in summary.get("cells", [])))
     against = f", {two[1]} against {two[0]}" if len(two) == 2 else ""
     for verdict in summary.get("verdicts", []):
@@ -197,6 +208,12 @@ def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for cost in summary.get("costs", []):
         value = f"{cost['input_tokens']:,.1f} and {cost['output_tokens']:,.1f} (n = {cost['n']})"
         yield f"Input and output tokens, {title_of(cost['method'])}", _label(cost["condition"]), value
+    for one in summary.get("predictions", []):
+        value = f"{one['predicted_input']:,.1f} and {one['predicted_output']:,.1f} (n = {one['n']})"
+        yield f"The same by equations 4 and 5, {title_of(one['method'])}", _label(one["condition"]), value
+    for one in summary.get("savings", []):
+        value = f"{with_interval(one['saved'], one['low'], one['high'])} (n = {one['n']})"
+        yield f"Saved by the preflight, {one['what']}", _label(one["condition"]), value
     for average in summary.get("averages", []):
         value = with_interval(average["score"], average.get("low"), average.get("high"))
         what = f"Mean over data sets{_metric(average)}, {title_of(average['method'])}"

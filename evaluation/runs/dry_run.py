@@ -1,7 +1,6 @@
 """Estimation of a run's calls and tokens, without a model."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from briefcontext.evaluation.methods.call_trace import DOCUMENT
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.statistics.score_tables import Table, title_of
 
@@ -20,8 +20,6 @@ CHARACTERS_PER_TOKEN = 4
 """About what usual tokenizers make of English medical text."""
 ANSWER_TOKENS = 183
 """Output tokens of an answer: what BriefContext reports for vanilla RAG at k = 8."""
-
-_DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document \1>', re.DOTALL)
 
 
 class CountingModel(BaseChatModel):
@@ -46,7 +44,7 @@ class CountingModel(BaseChatModel):
 
     @staticmethod
     def _extraction(prompt: str) -> str:
-        found = _DOCUMENT.search(prompt)
+        found = DOCUMENT.search(prompt)
         if found is None:
             return json.dumps({"relevant": False})
         sentence = found[2].split("\n")[-1].split(". ")[0]

@@ -68,6 +68,12 @@ def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     if config.get("extract_model"):
         lines.append(f"- Model for the extractions: {config['extract_model']}")
     lines.append(f"- Questions: {facts['items']} of {config['data_set']['name']}, seed {config['seed']}")
+    if sampling := config.get("sampling"):
+        lines.append(f"- Drawn: {sampling}; --limit or --per-class draws others")
+    if repeats := config.get("repeats"):
+        lines.append(f"- Repeats: {repeats}, each sampled afresh at temperature {config['temperature']}")
+    if rankings := config.get("rankings"):
+        lines.append(f"- Rankings: {rankings}")
     for reason, count in facts["left_out"].items():
         lines.append(f"- Left out: {count} questions: {reason}")
     if config.get("knowledge_base"):

@@ -7,9 +7,10 @@ from typing import Any
 from briefcontext.evaluation.experiments.experiment import Experiment, Report
 from briefcontext.evaluation.judging.verdicts import judges
 from briefcontext.evaluation.runs.folder import REPORT, SUMMARY, RunFolder
+from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.report import is_simulated, report_markdown
 from briefcontext.evaluation.runs.runner import LeftOut
-from briefcontext.evaluation.statistics.score_tables import Row, answered, title_of
+from briefcontext.evaluation.statistics.score_tables import Row, answered, repeat_rows, repeat_tables, title_of
 from briefcontext.files import write_whole
 
 __all__ = ["Summary", "write_results"]
@@ -18,7 +19,7 @@ Summary = dict[str, Any]
 
 
 def write_results(
-    folder: RunFolder, experiment: Experiment, left_out: LeftOut, planned: int, *, figures: bool
+    folder: RunFolder, experiment: Experiment, left_out: LeftOut, planned: int, *, prices: Prices, figures: bool
 ) -> Summary:
     """Make summary, report and figures of a run's rows."""
     config = {**folder.config(), "judges": judges(folder.path)}
@@ -40,12 +41,14 @@ def write_results(
     report = (
         experiment.report(
             rows,
-            {**config, "simulation": simulation, "folder": str(folder.path)},
+            {**config, "simulation": simulation, "folder": str(folder.path), "prices": prices},
             folder.path if figures else None,
         )
         if len(failed) < len(rows)
         else Report(remarks=["No question was answered: every call failed."])
     )
+    repeats = repeat_rows(rows)
+    report.tables += repeat_tables(repeats)
     in_parts = _in_parts(rows)
     if in_parts:
         words = "; ".join(
@@ -63,6 +66,7 @@ def write_results(
         "data_set": config["data_set"]["name"],
         "knowledge_base": config.get("knowledge_base"),
         "in_parts": in_parts,
+        **({"repeats": repeats} if repeats else {}),
         "simulation": simulation,
         **facts,
         "missing": planned - len(rows),

@@ -53,19 +53,22 @@ class Run:
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.prompts = Prompts(settings.reading.prompts)
-        self.experiment: Experiment = experiment(settings.experiment)
+        self.experiment: Experiment = experiment(settings.experiment, settings.rankings)
         self.methods: list[Method] = methods(settings.methods or self.experiment.methods)
         calibration = resources.calibration(settings.reading)
         own_ks = self.experiment.ks if calibration is None else (calibration.k,)
         self.ks = tuple(sorted(set(settings.ks or own_ks)))
         if self.ks and self.ks[0] < 1:
             raise InputError(f"--k is {self.ks[0]}. Give at least 1 document.")
+        self._check_repeats()
         self._data_set: DataSet = load_data_set(settings.data_set)
         self.materials = self._materials()
         oracle = any(method.need == "key documents" for method in self.methods)
         self._check_needs()
         candidates, left_out = usable(self.experiment, self._data_set.items, self.materials, oracle=oracle)
         self.left_out = dict(Counter(self._data_set.left_out) + Counter(left_out))
+        self.sampling: str | None = None
+        """How the experiment drew its questions, where nothing else was asked for."""
         self.items = self._sampled(candidates)
         self.calibrated = calibrated(
             calibration,
@@ -75,16 +78,33 @@ class Run:
             asked=self._data_set.items,
             materials=self.materials,
         )
-        self.plan = plan(self.experiment, self.items, self.methods, self.experiment.conditions(self.ks))
+        self.plan = plan(self.items, self.methods, self.experiment.conditions(self.ks), repeats=settings.repeats)
 
     def _sampled(self, items: Sequence[Any]) -> list[Any]:
         settings = self.settings
         chosen = list(items)
+        if settings.per_class is None and settings.limit is None:
+            chosen, self.sampling = self.experiment.drawn(chosen, settings.seed)
         if settings.per_class is not None:
             chosen = balanced_sample(chosen, settings.per_class, settings.seed)
         if settings.limit is not None:
             chosen = sample(chosen, settings.limit, settings.seed)
         return chosen
+
+    def _check_repeats(self) -> None:
+        settings = self.settings
+        if settings.repeats == 1:
+            return
+        if not self.experiment.repeatable:
+            raise InputError(
+                f"Repeats average scores, and the experiment {settings.experiment} counts what becomes of single "
+                "answers. Leave --repeats out."
+            )
+        if settings.temperature is not None and settings.temperature <= 0:
+            raise InputError(
+                "At temperature 0 a model is asked to say the same each time, so that repeats tell nothing. Give "
+                "--temperature, such as 0.7, or a negative one for the provider's own."
+            )
 
     def _check_needs(self) -> None:
         for method in self.methods:
@@ -158,6 +178,9 @@ class Run:
             "reading": reading,
             "calibration": self.calibrated,
             "prompts_sha256": self.prompts.digest,
+            **({"sampling": self.sampling} if self.sampling else {}),
+            **({"repeats": settings.repeats} if settings.repeats > 1 else {}),
+            **({"rankings": settings.rankings} if settings.experiment == "conflict" else {}),
             "versions": versions(),
         }
 
@@ -169,8 +192,8 @@ class Run:
         def keep(row: Row, trace: CallTrace) -> None:
             estimate.add(row["method"], trace.calls)
 
-        models = RunModels(CountingModel(), replies=None, prompts=self.prompts, retriever=self._retriever)
-        self._runner(models).run(self.plan, there.__contains__, keep)
+        model = RunModels(CountingModel(), replies=None, prompts=self.prompts, retriever=self._retriever)
+        self._runner([model] * self.settings.repeats).run(self.plan, there.__contains__, keep)
         return estimate_table(estimate, self.settings.prices)
 
     def execute(self, out: Path) -> Summary:
@@ -232,6 +255,9 @@ class Run:
                 "Batches are written in OpenAI's format: give --model openai:NAME, with the name that the batch's "
                 "provider has for the model."
             )
+        if self.settings.repeats > 1:
+            raise InputError("A batch holds each request once, so that repeats of it cannot be told apart. Leave "
+                             "--repeats or --batch out.")  # fmt: skip
         folder = RunFolder(out)
         with folder.locked():
             folder.claim(self.config())
@@ -245,7 +271,7 @@ class Run:
                 self._finish(folder)
             return BatchDone(counts, files, waiting)
 
-    def _fetch(self, folder: RunFolder, models: RunModels, runner: Any) -> int:
+    def _fetch(self, folder: RunFolder, models: Sequence[RunModels], runner: Any) -> int:
         done = self._done(folder.rows())
         planned = {task.id for task in self.tasks}
         stream = None if self.settings.progress else StringIO()
@@ -268,13 +294,20 @@ class Run:
         return waiting
 
     def _finish(self, folder: RunFolder) -> Summary:
-        return write_results(folder, self.experiment, self.left_out, len(self.tasks), figures=self.settings.figures)
+        return write_results(
+            folder,
+            self.experiment,
+            self.left_out,
+            len(self.tasks),
+            prices=self.settings.prices,
+            figures=self.settings.figures,
+        )
 
     @staticmethod
     def _done(rows: Mapping[str, Row]) -> set[str]:
         return {id for id, row in rows.items() if row["status"] == "ok"}
 
-    def _models(self, folder: RunFolder, **kwargs: Any) -> RunModels:
+    def _models(self, folder: RunFolder, **kwargs: Any) -> list[RunModels]:
         settings = self.settings
         if settings.model is None:
             raise InputError(
@@ -283,23 +316,27 @@ class Run:
             )
         if settings.temperature is not None:
             kwargs["temperature"] = settings.temperature
-        return RunModels(
-            settings.model,
-            extract_model=settings.extract_model,
-            replies=folder.path / REPLIES,
-            prompts=self.prompts,
-            retriever=self._retriever,
-            **kwargs,
-        )
+        return [
+            RunModels(
+                settings.model,
+                extract_model=settings.extract_model,
+                replies=folder.path / REPLIES,
+                prompts=self.prompts,
+                retriever=self._retriever,
+                repeat=repeat,
+                **kwargs,
+            )
+            for repeat in range(settings.repeats)
+        ]
 
-    def _runner(self, models: RunModels) -> Runner:
+    def _runner(self, models: Sequence[RunModels]) -> Runner:
         # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
         reading = self.settings.reading.model_copy(
             update={"force_choice": self.experiment.force_choice, "prompts": None}
         )
         return Runner(self.experiment, self.materials, models, reading, at_once=max(1, reading.max_concurrent_calls))
 
-    def _batch_runner(self, models: RunModels) -> Runner:
+    def _batch_runner(self, models: Sequence[RunModels]) -> Runner:
         runner = self._runner(models)
         runner.settings = runner.settings.model_copy(update={"max_retries": 0})
         return runner

@@ -17,7 +17,7 @@ from briefcontext.evaluation.methods.method import Method
 from briefcontext.evaluation.methods.method_io import Outcome, Reading
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.statistics.score_tables import Row
-from briefcontext.evaluation.statistics.scoring import score_answer
+from briefcontext.evaluation.statistics.scoring import mirage_choice, score_answer
 from briefcontext.graphs.settings import Settings
 
 __all__ = ["LeftOut", "Runner", "Task", "plan", "usable"]
@@ -34,12 +34,13 @@ class Task:
     method: Method
     condition: Condition | None
     """None for a method that sees no ranking."""
+    repeat: int = 0
 
     @property
     def id(self) -> str:
         """Unique in the run."""
         label = "" if self.condition is None else self.condition.label
-        return f"{self.item.id}|{self.method.name}|{label}"
+        return f"{self.item.id}|{self.method.name}|{label}" + (f"|repeat {self.repeat}" if self.repeat else "")
 
 
 def usable(
@@ -61,7 +62,7 @@ def usable(
 
 
 def plan(
-    experiment: Experiment, items: Sequence[Item], methods: Sequence[Method], conditions: Sequence[Condition]
+    items: Sequence[Item], methods: Sequence[Method], conditions: Sequence[Condition], *, repeats: int = 1
 ) -> list[list[Task]]:
     """Return the tasks of each question, in order.
 
@@ -72,7 +73,9 @@ def plan(
     for item in items:
         for method in methods:
             for condition in [None] if method.constant else conditions:
-                tasks.setdefault(item.question, []).append(Task(item, method, condition))
+                tasks.setdefault(item.question, []).extend(
+                    Task(item, method, condition, repeat) for repeat in range(repeats)
+                )
     return list(tasks.values())
 
 
@@ -82,7 +85,8 @@ class Runner:
 
     experiment: Experiment
     materials: Materials
-    models: RunModels
+    models: Sequence[RunModels]
+    """One for each repeat."""
     settings: Settings
     at_once: int = 8
     """Questions worked on at the same time."""
@@ -133,10 +137,10 @@ class Runner:
     async def _answer(self, task: Task) -> tuple[Row | None, CallTrace]:
         """Return the row of a task, or None when a reply is still to be fetched in a batch."""
         reading = await asyncio.to_thread(self._reading, task)
-        trace = CallTrace()
+        trace = CallTrace(task.repeat)
 
         async def run(reading: Reading) -> Outcome:
-            return await task.method.run(reading, self.models, self.settings)
+            return await task.method.run(reading, self.models[task.repeat], self.settings)
 
         try:
             outcome = await RunnableLambda(run).ainvoke(reading, {"callbacks": [trace]})
@@ -148,7 +152,7 @@ class Runner:
         keys = {str(document.id) for document in reading.key_documents}
         places = [place for place, id in enumerate(documents) if id in keys]
         seen = {} if task.condition is None else {"documents": documents, "key_places": places}
-        return _row(task, trace, status="ok", **seen, **_scored(task, outcome)), trace
+        return _row(task, trace, status="ok", **seen, **_scored(task, outcome, trace)), trace
 
     def _reading(self, task: Task) -> Reading:
         if task.condition is None:
@@ -165,6 +169,7 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
         "question": task.item.question,
         "method": task.method.name,
         "condition": {} if task.condition is None else dict(task.condition.values),
+        "repeat": task.repeat,
         "metric": "none" if not task.item.answers else "accuracy" if task.item.options else "f1",
         **values,
         "usage": {
@@ -181,6 +186,7 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
                 "prompt_sha256": call.prompt,
                 "output": call.output,
                 "input_tokens": call.input_tokens,
+                "context_tokens": call.context_tokens,
                 "output_tokens": call.output_tokens,
             }
             for call in calls
@@ -188,10 +194,11 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
     }
 
 
-def _scored(task: Task, outcome: Outcome) -> Mapping[str, Any]:
+def _scored(task: Task, outcome: Outcome, trace: CallTrace) -> Mapping[str, Any]:
     """Score an answer, if its question has a key.
 
-    What names no option is an outcome of its own, and counts as wrong.
+    The choice is the one that the method made, and is not read out of its words again. What names no option is an
+    outcome of its own, and counts as wrong.
     """
     item = task.item
     values: dict[str, Any] = {
@@ -199,6 +206,8 @@ def _scored(task: Task, outcome: Outcome) -> Mapping[str, Any]:
         "route": outcome.route,
         "iou": outcome.iou,
         "partition_choices": {letter: list(parts) for letter, parts in outcome.partition_choices.items()},
+        "partitions": outcome.partitions,
+        "partitions_without_choice": outcome.without_choice,
         "truncated": outcome.truncated,
         "in_parts": outcome.in_parts,
         "failed_calls": outcome.failed_calls,
@@ -209,7 +218,11 @@ def _scored(task: Task, outcome: Outcome) -> Mapping[str, Any]:
             word = "abstained" if outcome.abstained else "unparsed"
         else:
             word = "answered" if not item.answers else "right" if choice in item.answers else "wrong"
-        return {**values, "outcome": word, **({"score": float(word == "right")} if item.answers else {})}
+        if item.answers:
+            reply = trace.calls[-1].output if trace.calls else ""
+            mirage = mirage_choice(reply, item.options, choice)
+            values |= {"score": float(word == "right"), "mirage_score": float(mirage in item.answers)}
+        return {**values, "outcome": word}
     if not item.answers:
         return {**values, "outcome": "abstained" if outcome.abstained else "answered"}
     scored = score_answer("" if outcome.abstained else outcome.text, item.answers)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from langchain_core.language_models import BaseChatModel
 
@@ -42,6 +42,10 @@ class RunSettings:
     per_class: int | None = None
     temperature: float | None = 0.0
     """None for the provider's own default."""
+    repeats: int = 1
+    """Times that every question is asked, sampled afresh."""
+    rankings: Literal["synthetic", "real"] = "synthetic"
+    """Of the experiment conflict."""
     prices: Prices = field(default_factory=Prices)
     figures: bool = True
     progress: bool = True

@@ -1,6 +1,7 @@
 """The spread of scores over positions, and its test."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from briefcontext.evaluation.statistics.inference import bootstrap_spread, holm, spread, spread_test
@@ -23,16 +24,18 @@ def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[di
     """Return the spread, best mean minus worst, of each method's scores over a condition value.
 
     Over the questions with a key that were answered at all positions, each metric by itself. p-values are corrected
-    by Holm. The interval is made of Tango's for shares (`spread_of_shares`) and by bootstrap for F1, where it is
-    None if no position's scores differ.
+    by Holm. The interval is made of Tango's for shares (`spread_of_shares`) and by bootstrap for F1 and for means of
+    repeats, where it is None if no position's scores differ.
     """
-    groups: dict[tuple[str, str, Any], dict[str, dict[Any, float]]] = {}
+    groups: dict[tuple[str, str, Any], dict[str, dict[Any, list[float]]]] = {}
     for row in scored(rows):
         if over in row["condition"]:
             key = (row["metric"], row["method"], row["condition"].get(panel))
-            groups.setdefault(key, {}).setdefault(row["item"], {})[row["condition"][over]] = float(row["score"])
+            at = groups.setdefault(key, {}).setdefault(row["item"], {})
+            at.setdefault(row["condition"][over], []).append(float(row["score"]))
     found = []
-    for (metric, method, value), by_item in groups.items():
+    for (metric, method, value), repeated in groups.items():
+        by_item = {item: {place: fmean(some) for place, some in at.items()} for item, at in repeated.items()}
         positions = sorted({position for scores in by_item.values() for position in scores})
         complete = [scores for scores in by_item.values() if len(scores) == len(positions)]
         if not complete or len(positions) < 2:
@@ -60,9 +63,10 @@ def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[di
 
 
 def _bounds(matrix: Sequence[Sequence[float]], metric: str, seed: int) -> Bounds:
-    if metric != "accuracy" and all(min(scores) == max(scores) for scores in matrix):
+    shares = metric == "accuracy" and {score for scores in matrix for score in scores} <= {0, 1}
+    if not shares and all(min(scores) == max(scores) for scores in matrix):
         return None, None
-    interval = spread_of_shares(matrix) if metric == "accuracy" else bootstrap_spread(matrix, seed=seed)
+    interval = spread_of_shares(matrix) if shares else bootstrap_spread(matrix, seed=seed)
     return interval.low, interval.high
 
 

@@ -1,12 +1,12 @@
-"""Scoring answers in free text: exact match and token F1."""
+"""Scoring answers: those in free text by exact match and token F1, choices as MIRAGE scores them."""
 
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["AnswerScore", "normalise_answer", "score_answer"]
+__all__ = ["AnswerScore", "mirage_choice", "normalise_answer", "score_answer"]
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -39,6 +39,24 @@ def score_answer(output: str, answers: str | Iterable[str]) -> AnswerScore:
         exact = max(exact, float(output == answer != ""))
         best = max(best, _token_f1(output.split(), answer.split()))
     return AnswerScore(exact, best)
+
+
+_CHOICE_LABEL = re.compile(r"\b(?:choice|answer)\b[^\w\n]*:", re.IGNORECASE)
+
+
+def mirage_choice(reply: str, options: Mapping[str, str], settled: str | None) -> str:
+    """Return the letter that MIRAGE's scoring takes a reply for (Xiong et al. 2024): there is always one.
+
+    What the reply settles on, where it does; else the first option letter that stands by itself, behind the last
+    "Choice:" or "Answer:" if there is one, and A where there is none. An article ("A trial …") and words such as
+    "B cells" are no letters.
+    """
+    if settled is not None:
+        return settled
+    labels = list(_CHOICE_LABEL.finditer(reply))
+    letters = "|".join(map(re.escape, options))
+    found = re.search(rf"\b(?:{letters})\b(?!\s+(?!or\b|and\b)[a-z])", reply[labels[-1].end() :] if labels else reply)
+    return found[0] if found else "A"
 
 
 def _token_f1(output: list[str], answer: list[str]) -> float:
