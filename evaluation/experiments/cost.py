@@ -134,9 +134,12 @@ def predictions(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for key, some in groups.items():
         means = {name: fmean(one[name] for one in some) for name in some[0]}
-        means["predicted_cost"] = prices.cost(means["predicted_input"], means["predicted_output"])
-        means["cost"] = prices.cost(means["input_tokens"], means["output_tokens"])
-        found.append({"method": key[0], "condition": dict(key[1:]), "n": len(some), **means})
+        prediction = prices.cost(means["predicted_input"], means["predicted_output"])
+        cost = prices.cost(means["input_tokens"], means["output_tokens"])
+        found.append(
+            {"method": key[0], "condition": dict(key[1:]), "n": len(some), **means, "predicted_cost": prediction,
+             "cost": cost}
+        )  # fmt: skip
     return found
 
 
@@ -215,8 +218,8 @@ def _table(costs: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _predictions_table(predicted: Sequence[Mapping[str, Any]]) -> Table:
-    names = ("n_con", "n_ins", "n_out", "partitions", "predicted_input", "input_tokens", "reduce_input")
-    names += ("predicted_output", "output_tokens")
+    names = ["n_con", "n_ins", "n_out", "partitions", "predicted_input", "input_tokens", "reduce_input"]
+    names += ["predicted_output", "output_tokens"]
     costs = any(one["cost"] is not None for one in predicted)
     heads = ["N_con", "N_ins", "N_out", "M", "Input predicted", "Input used", "of it reduce", "Output predicted"]
     return Table(
