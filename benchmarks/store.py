@@ -1,0 +1,210 @@
+"""The store at growing sizes: what it costs to build, to hold, to update and to ask, and what that says for PubMed.
+
+Passages are generated, with ready-made vectors of 768 dimensions and a text as long as an abstract's, in the layout of
+NCBI's MedCPT chunks, and go in as those would: by `open_sources` and `build_knowledge_base`. Each build, each update
+and each round of questions runs in a process of its own.
+
+- build: seconds and CPU-seconds to write, to train and fill the vector index, and for all other indexes.
+- update: 1,000 records, half of them revised and half new. Readers find them once the update is published; after that
+  the build still removes what no state needs any more.
+- questions: milliseconds of a search for 16, after the first few; recall is the share of the exact 16 nearest that
+  dense search finds. `a tenth` and `a hundredth` are filters (by year, by MeSH heading) that leave so many passages.
+  Memory is the most that the process had resident, Python and all libraries included.
+- law: each figure as a + b * g(n), fitted over the sizes by least squares of the relative error, and what it gives
+  for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows (n), rows that a vector search looks
+  into (n ** 0.75), or rows times partitions that they are compared with (n ** 1.5).
+- hardness (--hardness): whether generated vectors are as hard to search as real ones. Vectors of minilm for 24,000
+  real passages and 909 questions, and as many generated ones of the same dimension, are indexed alike, by the same
+  kind of index with as many partitions and as many bits, and searched with the same numbers of probes and the same
+  refinement: the recall at each setting is printed for both.
+
+    python benchmarks/store.py [--sizes 10000,100000,1000000] [--questions 200] [--work DIR] [--json FILE]
+    python benchmarks/store.py --hardness [--data ../shared/data] [--cache DIR] [--json FILE]
+
+A million passages take some 25 GB of disk... and minutes on two cores.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from retrieval_parts import isolated
+from rich.console import Console
+from rich.table import Table
+from scipy.optimize import nnls
+from store_parts import measured
+from store_parts.generated import Literature, Question, write_chunks, write_update
+from store_parts.hardness import hardness
+
+PUBMED = 23_900_000
+UPDATED = 1000
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a base, and what it is to be."""
+
+    name: str
+    form: str
+    grows: float
+    """The power of the number of passages that its growing part is proportional to."""
+    of: Callable[[Row], float]
+    least: int = 0
+    """The number of passages from which on that holds."""
+    aims: tuple[tuple[int, float], ...] = ()
+    """At most so much at a number of passages."""
+
+
+def _build(name: str) -> Callable[[Row], float]:
+    return lambda row: float(row["build"][name])
+
+
+def _update(name: str) -> Callable[[Row], float]:
+    return lambda row: float(row["update"][name])
+
+
+def _search(way: str, name: str) -> Callable[[Row], float]:
+    return lambda row: float(row["times"][way][name])
+
+
+INDEXED = 20_000
+"""Below, vectors are searched without an index."""
+MILLION = 1_000_000
+WAYS = ("dense", "dense, a tenth", "dense, a hundredth", "BM25", "BM25, a tenth", "BM25, a hundredth", "hybrid")
+_SEARCH_AIMS = {
+    "dense": ((MILLION, 20.0), (4 * MILLION, 60.0), (PUBMED, 250.0)),
+    "BM25": ((MILLION, 30.0), (4 * MILLION, 60.0), (PUBMED, 250.0)),
+}
+FIGURES = [
+    Figure("write, CPU s", ".1f", 1, _build("write CPU s")),
+    Figure("write, s", ".1f", 1, _build("write s")),
+    Figure("vector index, CPU s", ".1f", 1.5, _build("vector index CPU s"), INDEXED),
+    Figure("vector index, s", ".1f", 1.5, _build("vector index s"), INDEXED),
+    Figure("other indexes, CPU s", ".1f", 1, _build("other indexes CPU s")),
+    Figure("other indexes, s", ".1f", 1, _build("other indexes s")),
+    Figure(
+        "build without the vector index, CPU s",
+        ".1f",
+        1,
+        lambda row: float(row["build"]["write CPU s"] + row["build"]["other indexes CPU s"]),
+        aims=((100_000, 40.0),),
+    ),
+    Figure("bytes a passage", ",.0f", 0, lambda row: float(row["bytes"] / row["passages"])),
+    Figure("disk, GB", ".2f", 1, lambda row: float(row["bytes"] / 1e9), aims=((PUBMED, 80.0),)),
+    Figure("memory, GB", ".2f", 1, lambda row: float(row["peak MB"] / 1e3), aims=((4 * MILLION, 3.0), (PUBMED, 4.0))),
+    Figure("opening, s", ".3f", 1, lambda row: float(row["opening s"]), aims=((PUBMED, 0.2),)),
+    Figure("update: published after, s", ".2f", 1, _update("published s"), INDEXED),
+    Figure("update: done after, s", ".2f", 1, _update("s"), INDEXED),
+    Figure("update: CPU s", ".2f", 1, _update("CPU s"), INDEXED, aims=((100_000, 5.0),)),
+    *(
+        Figure(f"{way}: {name}", ".1f", 0.75 if way == "dense" else 1, _search(way, name), INDEXED, aims)
+        for way in WAYS
+        for name in ("median ms", "p95 ms", "CPU ms")
+        for aims in [_SEARCH_AIMS.get(way, ()) if name == "median ms" else ()]
+    ),
+]
+RECALLS = [f"recall@16, dense{name}" for name in measured.FILTERS]
+LEAST_RECALL = 0.98
+
+
+def measure(size: int, questions: list[Question], work: Path) -> Row:
+    """All figures of one base; what was written for it is removed."""
+    chunks, update, folder = (work / f"{name}-{size}" for name in ("chunks", "update", "base"))
+    write_chunks(chunks, size)
+    built = isolated.run(measured.build, chunks, folder)
+    held = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    answers = isolated.run(measured.ask, folder, questions)
+    wanted = measured.exact(chunks, size, questions)
+    write_update(update, size, UPDATED)
+    updated = isolated.run(measured.build, update, folder)
+    for used in (chunks, update, folder):
+        shutil.rmtree(used)
+    found = answers.pop("found")
+    recalls = {f"recall@16, dense{name}": measured.recall(found[name], wanted[name]) for name in found}
+    return {**answers, "build": built, "bytes": held, "update": updated, **recalls}
+
+
+def law(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
+    """`a` and `b` of a + b * n ** grows, neither negative; None where there are too few sizes."""
+    fitting = [row for row in rows if row["passages"] >= figure.least]
+    if len(fitting) < 2:
+        return None
+    values = np.array([figure.of(row) for row in fitting])
+    powers = np.array([(row["passages"] / PUBMED) ** figure.grows for row in fitting])
+    terms = np.column_stack([np.ones(len(fitting)), powers]) if figure.grows else powers[:, np.newaxis]
+    found, _ = nnls(terms / values[:, np.newaxis], np.ones(len(fitting)))
+    return (float(found[0]), float(found[-1])) if figure.grows else (float(found[0]), 0.0)
+
+
+def summary(rows: list[Row]) -> tuple[Table, list[Row]]:
+    """The table of all figures by size, with the law of each, and whether the aims are met."""
+    table = Table(title=f"The store on {os.cpu_count()} cores; * is the projected figure")
+    for column in ("", *(f"{row['passages']:,}" for row in rows), "law", f"{PUBMED:,}*", "aim"):
+        table.add_column(column, justify="left" if column in ("", "law", "aim") else "right", no_wrap=True)
+    met: list[Row] = []
+    for figure in FIGURES:
+        fitted = law(figure, rows)
+        measured_at = {row["passages"]: figure.of(row) for row in rows}
+        shown = "" if fitted is None else f"n^{figure.grows:g}" if figure.grows else "constant"
+        projected = "" if fitted is None else format(sum(fitted), figure.form)
+        aims = []
+        for size, aim in figure.aims:
+            value = measured_at.get(size)
+            if value is None and fitted is not None:
+                value = fitted[0] + fitted[1] * (size / PUBMED) ** figure.grows
+            if value is not None:
+                kind = "measured" if size in measured_at else "projected"
+                met.append({"figure": figure.name, "passages": size, "aim": aim, kind: value, "met": value <= aim})
+                aims.append(f"{size:,}: <= {aim:g} {'met' if value <= aim else 'MISSED'} ({value:{figure.form}})")
+        table.add_row(
+            figure.name, *(format(figure.of(row), figure.form) for row in rows), shown, projected, "; ".join(aims)
+        )
+    for name in RECALLS:
+        low = min(row[name] for row in rows)
+        aim = f">= {LEAST_RECALL} {'met' if low >= LEAST_RECALL else 'MISSED'}"
+        table.add_row(name, *(f"{row[name]:.3f}" for row in rows), "", "", aim)
+    return table, met
+
+
+def main() -> None:
+    """Measure, print the tables, and write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    root = Path(__file__).resolve().parents[2]
+    parser.add_argument("--sizes", default="10000,100000,1000000", help="passages, with commas: %(default)s")
+    parser.add_argument("--questions", type=int, default=200, help="to each base (default: %(default)s)")
+    parser.add_argument("--work", type=Path, help="folder for knowledge bases; default: a temporary one")
+    parser.add_argument("--hardness", action="store_true", help="compare the generated vectors to real ones instead")
+    parser.add_argument("--data", type=Path, default=root / "shared" / "data", help="folder of the data sets")
+    parser.add_argument("--cache", type=Path, help="keep the real vectors there for another run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    given = parser.parse_args()
+    console = Console(width=None if os.isatty(1) else 200)
+    figures: Row = {"cores": os.cpu_count()}
+    with tempfile.TemporaryDirectory(prefix="store-", dir=given.work) as work:
+        if given.hardness:
+            table, figures["hardness"] = hardness(given.data, given.cache or Path(work))
+            console.print(table)
+        rows: list[Row] = []
+        questions = [] if given.hardness else Literature().questions(given.questions)
+        for size in [] if given.hardness else map(int, given.sizes.split(",")):
+            rows.append(measure(size, questions, Path(work)))
+            table, aims = summary(rows)
+            console.print(table)
+            figures |= {"sizes": rows, "aims": aims}
+            if given.json:
+                # After each size, so that a run that is stopped leaves what it has.
+                given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Generated literature in the layout of NCBI's MedCPT chunks: vectors as hard to search as real ones, with a text each.
+
+A vector is the sum of a mean, of the centres of the topics, subtopics and so on that its passage belongs to, and of
+what is its own; each part is normally distributed with one decaying spectrum. A question is a passage's vector of
+which a part is exchanged. The shares were fitted to minilm's vectors of 24,000 real passages and 909 real questions,
+by the similarity of a question's nearest 1 to 1,000 passages; `hardness.py` compares what an index finds in both.
+
+A text is words drawn by Zipf's law, about as many as an abstract in PubMed has, some of them again and again. A
+question's words are those of its passage. So the lists of passages by term are as long as real ones.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+DIMENSION = 768
+BLOCK = 5_000
+"""Passages that are made, and held in memory, at a time."""
+CHUNK = 50_000
+"""Passages in a chunk."""
+FIRST_PMID = 10_000_000
+YEARS = range(1975, 2025)
+HEADINGS = 100
+"""A passage has one of so many MeSH headings."""
+
+SPECTRUM_POWER, SPECTRUM_CUT = 0.5, 0.34
+"""The variance along the i-th axis falls as i ** -power * exp(-i / (cut * dimension))."""
+MEAN = 0.38
+"""Length of the part that all unit vectors share."""
+TOPICS = ((64, 0.15), (20, 0.64), (20, 0.07))
+"""How many topics there are below each one of the level above, and their share of the variance."""
+TABLE = 1 << 15
+"""Centres kept of a level: deeper levels have more topics, and share them."""
+KEPT = 0.4
+"""The share of its passage's variance that a question keeps."""
+
+TERMS, REPEATS, FUNCTION_WORDS = 96, 58, 51
+"""Of an abstract: different terms, repeats of them, and words that are no terms."""
+VOCABULARY = 400_000
+ZIPF_POWER, ZIPF_SHIFT = 1.15, 9.0
+QUESTION_TERMS = 7
+FUNCTIONS = "the of and in to a with for was were by on that is as at from or an be this are which".split()
+
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a generated passage."""
+
+    text: str
+    vector: NDArray[np.float32]
+
+
+class Literature:
+    """As many passages as are wanted, by their numbers: made block by block, each block always the same."""
+
+    def __init__(self, dimension: int = DIMENSION, seed: int = 0) -> None:
+        """Another `seed` gives other passages on the same topics."""
+        self.dimension = dimension
+        self._seed = seed
+        random = np.random.default_rng(0)
+        axes = np.arange(1, dimension + 1)
+        variance = axes**-SPECTRUM_POWER * np.exp(-axes / (SPECTRUM_CUT * dimension))
+        self._deviations = np.sqrt(variance / variance.sum()).astype(np.float32)
+        mean = random.standard_normal(dimension, np.float32)
+        self._mean = MEAN * mean / np.linalg.norm(mean)
+        self._centres = [self._normal(random, TABLE) for _ in TOPICS]
+        zipf = np.cumsum((np.arange(VOCABULARY) + 1 + ZIPF_SHIFT) ** -ZIPF_POWER)
+        self._zipf = zipf / zipf[-1]
+        self._words = [_word(rank) for rank in range(VOCABULARY)] + FUNCTIONS
+
+    def vectors(self, block: int) -> NDArray[np.float32]:
+        """The unit vectors (BLOCK, dimension) of a block's passages."""
+        return self._unit(self._passages(block))
+
+    def texts(self, block: int) -> Iterator[str]:
+        """The texts of a block's passages."""
+        random = self._random(block, 1)
+        terms = np.searchsorted(self._zipf, random.random((BLOCK, TERMS)))
+        # A few of its terms are what a text is about.
+        again = np.take_along_axis(terms, random.integers(TERMS // 3, size=(BLOCK, REPEATS)), 1)
+        functions = VOCABULARY + random.integers(len(FUNCTIONS), size=(BLOCK, FUNCTION_WORDS))
+        for row in random.permuted(np.hstack([terms, again, functions]), axis=1):
+            yield " ".join(map(self._words.__getitem__, row.tolist()))
+
+    def questions(self, count: int) -> list[Question]:
+        """Questions about passages of the first block."""
+        random = self._random(0, 2)
+        own = np.float32((1 - KEPT) ** 0.5) * self._normal(random, BLOCK)
+        vectors = self._unit(np.float32(KEPT**0.5) * self._passages(0) + own)
+        asked = []
+        for text, vector in islice(zip(self.texts(0), vectors, strict=True), count):
+            terms = sorted(set(text.split()).difference(FUNCTIONS))
+            asked.append(Question(" ".join(random.choice(terms, QUESTION_TERMS, replace=False)), vector))
+        return asked
+
+    def _random(self, block: int, what: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, block, what])
+
+    def _normal(self, random: np.random.Generator, count: int) -> NDArray[np.float32]:
+        return random.standard_normal((count, self.dimension), np.float32) * self._deviations
+
+    def _passages(self, block: int) -> NDArray[np.float32]:
+        """What is not common to all of a block's passages (BLOCK, dimension)."""
+        random = self._random(block, 0)
+        made = np.float32((1 - sum(share for _, share in TOPICS)) ** 0.5) * self._normal(random, BLOCK)
+        topic = np.zeros(BLOCK, np.int64)
+        for centres, (children, share) in zip(self._centres, TOPICS, strict=True):
+            topic = topic * children + random.integers(children, size=BLOCK)
+            made += np.float32(share**0.5) * centres[topic * 2_654_435_761 % (1 << 32) % TABLE]
+        return made
+
+    def _unit(self, own: NDArray[np.float32]) -> NDArray[np.float32]:
+        vectors = self._mean + np.float32((1 - MEAN**2) ** 0.5) * own
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def _word(rank: int) -> str:
+    """A word for a rank: another for each, of letters only, and longer for rarer ones."""
+    consonants, vowels = "bdfgklmnprstvz", "aiou"
+    word = ""
+    while rank or not word:
+        rank, place = divmod(rank, len(consonants) * len(vowels))
+        word += consonants[place // len(vowels)] + vowels[place % len(vowels)]
+    return f"{word}x"
+
+
+def year(number: int) -> int:
+    """The year of a passage."""
+    return YEARS[number * 7919 % len(YEARS)]
+
+
+def heading(number: int) -> str:
+    """The MeSH heading of a passage."""
+    return f"Heading {number * 104_729 % HEADINGS}"
+
+
+def write_chunks(folder: Path, size: int) -> None:
+    """Write the passages 0 to `size` as MedCPT chunks of `CHUNK` passages."""
+    folder.mkdir(parents=True)
+    literature = Literature()
+    for start in range(0, size, CHUNK):
+        numbers = range(start, min(start + CHUNK, size))
+        blocks = range(start // BLOCK, -(-numbers.stop // BLOCK))
+        vectors = (vector for block in blocks for vector in literature.vectors(block))
+        texts = (text for block in blocks for text in literature.texts(block))
+        write_chunk(folder, str(start // CHUNK), numbers, texts, vectors)
+
+
+def write_update(folder: Path, size: int, records: int) -> None:
+    """Write a chunk with other texts and vectors: half of them for passages of a base of that size, half new."""
+    folder.mkdir(parents=True)
+    other = Literature(seed=1)
+    half = records // 2
+    numbers = [*range(0, size, size // half)][:half] + [*range(size, size + records - half)]
+    write_chunk(folder, "update", numbers, other.texts(0), other.vectors(0))
+
+
+def write_chunk(
+    folder: Path, name: str, numbers: Sequence[int], texts: Iterable[str], vectors: Iterable[NDArray[np.float32]]
+) -> None:
+    """Write one chunk's three files; half precision, which a base keeps, makes the vectors' half as large."""
+    shape = (len(numbers), DIMENSION)
+    held = np.lib.format.open_memmap(folder / f"embeds_chunk_{name}.npy", "w+", np.float16, shape)
+    for row, (_, vector) in enumerate(zip(numbers, vectors, strict=False)):
+        held[row] = vector
+    held.flush()
+    pmids = [str(FIRST_PMID + number) for number in numbers]
+    (folder / f"pmids_chunk_{name}.json").write_text(json.dumps(pmids), encoding="utf-8")
+    with (folder / f"pubmed_chunk_{name}.json").open("w", encoding="utf-8") as file:
+        for row, (number, pmid, text) in enumerate(zip(numbers, pmids, texts, strict=False)):
+            article = {"d": f"{year(number)}0101", "t": text[:80], "a": text, "m": heading(number)}
+            file.write(f"{',' if row else '{'}{json.dumps(pmid)}: {json.dumps(article)}")
+        file.write("}")
+
+
+def read_vectors(folder: Path, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The vectors in the chunks of `size` passages, some at a time, each time with the number of the first."""
+    for start in range(0, size, CHUNK):
+        held = np.load(folder / f"embeds_chunk_{start // CHUNK}.npy", mmap_mode="r")
+        for at in range(0, len(held), BLOCK):
+            yield start + at, np.asarray(held[at : at + BLOCK], np.float32)
