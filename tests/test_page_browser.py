@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,8 +16,12 @@ from selenium.webdriver.common.keys import Keys
 from briefcontext.commands.serve import open_resources
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge import KnowledgeBase
 from briefcontext.page.app import create_app
+from briefcontext.retrievers.search_method import retriever_over
 from tests.conftest import QUESTION, FixedRetriever
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build, record, source
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.page_server import Browser, browse, chromium, serve_page
 
@@ -256,6 +261,33 @@ def test_settings_take_effect_and_a_wrong_one_is_not_sent(
     browser.see("#ask").click()
     browser.see(".references")
     assert browser.texts(".partition h5") == ["Partition 1", "Partition 2", "Partition 3"]
+
+
+def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
+    browser: Browser, chat_model: ChatOpenAI, tmp_path: Path
+) -> None:
+    trial = "Randomized Controlled Trial"
+    records = [
+        record(f"{kind[0]}{year}", "Aspirin lowers the risk of stroke.", year=year, publication_types=kind)
+        for year in (2010, 2016, 2020)
+        for kind in ("Meta-Analysis", trial)
+    ]
+    build(tmp_path, source("records", *records))
+    with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
+        graph = build_graph(reader=chat_model, retriever=retriever_over(base))
+        with serve_page(create_app(graph=graph)) as address:
+            browser.open(address)
+            browser.see("#settings summary").click()
+            first, last = browser.see("#setting-years").find_elements("tag name", "input")
+            first.send_keys("2015")
+            browser.see(f"#setting-publication_types input[value='{trial}']").click()
+            browser.ask(QUESTION)
+            browser.see(".references")
+            assert set(browser.texts(".ranking .document")) == {"On R2016", "On R2020"}
+            last.send_keys("2015")
+            browser.see("#ask").click()
+            browser.see(".abstained")
+            assert f"(year 2015, publication types {trial})" in browser.see("#answer").text
 
 
 def hostile() -> list[Document]:
