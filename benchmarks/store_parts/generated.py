@@ -1,9 +1,11 @@
 """Generated literature in the layout of NCBI's MedCPT chunks: vectors as hard to search as real ones, with a text each.
 
-A vector is the sum of a mean, of the centres of the topics, subtopics and so on that its passage belongs to, and of
-what is its own; each part is normally distributed with one decaying spectrum. A question is a passage's vector of
-which a part is exchanged. The shares were fitted to minilm's vectors of 24,000 real passages and 909 real questions,
-by the similarity of a question's nearest 1 to 1,000 passages; `hardness.py` compares what an index finds in both.
+A vector is the sum of a mean, of the centres of the topics that its passage belongs to, from the broadest to the
+narrowest, and of what is its own; each part is normally distributed with one decaying spectrum. All levels of topics
+have the same share, so that a corpus looks alike at every size, as real ones do: with few, large topics an index does
+best when it has as many partitions. A question is a passage's vector of which a part is exchanged. The shares were
+fitted to minilm's vectors of real passages and questions: the recall of the same index over both, by the partitions
+looked into, and the similarities of the nearest 1 to 1,000 passages, which `hardness.py` compares.
 
 A text is words drawn by Zipf's law, about as many as an abstract in PubMed has, some of them again and again. A
 question's words are those of its passage. So the lists of passages by term are as long as real ones.
@@ -30,12 +32,12 @@ HEADINGS = 100
 
 SPECTRUM_POWER, SPECTRUM_CUT = 0.5, 0.34
 """The variance along the i-th axis falls as i ** -power * exp(-i / (cut * dimension))."""
-MEAN = 0.38
+MEAN = 0.33
 """Length of the part that all unit vectors share."""
-TOPICS = ((64, 0.15), (20, 0.64), (20, 0.07))
-"""How many topics there are below each one of the level above, and their share of the variance."""
-TABLE = 1 << 15
-"""Centres kept of a level: deeper levels have more topics, and share them."""
+LEVELS, CHILDREN, TOPICAL = 10, 4, 0.92
+"""Topics below each topic of the level above, and the share of the variance that all levels have, each as much."""
+CENTRES = 4096
+"""Centres of a level; deeper levels have more topics, of which some share one."""
 KEPT = 0.4
 """The share of its passage's variance that a question keeps."""
 
@@ -69,7 +71,7 @@ class Literature:
         self._deviations = np.sqrt(variance / variance.sum()).astype(np.float32)
         mean = random.standard_normal(dimension, np.float32)
         self._mean = MEAN * mean / np.linalg.norm(mean)
-        self._centres = [self._normal(random, TABLE) for _ in TOPICS]
+        self._centres = [self._normal(random, CENTRES) for _ in range(LEVELS)]
         zipf = np.cumsum((np.arange(VOCABULARY) + 1 + ZIPF_SHIFT) ** -ZIPF_POWER)
         self._zipf = zipf / zipf[-1]
         self._words = [_word(rank) for rank in range(VOCABULARY)] + FUNCTIONS
@@ -108,11 +110,12 @@ class Literature:
     def _passages(self, block: int) -> NDArray[np.float32]:
         """What is not common to all of a block's passages (BLOCK, dimension)."""
         random = self._random(block, 0)
-        made = np.float32((1 - sum(share for _, share in TOPICS)) ** 0.5) * self._normal(random, BLOCK)
+        made = np.float32((1 - TOPICAL) ** 0.5) * self._normal(random, BLOCK)
         topic = np.zeros(BLOCK, np.int64)
-        for centres, (children, share) in zip(self._centres, TOPICS, strict=True):
-            topic = topic * children + random.integers(children, size=BLOCK)
-            made += np.float32(share**0.5) * centres[topic * 2_654_435_761 % (1 << 32) % TABLE]
+        for centres in self._centres:
+            topic = topic * CHILDREN + random.integers(CHILDREN, size=BLOCK)
+            # Knuth's multiplicative hash spreads the topics over the centres.
+            made += np.float32((TOPICAL / LEVELS) ** 0.5) * centres[topic * 2_654_435_761 % (1 << 32) * CENTRES >> 32]
         return made
 
     def _unit(self, own: NDArray[np.float32]) -> NDArray[np.float32]:

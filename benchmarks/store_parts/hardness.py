@@ -1,1 +1,90 @@
-def hardness(*a): raise NotImplementedError
+"""Whether generated vectors are as hard to search as real ones: what the same index finds in both."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from retrieval_parts.corpora import CachedEncoder, read_bioasq, read_distractors, read_pubmedqa, titled_texts
+from rich.table import Table
+from store_parts.generated import BLOCK, Literature
+from store_parts.measured import K, recall
+
+from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.knowledge.store import indexes
+
+PROBES, REFINEMENTS = (1, 2, 4, 8, 16), (1, 2, 4)
+RANKS = (1, 4, 16, 100, 1000)
+Vectors = NDArray[np.float32]
+
+
+def hardness(data: Path, cache: Path) -> tuple[Table, list[dict[str, Any]]]:
+    """Recall of exact search by setting, and the similarity of the passages at some ranks; real and generated."""
+    real, asked = real_vectors(data, cache)
+    made, questions = generated_vectors(*real.shape, len(asked))
+    rows = [{"": f"similarity at rank {rank}", "real": _at(rank, real, asked)} for rank in RANKS]
+    for row, rank in zip(rows, RANKS, strict=True):
+        row["generated"] = _at(rank, made, questions)
+    found, in_made = recalls(real, asked), recalls(made, questions)
+    rows += [{"": f"recall@{K}, {name}", "real": found[name], "generated": in_made[name]} for name in found]
+    table = Table(title=f"{len(real):,} vectors of {real.shape[1]} dimensions, {len(asked)} questions")
+    for column in ("", "real", "generated", "difference"):
+        table.add_column(column, justify="right" if column else "left")
+    for row in rows:
+        row["difference"] = row["generated"] - row["real"]
+        table.add_row(row[""], f"{row['real']:.3f}", f"{row['generated']:.3f}", f"{row['difference']:+.3f}")
+    return table, rows
+
+
+def real_vectors(data: Path, cache: Path) -> tuple[Vectors, Vectors]:
+    """The vectors of all passages and of the questions of BioASQ and PubMedQA."""
+    bioasq, pubmedqa = read_bioasq(data), read_pubmedqa(data)
+    encoder = CachedEncoder(load_encoder("minilm"), cache)
+    passages = encoder.encode_passages(titled_texts(bioasq.passages + pubmedqa.passages + read_distractors(data)))
+    return passages, encoder.encode_queries([question.text for question in bioasq.questions + pubmedqa.questions])
+
+
+def generated_vectors(size: int, dimension: int, questions: int) -> tuple[Vectors, Vectors]:
+    """As many generated ones of the same dimension."""
+    literature = Literature(dimension)
+    blocks = [literature.vectors(block) for block in range(-(-size // BLOCK))]
+    return np.vstack(blocks)[:size], np.stack([question.vector for question in literature.questions(questions)])
+
+
+def recalls(vectors: Vectors, questions: Vectors) -> dict[str, float]:
+    """Recall of the exact nearest, by the partitions that are looked into and the refinement."""
+    size, dimension = vectors.shape
+    halves = vectors.astype(np.float16)
+    wanted = np.argsort(-(questions @ halves.astype(np.float32).T), axis=1)[:, :K].tolist()
+    rows = pa.table({"id": np.arange(size), "vector": pa.FixedSizeListArray.from_arrays(halves.ravel(), dimension)})
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        table: Any = lance.write_dataset(rows, folder, mode="overwrite")
+        table.create_index(
+            "vector",
+            "IVF_RQ",
+            metric="dot",
+            num_partitions=round(size**0.5 / 4),
+            num_bits=indexes.CODE_BITS,
+            max_iters=indexes.TRAINING_ROUNDS,
+            sample_rate=indexes.TRAINING_SAMPLE,
+        )
+        for probes in PROBES:
+            for refine in REFINEMENTS:
+                asked = {"column": "vector", "k": K, "metric": "dot", "refine_factor": refine}
+                asked |= {"minimum_nprobes": probes, "maximum_nprobes": probes}
+                answers = [
+                    table.scanner(columns=["id", "_distance"], nearest={**asked, "q": question}).to_table()
+                    for question in questions
+                ]
+                ids = [answer["id"].to_pylist() for answer in answers]
+                found[f"{probes} probes, refined by {refine}"] = recall(ids, wanted)
+    return found
+
+
+def _at(rank: int, vectors: Vectors, questions: Vectors) -> float:
+    """The mean similarity of the passages at a rank, from 1."""
+    return float(np.partition(questions @ vectors.T, -rank, axis=1)[:, -rank].mean())
