@@ -46,8 +46,7 @@ TERMS, REPEATS, FUNCTION_WORDS = 96, 58, 51
 VOCABULARY = 400_000
 ZIPF_POWER, ZIPF_SHIFT = 1.15, 9.0
 QUESTION_TERMS = 7
-FUNCTIONS = "the of and in to a with for was were by on that is as at from or an be this are which".split()
-
+FUNCTIONS = "the of and in to a with for was were by on that is as at from or an be this are which"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Literature:
         self._centres = [self._normal(random, CENTRES) for _ in range(LEVELS)]
         zipf = np.cumsum((np.arange(VOCABULARY) + 1 + ZIPF_SHIFT) ** -ZIPF_POWER)
         self._zipf = zipf / zipf[-1]
-        self._words = [_word(rank) for rank in range(VOCABULARY)] + FUNCTIONS
+        self._words = [*map(_word, range(VOCABULARY)), *FUNCTIONS.split()]
 
     def vectors(self, block: int) -> NDArray[np.float32]:
         """The unit vectors (BLOCK, dimension) of a block's passages."""
@@ -86,7 +85,7 @@ class Literature:
         terms = np.searchsorted(self._zipf, random.random((BLOCK, TERMS)))
         # A few of its terms are what a text is about.
         again = np.take_along_axis(terms, random.integers(TERMS // 3, size=(BLOCK, REPEATS)), 1)
-        functions = VOCABULARY + random.integers(len(FUNCTIONS), size=(BLOCK, FUNCTION_WORDS))
+        functions = VOCABULARY + random.integers(len(FUNCTIONS.split()), size=(BLOCK, FUNCTION_WORDS))
         for row in random.permuted(np.hstack([terms, again, functions]), axis=1):
             yield " ".join(map(self._words.__getitem__, row.tolist()))
 
@@ -97,7 +96,7 @@ class Literature:
         vectors = self._unit(np.float32(KEPT**0.5) * self._passages(0) + own)
         asked = []
         for text, vector in islice(zip(self.texts(0), vectors, strict=True), count):
-            terms = sorted(set(text.split()).difference(FUNCTIONS))
+            terms = sorted(set(text.split()).difference(FUNCTIONS.split()))
             asked.append(Question(" ".join(random.choice(terms, QUESTION_TERMS, replace=False)), vector))
         return asked
 
@@ -160,7 +159,7 @@ def write_update(folder: Path, size: int, records: int) -> None:
     folder.mkdir(parents=True)
     other = Literature(seed=1)
     half = records // 2
-    numbers = [*range(0, size, size // half)][:half] + [*range(size, size + records - half)]
+    numbers = [*range(0, size, size // half)[:half], *range(size, size + records - half)]
     write_chunk(folder, "update", numbers, other.texts(0), other.vectors(0))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.files import file_sha256
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin")
 """File endings of PyTorch weights; a checkpoint holds at least one such file."""
@@ -114,14 +115,8 @@ def revision_of(folder: Path) -> str:
         return folder.name
     digest = hashlib.sha256()
     for file in weight_files(folder):
-        digest.update(bytes.fromhex(sha256(file)))
+        digest.update(bytes.fromhex(file_sha256(file)))
     return f"sha256:{digest.hexdigest()}"
-
-
-def sha256(file: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, revision_of
 from briefcontext.knowledge.encoders.encoder import titled_text
-from briefcontext.knowledge.encoders.transformer import Transformer
+from briefcontext.knowledge.encoders.model import Model
 
 CROSS_ENCODER_MODEL = "ncbi/MedCPT-Cross-Encoder"
 
@@ -40,14 +40,8 @@ class CrossEncoderScorer:
         )
         self.name = CROSS_ENCODER_MODEL if folder is None else str(folder)
         self.revision = revision_of(checkpoint)
-        self._model = Transformer(
-            checkpoint,
-            architecture="AutoModelForSequenceClassification",
-            max_tokens=CROSS_ENCODER_TOKENS,
-            output=_logits,
-            device=device,
-        )
-        outputs = self._model.run([("", "")]).shape[1]
+        self._model = Model(checkpoint, lambda device: _cross_encoder(checkpoint, device), device)
+        outputs = self._model.model.num_labels
         if outputs != 1:
             raise KnowledgeBaseError(
                 f"{self.name!r} has {outputs} outputs, but a cross-encoder has one; use another model."
@@ -59,10 +53,19 @@ class CrossEncoderScorer:
         A score is the model's logit, which has no fixed range. Title and text are joined as `Title. Text`, as
         the authors do.
         """
-        if not passages:
-            return np.empty(0, dtype=np.float32)
-        return self._model.run([(query, titled_text(title, text)) for title, text in passages])[:, 0]
+        pairs = [(query, titled_text(title, text)) for title, text in passages]
+        return self._model.run(self._model.model.predict, pairs)
 
 
-def _logits(output: Any) -> Any:
-    return output.logits
+def _cross_encoder(folder: Path, device: str) -> Any:
+    from sentence_transformers import CrossEncoder
+    from torch.nn import Identity
+
+    return CrossEncoder(
+        str(folder),
+        device=device,
+        max_length=CROSS_ENCODER_TOKENS,
+        activation_fn=Identity(),
+        local_files_only=True,
+        trust_remote_code=False,
+    )

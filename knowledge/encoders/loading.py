@@ -36,7 +36,7 @@ def load_encoder(name: str, *, device: str | None = None) -> Encoder:
     # tokenizers warns on standard error when a process forks after using its threads, unless this is set.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-    from briefcontext.knowledge.encoders.device import choose_device
+    from briefcontext.knowledge.encoders.model import choose_device
 
     name = full_name(name)
     device = choose_device(device)

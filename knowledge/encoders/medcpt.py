@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, revision_of
-from briefcontext.knowledge.encoders.offsets import OffsetTokenizer
-from briefcontext.knowledge.encoders.transformer import Transformer
+from briefcontext.knowledge.encoders.model import Model
 
 QUERY_MODEL = "ncbi/MedCPT-Query-Encoder"
 ARTICLE_MODEL = "ncbi/MedCPT-Article-Encoder"
@@ -57,27 +56,25 @@ class MedCPTEncoder:
             for model in (QUERY_MODEL, ARTICLE_MODEL)
         )
         self.revision = f"query {revision_of(query)}, article {revision_of(article)}"
-        self._query = Transformer(
-            query, architecture="AutoModel", max_tokens=QUERY_TOKENS, output=_cls_vectors, device=device
-        )
-        self._article = Transformer(
-            article, architecture="AutoModel", max_tokens=ARTICLE_TOKENS, output=_cls_vectors, device=device
-        )
-        self.dimension = self._article.width
-        self._tokenizer = OffsetTokenizer(self._article.tokenizer, self.name)
+        self._query = Model(query, lambda device: _cls_model(query, QUERY_TOKENS, device), device)
+        self._article = Model(article, lambda device: _cls_model(article, ARTICLE_TOKENS, device), device)
+        self.dimension: int = self._article.model.get_embedding_dimension()
+        self.token_offsets = self._article.token_offsets
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self._query.run(texts) if texts else self._no_vectors()
+        return self._query.run(self._query.model.encode, texts).reshape(len(texts), self.dimension)
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        return self._article.run(passages) if passages else self._no_vectors()
-
-    def token_offsets(self, text: str) -> list[tuple[int, int]]:
-        return self._tokenizer.offsets(text)
-
-    def _no_vectors(self) -> NDArray[np.float32]:
-        return np.empty((0, self.dimension), dtype=np.float32)
+        return self._article.run(self._article.model.encode, passages).reshape(len(passages), self.dimension)
 
 
-def _cls_vectors(output: Any) -> Any:
-    return output.last_hidden_state[:, 0, :]
+def _cls_model(folder: Path, tokens: int, device: str) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    safely = {"local_files_only": True, "trust_remote_code": False}
+    options: Any = dict.fromkeys(("model_kwargs", "processor_kwargs", "config_kwargs"), safely)
+    transformer = Transformer(str(folder), max_seq_length=tokens, **options)
+    pooling = Pooling(transformer.get_embedding_dimension(), "cls")
+    return SentenceTransformer(modules=[transformer, pooling], device=device)

