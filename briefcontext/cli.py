@@ -241,6 +241,9 @@ def index(
     on: Annotated[
         Literal["ray"] | None, typer.Option(help="Encode and write on a Ray cluster: RAY_ADDRESS, or a local one.")
     ] = None,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="Remove what the base has from files of these folders that are gone.")
+    ] = False,
 ) -> None:
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
     from briefcontext.commands.index import index as build
@@ -254,6 +257,7 @@ def index(
         chunk_tokens=chunk_tokens,
         store=store,
         on=on,
+        sync=sync,
     )
 
 
@@ -264,7 +268,7 @@ app.command()(compare)
 app.command()(calibrate)
 app.command("prompts")(prompts_command)
 
-kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base.")
+kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base, and take documents out.")
 app.add_typer(kb_app, name="kb")
 
 _Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the knowledge base.")]
@@ -278,6 +282,24 @@ def kb_info(folder: _Folder, as_json: _AsJSON = False) -> None:
     from briefcontext.commands.kb import info
 
     info(folder, as_json=as_json)
+
+
+@kb_app.command("list")
+def kb_list(folder: _Folder, as_json: _AsJSON = False) -> None:
+    """Show the documents that it holds, by their ids."""
+    from briefcontext.commands.kb import list_documents
+
+    list_documents(folder, as_json=as_json)
+
+
+@kb_app.command("remove")
+def kb_remove(
+    folder: _Folder, ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As kb list shows them.")]
+) -> None:
+    """Take documents out; one whose file is indexed again comes back."""
+    from briefcontext.commands.kb import remove
+
+    remove(folder, ids)
 
 
 @kb_app.command("search")

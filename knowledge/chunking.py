@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import Encoder
+from briefcontext.knowledge.sections import Section, sections
 from briefcontext.sentences import split_sentences
 
 CHUNK_TOKENS = 128
@@ -23,13 +24,14 @@ def chunk_document(
     """Non-overlapping chunks of about `tokens` tokens, in order; joined, they are the document's text.
 
     Tokens are those of the encoder's own tokeniser over the whole text. A chunk ends with the sentence whose end is
-    nearest to `tokens`, and has at most twice as many. A sentence that is longer still is cut between its lines, as
-    rows of a table, and a line between its words; only a word of more than `tokens` tokens is cut inside, and never
-    inside a character. White space between two chunks belongs to the one before it, and white space at the start of
-    the text to the first.
+    nearest to `tokens`, and has at most twice as many; or before, with its section, when it has a quarter of them. A
+    sentence that is longer still is cut between its lines, as rows of a table, and a line between its words; only a
+    word of more than `tokens` tokens is cut inside, and never inside a character. White space between two chunks
+    belongs to the one before it, and white space at the start of the text to the first.
 
-    Each chunk has the document's metadata, `chunk_index` (from 0), `start` and `end` (character offsets in
-    the document's text) and the id `<source_id>#<chunk_index>`.
+    Each chunk has the document's metadata but for its `sections`, `chunk_index` (from 0), `start` and `end` (character
+    offsets in the document's text), `section` (the heading that most of it stands under, if any) and the id
+    `<source_id>#<chunk_index>`.
 
     Args:
         document: the text, with its `source_id`, or its id, to name chunks after.
@@ -53,18 +55,21 @@ def chunk_document(
             "named after; set metadata['source_id']."
         )
     text = document.page_content
-    starts = _chunk_starts(text, encoder.token_offsets(text), tokens, exact=exact)
+    parts = sections(document)
+    starts = _chunk_starts(text, encoder.token_offsets(text), parts, tokens, exact=exact)
     ends = [*starts[1:], len(text)]
+    kept = {name: value for name, value in document.metadata.items() if name != "sections"}
     return [
         Document(
             id=f"{source_id}#{index}",
             page_content=text[start:end],
             metadata={
-                **document.metadata,
+                **kept,
                 "source_id": source_id,
                 "chunk_index": index,
                 "start": start,
                 "end": end,
+                **_section_of(start, end, parts),
             },
         )
         for index, (start, end) in enumerate(zip(starts, ends, strict=False))
@@ -88,14 +93,25 @@ def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int],
     return [*starts, len(text)], [*before, len(offsets)]
 
 
-def _chunk_starts(text: str, offsets: list[tuple[int, int]], tokens: int, *, exact: bool) -> list[int]:
+def _section_of(start: int, end: int, parts: Sequence[Section]) -> dict[str, str]:
+    first = bisect_right(parts, start, key=lambda part: part.start) - 1
+    last = bisect_left(parts, end, key=lambda part: part.start)
+    heading = max(parts[first:last], key=lambda part: min(part.end, end) - max(part.start, start)).heading
+    return {"section": heading} if heading else {}
+
+
+def _chunk_starts(
+    text: str, offsets: list[tuple[int, int]], parts: Sequence[Section], tokens: int, *, exact: bool
+) -> list[int]:
     """The offsets that chunks begin at."""
     starts, before = _whole_tokens(text, offsets)
     end = len(starts) - 1
     blanks = {match.end(): match[0] for match in _BREAKS.finditer(text)}
     words = [place for place in range(end) if starts[place] in blanks]
     levels = [([*words, end], tokens)]
+    borders: list[int] = []
     if not exact:
+        borders = [bisect_left(starts, part.start) for part in parts]
         sentences = {bisect_left(starts, start) for start, _ in split_sentences(text)}
         lines = [place for place in words if "\n" in blanks[starts[place]]]
         levels = [(sorted(sentences | {end}), 2 * tokens), ([*lines, end], 2 * tokens), *levels]
@@ -104,7 +120,9 @@ def _chunk_starts(text: str, offsets: list[tuple[int, int]], tokens: int, *, exa
     while place < end:
         found.append(starts[place] if place else 0)
         ends = (_nearest_end(ends, before, place, tokens, most) for ends, most in levels)
-        place = next(filter(None, ends), None) or max(place + 1, bisect_right(before, before[place] + tokens) - 1)
+        stop = next(filter(None, ends), None) or max(place + 1, bisect_right(before, before[place] + tokens) - 1)
+        worth = bisect_left(borders, before[place] + max(tokens // 4, 1), key=before.__getitem__)
+        place = min([stop, *borders[worth : worth + 1]])
     return found
 
 

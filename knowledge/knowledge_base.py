@@ -165,6 +165,10 @@ class KnowledgeBase:
         """The ids of all passages, sorted."""
         return self._read(lambda snapshot: snapshot.ids())
 
+    def documents(self) -> list[dict[str, Any]]:
+        """What it holds, by source id: `source_id`, `title`, `kind`, `year`, and how many `passages` of each."""
+        return self._read(lambda snapshot: snapshot.listing())
+
     @property
     def term_statistics(self) -> "TermStatistics | None":
         """How often terms occur in its passages, for BM25; None when the base is empty."""
@@ -208,22 +212,43 @@ class KnowledgeBase:
 
         `state` is `building` while there is a build that is not complete, running or stopped.
         """
-        manifest = self._current()
-        counts = Counts.total(source.counts for source in manifest.sources)
-        return {
-            "path": str(self._place),
-            "state": "complete" if Manifest.draft(self._place) is None else "building",
-            **manifest.model_dump(exclude=_NOT_TOLD | {"sources"}),
-            "sources": [source.model_dump(exclude=_NOT_TOLD_OF_SOURCES) for source in manifest.sources],
-            "counts": counts.model_dump(),
-            "bytes": self._place.size(),
-        }
+        return _info(self._place, self._current(), "complete" if Manifest.draft(self._place) is None else "building")
 
     def verify(self) -> list[str]:
         """Return what is wrong with it, one sentence each, with what to do; nothing when it is sound."""
         from briefcontext.knowledge.store.verification import verify
 
         return verify(self._place, self._current(), self.encoder)
+
+
+def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `KnowledgeBase.info` says, also of a base whose first build is not complete: its `state` is `half-built`.
+
+    Raises:
+        KnowledgeBaseError: there is no base.
+    """
+    place = open_place(path)
+    if Manifest.published(place) is not None:
+        with KnowledgeBase.open(path) as base:
+            return base.info()
+    if (draft := Manifest.draft(place)) is None:
+        raise KnowledgeBaseError(_why_not(place))
+    counts = Counts.total(source.counts for source in draft.sources)
+    return _info(place, draft, "half-built") | {
+        "records": counts.indexed - counts.deleted,
+        "passages": draft.next_number - 1,
+    }
+
+
+def _info(place: Place, manifest: Manifest, state: str) -> dict[str, Any]:
+    return {
+        "path": str(place),
+        "state": state,
+        **manifest.model_dump(exclude=_NOT_TOLD | {"sources"}),
+        "sources": [source.model_dump(exclude=_NOT_TOLD_OF_SOURCES) for source in manifest.sources],
+        "counts": Counts.total(source.counts for source in manifest.sources).model_dump(),
+        "bytes": place.size(),
+    }
 
 
 def _check(k: int) -> None:

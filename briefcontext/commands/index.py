@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -12,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from briefcontext.commands.printable import printable_line
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
+from briefcontext.knowledge.build.removal import gone_records
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.encoders.loading import full_name
 from briefcontext.knowledge.sources.files import FileSources, open_sources
@@ -73,11 +75,13 @@ def index(
     chunk_tokens: int | None,
     store: str | None,
     on: Literal["ray"] | None,
+    sync: bool = False,
 ) -> None:
     """Build the knowledge base and print what became of every record.
 
     Args:
         encoder: an encoder's name; None: the base's own, and for a new one medcpt.
+        sync: take out what the base has from files of the folders among the paths that are gone.
 
     Raises:
         BriefContextError: a path, the encoder or the knowledge base cannot be used.
@@ -87,17 +91,22 @@ def index(
     name = _encoder_name(open_place(kb), encoder, chunk_tokens, store)
     for source in sources:
         check_encoder(source, name)
+    loaded = load_encoder(name)
     with ProgressBars() as bars:
-        report = build_knowledge_base(
-            sources,
-            kb,
-            encoder=load_encoder(name),
+        build = partial(
+            build_knowledge_base,
+            path=kb,
+            encoder=loaded,
             chunk_tokens=chunk_tokens,
             store=store,
             on=on,
             progress=bars.show,
         )
-    _print_report(report, sources)
+        report = build(sources)
+        gone = gone_records(kb, paths, sources) if sync else None
+        # What a file that is gone had in common with one that is there is read from that one again.
+        synced = build([gone, *sources]) if gone is not None else None
+    _print_report(report, sources, synced)
 
 
 def _encoder_name(place: Place, asked: str | None, chunk_tokens: int | None, store: str | None) -> str:
@@ -109,7 +118,7 @@ def _encoder_name(place: Place, asked: str | None, chunk_tokens: int | None, sto
     return name
 
 
-def _print_report(report: BuildReport, sources: FileSources) -> None:
+def _print_report(report: BuildReport, sources: FileSources, synced: BuildReport | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for skipped in sources.skipped:
         console.print(f"skipped {escape(printable_line(f'{skipped.name}: {skipped.reason}'))}")
@@ -124,6 +133,8 @@ def _print_report(report: BuildReport, sources: FileSources) -> None:
     console.print(f"{counts.read:,} records read = {' + '.join(parts)}")
     if counts.unchanged:
         console.print("Unchanged are records held already, older ones, and deletions of records not held.")
-    console.print(f"{escape(str(report.path))} holds {report.passages:,} passages.")
+    if synced is not None:
+        console.print(f"{synced.counts.deleted - synced.counts.indexed:,} records of files that are gone were removed.")
+    console.print(f"{escape(str(report.path))} holds {(synced or report).passages:,} passages.")
     if report.rejects_file:
         console.print(f"Why records were rejected: {escape(str(report.rejects_file))}")

@@ -1,7 +1,7 @@
-"""`briefcontext kb`: looking into a knowledge base."""
+"""`briefcontext kb`: looking into a knowledge base, and taking documents out of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -9,21 +9,60 @@ from rich.markup import escape
 
 from briefcontext.commands.printable import printable_line
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 
-__all__ = ["info", "search", "verify"]
+__all__ = ["info", "list_documents", "remove", "search", "verify"]
+
+LISTED_SOURCES = 5
 
 
 def info(path: str, *, as_json: bool) -> None:
     """Print what a knowledge base holds and how it was made."""
-    with KnowledgeBase.open(path) as base:
-        known = base.info()
+    known = knowledge_base_info(path)
     if as_json:
         print_json(known)
-    else:
-        _print_fields(known, 0)
+        return
+    sources = known.pop("sources")
+    _print_fields(known, 0)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"sources: {len(sources):,}")
+    for source in sources[-LISTED_SOURCES:]:
+        unfinished = "" if source["finished"] else ", not read to its end"
+        console.print(f"  {escape(printable_line(source['name']))}: {source['counts']['read']:,} records{unfinished}")
+    if len(sources) > LISTED_SOURCES:
+        console.print(f"  (the last {LISTED_SOURCES}; kb list shows the documents, and --json all sources)")
+    if known["state"] == "half-built":
+        console.print("Its first build was stopped: run the same index command again to finish it.")
+
+
+def list_documents(path: str, *, as_json: bool) -> None:
+    """Print the documents of a knowledge base, by their ids."""
+    with KnowledgeBase.open(path) as base:
+        found = base.documents()
+    if as_json:
+        print_json(found)
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for document in found:
+        passages = f"{document['passages']:,} passage{'s' if document['passages'] > 1 else ''}"
+        about = ", ".join(str(part) for part in (document["kind"], document["year"], passages) if part)
+        shown = printable_line(f"{document['source_id']} {document['title'] or ''}")
+        console.print(escape(f"{shown.rstrip()}  ({about})"))
+
+
+def remove(path: str, source_ids: Sequence[str]) -> None:
+    """Take documents out of a knowledge base, by their ids.
+
+    Raises:
+        KnowledgeBaseError: one of them is not held.
+    """
+    from briefcontext.knowledge.build.removal import remove_records
+
+    report = remove_records(path, source_ids)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{report.counts.deleted:,} removed; {escape(path)} holds {report.passages:,} passages.")
 
 
 def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filters, as_json: bool) -> None:
@@ -37,11 +76,14 @@ def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filt
     if not found and filters:
         console.print(escape(f"No passage fulfils the filters ({filters})."))
     for document in found:
-        title = document.metadata.get("title") or ""
-        retracted = " RETRACTED" if document.metadata.get("retracted") else ""
-        score = document.metadata["score"]
-        shown = printable_line(f"{document.id}  {title}{retracted}")
-        console.print(f"{document.metadata['rank']:>3}  {score:.3f}  {escape(shown)}")
+        metadata = document.metadata
+        retracted = " RETRACTED" if metadata.get("retracted") else ""
+        head = printable_line(f"{metadata.get('title') or document.id}{retracted}")
+        section, page = metadata.get("section"), metadata.get("page")
+        told = (document.id, section, page and f"page {page}", metadata.get("year"), metadata.get("url"))
+        about = printable_line(" · ".join(str(part) for part in told if part))
+        console.print(f"{metadata['rank']:>3}  {metadata['score']:.3f}  {escape(head)}")
+        console.print(f"     {escape(about)}\n     {escape(printable_line(document.page_content))}")
 
 
 def verify(path: str) -> None:
@@ -70,9 +112,5 @@ def _print_fields(fields: Mapping[str, Any], indent: int) -> None:
         if isinstance(value, Mapping):
             console.print(f"{' ' * indent}{escape(name)}:")
             _print_fields(value, indent + 2)
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            console.print(f"{' ' * indent}{escape(name)}: {len(value)}")
-            for item in value:
-                _print_fields(item, indent + 2)
         elif value != "":
             console.print(f"{' ' * indent}{escape(printable_line(f'{name}: {value}'))}")

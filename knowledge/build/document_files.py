@@ -10,10 +10,8 @@ from briefcontext.knowledge.store.table import Table
 
 
 def path_of(source: object) -> str | None:
-    """The absolute path of a source that is a document; None for other sources."""
-    if isinstance(source, FileSource) and source.document_id is not None:
-        return str(source.path.resolve())
-    return None
+    """The absolute path of a source that is a file; None for other sources."""
+    return str(source.path.resolve()) if isinstance(source, FileSource) else None
 
 
 def replaced_files(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> dict[str, str]:

@@ -76,7 +76,7 @@ class IndexedSource(BaseModel):
     position: int = 0
     """How many of its entries are dealt with."""
     path: str | None = None
-    """Of the file, where it is a document that is named by its file."""
+    """Of the file, where it is one."""
     shared_with: frozenset[int] = frozenset()
     """The sources, by their places in the list, that gave records of it again as they were."""
     replaced_by: frozenset[int] = frozenset()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +61,15 @@ class Snapshot:
     def ids(self) -> list[str]:
         """The ids of all passages, sorted."""
         return sorted(id for page in self._table.pages(["id"]) for id in page["id"].to_pylist())
+
+    def listing(self) -> list[dict[str, Any]]:
+        """`source_id`, `title`, `kind`, `year` and the number of `passages` of each record, by source id."""
+        found: dict[str, dict[str, Any]] = {}
+        for page in self._table.pages(["source_id", "title", "kind", "year"]):
+            for row in page.to_pylist():
+                known = found.setdefault(row["source_id"], {**row, "passages": 0})
+                known["passages"] += 1
+        return [found[id] for id in sorted(found)]
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filters) -> list[Document]:
         """The `k` passages nearest to a vector (d,), best first, with `rank` and `score`."""

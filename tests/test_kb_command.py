@@ -1,0 +1,162 @@
+"""`briefcontext kb` and `index --sync`: what a base holds, and taking documents out of it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from briefcontext.commands import index as index_command
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.sources.source import EntrySource
+from tests.command_line import Run, command_line
+from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import build, failing, record, source
+
+Index = Callable[..., str]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return command_line(monkeypatch, capsys)
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> Index:
+    """Index paths into the base `kb` with an encoder that needs no weights."""
+    monkeypatch.setattr(index_command, "load_encoder", lambda name: HashingEncoder(name=name))
+
+    def of(*arguments: str | Path) -> str:
+        code, out, err = run("index", *map(str, arguments), "--kb", str(tmp_path / "kb"), "--encoder", "minilm")
+        assert (code, err) == (0, "")
+        return out
+
+    return of
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two texts and a file of two records."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "gout.md").write_text("# Gout\n\nColchicine helps.")
+    (notes / "flu.txt").write_text("Oseltamivir shortens influenza.")
+    (notes / "more.jsonl").write_text('{"id": "r1", "text": "Honey soothes."}\n{"id": "r2", "text": "Zinc helps."}\n')
+    return notes
+
+
+def held(tmp_path: Path) -> list[str]:
+    with KnowledgeBase.open(tmp_path / "kb") as base:
+        return [document["source_id"] for document in base.documents()]
+
+
+def test_list_shows_each_document_once(run: Run, index: Index, folder: Path, tmp_path: Path) -> None:
+    index(folder)
+    code, out, _ = run("kb", "list", str(tmp_path / "kb"))
+    assert code == 0
+    assert out.splitlines() == [
+        "notes/flu.txt flu  (text, 1 passage)",
+        "notes/gout.md Gout  (markdown, 1 passage)",
+        "r1  (passage, 1 passage)",
+        "r2  (passage, 1 passage)",
+    ]
+    _, out, _ = run("kb", "list", str(tmp_path / "kb"), "--json")
+    assert json.loads(out)[1] == {
+        "source_id": "notes/gout.md", "title": "Gout", "kind": "markdown", "year": None, "passages": 1
+    }  # fmt: skip
+
+
+def test_what_is_removed_is_found_no_more_and_comes_back_when_its_file_is_indexed_again(
+    run: Run, index: Index, folder: Path, tmp_path: Path
+) -> None:
+    index(folder)
+    kb = str(tmp_path / "kb")
+    code, out, _ = run("kb", "remove", kb, "notes/flu.txt", "r1")
+    assert (code, out) == (0, f"2 removed; {kb} holds 2 passages.\n")
+    assert held(tmp_path) == ["notes/gout.md", "r2"]
+    with KnowledgeBase.open(kb, encoder=HashingEncoder(name="minilm")) as base:
+        assert base.search_terms("oseltamivir", 3) == []
+        assert base.verify() == []
+    index(folder)
+    assert held(tmp_path) == ["notes/flu.txt", "notes/gout.md", "r1", "r2"]
+    assert "indexed before" in index(folder)
+
+
+def test_of_several_ids_none_is_removed_when_one_is_not_held(
+    run: Run, index: Index, folder: Path, tmp_path: Path
+) -> None:
+    index(folder)
+    code, _, err = run("kb", "remove", str(tmp_path / "kb"), "r1", "r9")
+    assert code == 2
+    assert "no document 'r9'" in err
+    assert "briefcontext kb list" in err
+    assert "r1" in held(tmp_path)
+
+
+def test_sync_takes_out_what_files_of_the_folder_gave_that_are_gone_and_nothing_else(
+    index: Index, folder: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "kept.txt").write_text("Insulin lowers glucose.")
+    (other / "r1.jsonl").write_text('{"id": "r1", "text": "Honey soothes."}\n')
+    index(folder, other)
+    (other / "kept.txt").unlink()
+    (folder / "flu.txt").unlink()
+    (folder / "more.jsonl").write_text('{"id": "r2", "text": "Zinc helps."}\n{"id": "r3", "text": "Rest helps."}\n')
+    everything = ["notes/flu.txt", "notes/gout.md", "other/kept.txt", "r1", "r2", "r3"]
+    index(folder)
+    assert held(tmp_path) == everything
+    out = index(folder, "--sync")
+    assert "1 records of files that are gone were removed." in out
+    assert held(tmp_path) == [id for id in everything if id != "notes/flu.txt"]
+    assert "removed" not in index(folder, "--sync")
+
+
+def test_sync_keeps_what_another_file_of_the_folder_still_has(index: Index, folder: Path, tmp_path: Path) -> None:
+    (folder / "zz.jsonl").write_text('{"id": "r1", "text": "Honey soothes."}\n')
+    index(folder)
+    (folder / "zz.jsonl").unlink()
+    index(folder, "--sync")
+    assert "r1" in held(tmp_path)
+    (folder / "more.jsonl").unlink()
+    index(folder, "--sync")
+    assert held(tmp_path) == ["notes/flu.txt", "notes/gout.md"]
+
+
+def test_info_is_short_with_many_files(run: Run, index: Index, tmp_path: Path) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    for number in range(40):
+        (many / f"note{number:02}.txt").write_text(f"Note {number} is short.")
+    index(many)
+    code, out, _ = run("kb", "info", str(tmp_path / "kb"))
+    assert code == 0
+    assert len(out.splitlines()) < 40
+    assert "sources: 40" in out
+    assert "note39.txt: 1 records" in out
+    assert "note10.txt" not in out
+    assert len(json.loads(run("kb", "info", str(tmp_path / "kb"), "--json")[1])["sources"]) == 40
+
+
+def test_info_works_on_a_base_whose_first_build_was_stopped(run: Run, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="disk"):
+        build(tmp_path / "kb", source("a", record("1")), source("b", *[record("2")]), source("c"),
+              EntrySource(failing([record("3")]), name="d", fingerprint="sha256:d"))  # fmt: skip
+    code, out, _ = run("kb", "info", str(tmp_path / "kb"))
+    assert code == 0
+    assert "state: half-built" in out
+    assert "run the same index command again" in out
+
+
+def test_search_prints_text_section_and_source(run: Run, index: Index, tmp_path: Path) -> None:
+    guide = tmp_path / "guide.md"
+    guide.write_text("# Cough in adults\n\n## Honey\n\nHoney soothes a cough.\nIt is safe in adults.\n")
+    index(guide)
+    code, out, _ = run("kb", "search", str(tmp_path / "kb"), "honey cough", "--method", "bm25")
+    assert code == 0
+    first, second, text = out.splitlines()
+    assert first.split()[0] == "1"
+    assert first.endswith("Cough in adults")
+    assert second.split(" · ")[:2] == [f"     {tmp_path.name}/guide.md#0", "Honey"]
+    assert "Honey soothes a cough. It is safe in adults." in text
