@@ -19,6 +19,7 @@ import typer
 from briefcontext.commands.calibrate import calibrate
 from briefcontext.commands.compare import compare
 from briefcontext.commands.experiment import experiment
+from briefcontext.commands.interrupt import EXIT_INTERRUPTED, Interrupted, end_now
 from briefcontext.commands.mcp import mcp
 from briefcontext.commands.options import (
     CalibrationFile,
@@ -48,7 +49,6 @@ __all__ = ["app", "main"]
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_UNEXPECTED = 3
-EXIT_INTERRUPTED = 130
 
 # typer carries its own copy of click, and only this much of it is public.
 _UsageError: Any = typer.BadParameter.__base__
@@ -76,6 +76,8 @@ def main() -> None:
     """Run the command line and exit with its code."""
     try:
         code = app(standalone_mode=False)
+        if code == EXIT_INTERRUPTED:
+            end_now("Interrupted.")
         sys.stdout.flush()  # What cannot be written is to be found out here, and not by the interpreter as it ends.
         sys.exit(code)
     except _UsageError as error:
@@ -85,8 +87,10 @@ def main() -> None:
         _fail(str(error), EXIT_FAILED)
     except BriefContextError as error:
         _fail(str(error), EXIT_BAD_INPUT)
+    except Interrupted as interrupt:
+        end_now(str(interrupt))
     except (KeyboardInterrupt, typer.Abort):
-        _fail("Interrupted.", EXIT_INTERRUPTED)
+        end_now("Interrupted.")
     except BrokenPipeError:
         _close_output()
         sys.exit(EXIT_FAILED)  # As typer does it where it meets one.

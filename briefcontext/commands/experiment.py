@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from briefcontext.commands.experiment_options import check_methods, check_options, given_options
+from briefcontext.commands.interrupt import Interrupted
 from briefcontext.commands.options import ExtractModel, PromptsFolder
 from briefcontext.errors import InputError
 
@@ -138,7 +139,11 @@ def experiment(
     elif batch is not None:
         _print_batch(run, out, replies)
     else:
-        run.execute(out)
+        try:
+            run.execute(out)
+        except KeyboardInterrupt:
+            kept = f"The answers so far, with what they cost, are kept in {out}; the same command goes on from there."
+            raise Interrupted(f"Interrupted. {kept}") from None
         if name == "open_ended":
             _take_verdicts(run, out, verdicts, judge)
         _print_report(out)

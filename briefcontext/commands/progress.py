@@ -1,19 +1,24 @@
 """Running a question from the command line, with live progress on standard error."""
 
+import time
 from collections.abc import Mapping
 from typing import Any, Self, cast
 
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.outputs import LLMResult
 from rich.console import Console
 from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.commands.interrupt import Interrupted
 from briefcontext.commands.printable import printable, printable_line
 from briefcontext.graphs.events import AnswerToken, Encoding, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["ProgressLines", "event_words", "run"]
+__all__ = ["ProgressLines", "SoFar", "event_words", "run"]
 
 
 class ProgressLines:
@@ -98,16 +103,83 @@ def event_words(event: Event) -> tuple[str, str]:
             return "", ""
 
 
+class SoFar(BaseCallbackHandler):
+    """Keeps what was done and what it cost, for whoever ends a run before its answer is there."""
+
+    run_inline = True
+    """Calls are counted as they start, and not when a thread is free for it."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._done: dict[str, str] = {}
+        self._partitions = 0
+        self._read = 0
+        self._calls: dict[Any, Mapping[str, Any] | None] = {}
+
+    def show(self, event: Event) -> None:
+        """Note a step of the graph."""
+        if event["event"] in ("partition_done", "partition_failed"):
+            self._read += 1
+        elif event["event"] == "partition_started":
+            self._partitions = event["partitions"]
+        elif event["event"] in ("retrieved", "route_decided"):
+            self._done[event["event"]] = event_words(event)[0]
+
+    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: Any, **_: Any) -> None:
+        """Note a model call."""
+        self._calls[run_id] = None
+
+    def on_llm_end(self, response: LLMResult, *, run_id: Any, **_: Any) -> None:
+        """Note what it used."""
+        message = getattr(response.generations[0][0], "message", None) if response.generations else None
+        self._calls[run_id] = getattr(message, "usage_metadata", None) or {}
+
+    def on_llm_error(self, error: BaseException, *, run_id: Any, **_: Any) -> None:
+        """Note that a provider refused it; one that was given up is still counted as dropped."""
+        if isinstance(error, Exception):
+            self._calls[run_id] = {}
+
+    def __str__(self) -> str:
+        steps = [*self._done.values()]
+        if self._partitions:
+            steps.append(f"{self._read} of {self._partitions} partitions read")
+        done = f"Done: {'; '.join(steps)}." if steps else "Nothing was done yet."
+        return f"Interrupted after {time.monotonic() - self._began:.1f} s. {done} {self._cost()}"
+
+    def _cost(self) -> str:
+        # LangChain marks a reply from its cache with a total cost of zero.
+        calls = [usage for usage in self._calls.values() if usage is None or usage.get("total_cost") != 0]
+        if not calls:
+            return "No model was called."
+        tokens = [sum(usage.get(name, 0) for usage in calls if usage) for name in ("input_tokens", "output_tokens")]
+        dropped = calls.count(None)
+        return (
+            f"Model calls: {len(calls)}, {dropped} of them dropped; {tokens[0]:,} input and {tokens[1]:,} output "
+            f"tokens were reported{', and a provider may count dropped calls, too' if dropped else ''}."
+        )
+
+
 def run(question: str, options: Mapping[str, str], settings: Settings, lines: ProgressLines) -> dict[str, Any]:
     """Run the graph, show its events, and return its final state.
 
     Raises:
         BriefContextError: the input, the set-up or a model call is at fault.
+        Interrupted: Ctrl-C; the calls in flight are dropped, and it says what was done and what it cost.
     """
+    so_far = SoFar()
+    try:
+        # Not by the graph's synchronous side, which would wait for the threads that read the partitions.
+        return wait_for(_run({"question": question, "options": dict(options)}, settings, lines, so_far))
+    except KeyboardInterrupt:
+        raise Interrupted(str(so_far)) from None
+
+
+async def _run(given: Any, settings: Settings, lines: ProgressLines, so_far: SoFar) -> dict[str, Any]:
     state: dict[str, Any] = {}
-    given: Any = {"question": question, "options": dict(options)}
-    for mode, part in graph.stream(given, context=settings, stream_mode=["custom", "updates"]):
+    parts = graph.astream(given, {"callbacks": [so_far]}, context=settings, stream_mode=["custom", "updates"])
+    async for mode, part in parts:
         if mode == "custom":
+            so_far.show(cast(Event, part))
             lines.show(cast(Event, part))
         else:
             for values in cast(dict[str, dict[str, Any]], part).values():

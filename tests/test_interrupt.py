@@ -1,0 +1,114 @@
+"""One Ctrl-C ends a command, at whatever it is."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.openai_server import Call, OpenAIServer, Reply, faithful
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")]
+
+PATIENCE = 120.0
+AT_ONCE = 10.0
+"""Seconds. An idle machine needs half a one; the least time that a model is waited for is 120."""
+MAPPED = ["--retrieval", "bm25", "--route", "map_reduce", "--top-k", "16", "--partition-size", "1"]
+QUESTION = "Is metformin safe in severe kidney failure?"
+
+
+def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait for something that a process does."""
+    started = time.monotonic()
+    while not true():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() - started < PATIENCE
+        time.sleep(0.01)
+
+
+def interrupted(arguments: list[str], moment: Callable[[int], bool], **environment: str) -> tuple[str, str, float]:
+    """Start a command, send it one Ctrl-C at a moment, and return what it wrote and the seconds until it ended.
+
+    Args:
+        arguments: of the command.
+        moment: tells from the process's id whether it has come.
+        environment: what is set besides this process's own.
+    """
+    # A process that was started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "briefcontext", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    signal.signal(signal.SIGINT, before)
+    try:
+        until(lambda: moment(process.pid), process)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=PATIENCE)
+        seconds = time.monotonic() - sent
+    finally:
+        process.kill()
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    return output, errors, seconds
+
+
+def key(server: OpenAIServer) -> dict[str, str]:
+    return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url}
+
+
+@pytest.mark.parametrize(("route", "calls"), [(MAPPED, 16), (["--retrieval", "bm25", "--route", "vanilla"], 1)])
+def test_a_question_to_a_model_that_hangs_ends_and_no_further_call_goes_out(
+    route: list[str], calls: int, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Reply(hold=True)
+    output, errors, seconds = interrupted(
+        ["ask", QUESTION, "--model", "openai:held", *route], lambda _: len(server.calls) == calls, **key(server)
+    )
+    assert seconds < AT_ONCE
+    assert output == ""
+    assert re.search(r"Interrupted after [\d.]+ s\. Done: \d+ documents retrieved; ", errors)
+    assert f"Model calls: {calls}, {calls} of them dropped; 0 input and 0 output tokens were reported" in errors
+    assert len(server.calls) == server.arrived == calls
+
+
+def test_a_question_tells_what_it_did_and_what_that_cost(server: OpenAIServer) -> None:
+    def script(call: Call) -> Reply:
+        return faithful(call) if call.number < 6 else Reply(hold=True)
+
+    server.script = script
+    _, errors, seconds = interrupted(
+        ["ask", QUESTION, "--model", "openai:held", *MAPPED], lambda _: len(server.calls) == 16, **key(server)
+    )
+    assert seconds < AT_ONCE
+    counted = re.search(
+        r"(\d+) of 16 partitions read\. Model calls: 16, (\d+) of them dropped; ([\d,]+) input and ([\d,]+)", errors
+    )
+    assert counted, errors
+    read, dropped, given, made = (int(number.replace(",", "")) for number in counted.groups())
+    assert dropped == 16 - read
+    assert read <= 6
+    assert (given > 0) == (made > 0) == (read > 0)
+    assert len(server.calls) == server.arrived == 16
+
+
+@pytest.mark.parametrize("library", ["pydantic_core", "ormsgpack", "libtorch_cpu", "tokenizers"])
+def test_a_question_ends_also_while_models_load(library: str) -> None:
+    def loads(process: int) -> bool:
+        return library in Path(f"/proc/{process}/maps").read_text()
+
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("needs /proc")
+    output, errors, seconds = interrupted(["ask", QUESTION], loads)
+    assert seconds < AT_ONCE
+    assert output == ""
+    assert "Interrupted" in errors
