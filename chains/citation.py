@@ -1,6 +1,7 @@
 """Citation keys, which tie an answer's sentences to documents."""
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ _WORDS_WITH_KEYS = frozenset({"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "AND"})
 _NUMBERS = re.compile(r"[\d\s,;–-]+")
 _NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
-_LINK = re.compile(r"https?://\S+")
+_LINK = re.compile(r"(?:https?|file)://\S+")
 
 
 class Citation(TypedDict):
@@ -49,10 +50,13 @@ class Citation(TypedDict):
     match: Match | None
     quotes: list[Quote]
     """All quotes from this document, the first one included."""
+    page: int | None
+    """The page of a PDF that the quote begins on."""
     year: int | None
     publication_types: str
     retracted: bool
     url: str | None
+    """The source's page on the web; for a PDF its file, opened at that page."""
 
 
 def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
@@ -169,9 +173,23 @@ def publication_year(document: Document) -> int | None:
 
 
 def web_link(document: Document) -> str | None:
-    """Return the address of a document's page; what is no web address could be anything, a script for one."""
+    """Return the address of a document's page or file; what is neither could be anything, a script for one."""
     url = str(document.metadata.get("url") or "").strip()
     return url if _LINK.fullmatch(url) else None
+
+
+def printed_page(document: Document, offset: int | None = None) -> int | None:
+    """Return the page of a PDF that a document begins on, or a place in it, by its offset in the source."""
+    # LangChain's loaders count pages from 0.
+    page = document.metadata.get("page") if document.metadata.get("kind") == "pdf" else None
+    if isinstance(page, int) and offset is not None:
+        for start, number in json.loads(document.metadata.get("page_starts") or "[]"):
+            page = number if start <= offset else page
+    return page if isinstance(page, int) else None
+
+
+def _paged(url: str | None, page: int | None) -> str | None:
+    return f"{url}#page={page}" if url and page and url.startswith("file:") else url
 
 
 def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
@@ -181,6 +199,7 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
     start, end = (first["start"], first["end"]) if first else (None, None)
     metadata: Mapping[str, object] = document.metadata
     chunk_start = int(str(metadata.get("start") or 0))
+    page = printed_page(document, None if start is None else chunk_start + start)
     return Citation(
         key=key,
         document_id=str(document.id),
@@ -193,8 +212,9 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         source_end=None if end is None else chunk_start + end,
         match=first["match"] if first else None,
         quotes=quotes,
+        page=page,
         year=publication_year(document),
         publication_types=str(metadata.get("publication_types") or ""),
         retracted=bool(metadata.get("retracted", False)),
-        url=web_link(document),
+        url=_paged(web_link(document), page),
     )

@@ -120,7 +120,7 @@ class ExtractiveReader:
     def _draft(self, question: Question, documents: Sequence[Document], sentences: Sequence[Quote]) -> Draft:
         by_id = {str(document.id): document for document in documents}
         closest = [quote for quote, _ in self._closest(question, documents, sentences, SENTENCES_PER_ANSWER)]
-        lines = [f"- {quote['text']} {cite(by_id[quote['document_id']])}" for quote in closest]
+        lines = [f"- {' '.join(quote['text'].split())} {cite(by_id[quote['document_id']])}" for quote in closest]
         return Draft(
             text="\n".join([_PREFACE, *lines]) if lines else "No sentence of the documents comes near the question.",
             choice=None,

@@ -1,5 +1,6 @@
 """Cutting a long document into chunks that keep their place in it."""
 
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ def chunk_document(
 
     Each chunk has the document's metadata but for its `sections`, `chunk_index` (from 0), `start` and `end` (character
     offsets in the document's text), `section` (the heading that most of it stands under, if any) and the id
-    `<source_id>#<chunk_index>`.
+    `<source_id>#<chunk_index>`. One of a PDF has the `page_starts` in it, and the `page` that it begins on.
 
     Args:
         document: the text, with its `source_id`, or its id, to name chunks after.
@@ -58,7 +59,8 @@ def chunk_document(
     parts = sections(document)
     starts = _chunk_starts(text, encoder.token_offsets(text), parts, tokens, exact=exact)
     ends = [*starts[1:], len(text)]
-    kept = {name: value for name, value in document.metadata.items() if name != "sections"}
+    kept = {name: value for name, value in document.metadata.items() if name not in ("sections", "page_starts")}
+    pages = json.loads(document.metadata.get("page_starts", "[]"))
     return [
         Document(
             id=f"{source_id}#{index}",
@@ -70,10 +72,19 @@ def chunk_document(
                 "start": start,
                 "end": end,
                 **_section_of(start, end, parts),
+                **_pages_of(start, end, pages),
             },
         )
         for index, (start, end) in enumerate(zip(starts, ends, strict=False))
     ]
+
+
+def _pages_of(start: int, end: int, pages: Sequence[tuple[int, int]]) -> dict[str, int | str]:
+    first = bisect_right(pages, start, key=lambda page: page[0]) - 1
+    if first < 0:
+        return {}
+    more = [page for page in pages[first + 1 :] if page[0] < end]
+    return {"page": pages[first][1], **({"page_starts": json.dumps(more)} if more else {})}
 
 
 def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int], list[int]]:

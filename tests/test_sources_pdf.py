@@ -1,20 +1,56 @@
 import io
+import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
 
+from briefcontext.chains.citation import assign_keys, cite, number_citations
+from briefcontext.chains.extraction import Quote
 from briefcontext.errors import KnowledgeBaseError, MissingExtraError
+from briefcontext.knowledge.chunking import chunk_document
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.records import Entry, Reject
+from tests.hashing_encoder import HashingEncoder
 
 pypdf = pytest.importorskip("pypdf")
+pytest.importorskip("pypdfium2", reason="the pdf extra is not installed")
+
+ARTICLE = (
+    """@20 290
+Journal of Examples 2011, 11:5
+@20 260
+Adverse events
+@20 240
+Of the patients under treatment, 58.1 percent
+had an adverse event at week 14; none was se-
+vere. A follow-up of a year was planned for all
+of them.
+@30 180
+Placebo was given to 42. Their follow-
+@150 10
+101""",
+    """@20 290
+Journal of Examples 2011, 11:5
+@20 260
+up was shorter than that of the others and went
+on for a quarter.
+@150 10
+102""",
+)
+EVENT = "Of the patients under treatment, 58.1 percent had an adverse event at week 14; none was severe."
+TEXT = f"""Adverse events
+
+{EVENT} A follow-up of a year was planned for all of them.
+
+Placebo was given to 42. Their follow-up was shorter than that of the others and went on for a quarter."""
 
 
 def pdf(*pages: str, title: str = "", password: str | None = None, algorithm: str = "RC4-128") -> bytes:
-    """A PDF with a line of text on each page, in Helvetica; "" is a page without text."""
+    """A PDF with lines of text on each page, in Helvetica; "" is a page without text, and "@20 280" a place."""
     from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
     writer = pypdf.PdfWriter()
@@ -30,8 +66,8 @@ def pdf(*pages: str, title: str = "", password: str | None = None, algorithm: st
         fonts = DictionaryObject({NameObject("/F1"): font})
         page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
         content = DecodedStreamObject()
-        content.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode() if text else b"")
-        page[NameObject("/Contents")] = content
+        content.set_data("".join(map(_drawn, _placed(text))).encode())
+        page[NameObject("/Contents")] = writer._add_object(content)
     if title:
         writer.add_metadata({"/Title": title})
     if password is not None:
@@ -41,15 +77,30 @@ def pdf(*pages: str, title: str = "", password: str | None = None, algorithm: st
     return stream.getvalue()
 
 
+def _placed(text: str) -> Iterator[tuple[str, str]]:
+    """Lines with their places, one under another where none is named."""
+    x, y = 20, 200
+    for line in text.splitlines():
+        if line.startswith("@"):
+            x, y = map(int, line[1:].split())
+        else:
+            yield f"{x} {y}", line
+            y -= 14
+
+
+def _drawn(line: tuple[str, str]) -> str:
+    return "BT /F1 12 Tf {} Td ({}) Tj ET\n".format(*line)
+
+
 def read(content: bytes) -> list[Entry]:
     return list(read_pdf(io.BytesIO(content), "guidelines/asthma.pdf"))
 
 
-def test_pages_are_parted_by_form_feeds() -> None:
+def test_a_file_is_one_document_that_knows_its_pages() -> None:
     (entry,) = read(pdf("First page.", "", "Third page."))
     assert entry == Document(
         id="guidelines/asthma.pdf",
-        page_content="First page.\f\fThird page.",
+        page_content="First page.\n\nThird page.",
         metadata={
             "source_id": "guidelines/asthma.pdf",
             "title": "asthma",
@@ -58,9 +109,40 @@ def test_pages_are_parted_by_form_feeds() -> None:
             "start": 0,
             "end": 24,
             "pages": 3,
+            "page_starts": "[[0, 1], [13, 3]]",
             "pages_without_text": 1,
         },
     )
+
+
+def test_lines_and_broken_words_are_joined_and_running_heads_and_page_numbers_left_out() -> None:
+    (entry,) = read(pdf(*ARTICLE))
+    assert isinstance(entry, Document)
+    assert entry.page_content == TEXT
+    assert json.loads(entry.metadata["page_starts"]) == [[0, 1], [TEXT.index("up was shorter"), 2]]
+
+
+def test_lines_of_a_page_alone_are_no_running_heads() -> None:
+    (entry,) = read(pdf("@20 290\nA heading\n@20 200\nSome text of one page.\n@20 10\nA note."))
+    assert isinstance(entry, Document)
+    assert entry.page_content == "A heading\n\nSome text of one page.\n\nA note."
+
+
+def test_a_citation_names_the_page_of_its_quote_and_its_link_opens_it(tmp_path: Path) -> None:
+    path = tmp_path / "trial report.pdf"
+    path.write_bytes(pdf(*ARTICLE))
+    (source,) = open_sources(path)
+    (entry,) = source.entries()
+    assert isinstance(entry, Document)
+    (chunk,) = assign_keys("?", chunk_document(entry, HashingEncoder()))
+    pages = {}
+    for words in (EVENT, "Placebo was given to 42.", "on for a quarter."):
+        start = chunk.page_content.index(words)
+        quote = Quote(text=words, document_id=str(chunk.id), start=start, end=start + len(words), match="exact")
+        _, (citation,), _ = number_citations(cite(chunk), [chunk], [quote])
+        pages[words] = citation["page"]
+        assert citation["url"] == f"{path.as_uri()}#page={citation['page']}"
+    assert list(pages.values()) == [1, 1, 2]
 
 
 def test_the_title_is_the_one_that_the_file_says_it_has() -> None:
@@ -98,13 +180,13 @@ def test_a_file_without_text_that_can_be_read_is_rejected_with_a_way_out(content
 
 
 def test_a_page_that_cannot_be_read_is_told_and_the_others_are_kept() -> None:
-    broken = pdf("First page.", "Second page.").replace(b"(Second page.) Tj", b"(Second page.  Tj")
+    broken = pdf("First page.", "Second page.").replace(b"[ 4 0 R 6 0 R ]", b"[ 4 0 R 9 0 R ]")
     document, *rejects = read(broken)
     assert isinstance(document, Document)
-    assert document.page_content.startswith("First page.\f")
+    assert document.page_content.startswith("First page.")
     assert [reject.position for reject in rejects if isinstance(reject, Reject)] == ["page 2"]
     assert document.metadata["pages_without_text"] == 1
-    (only,) = read(pdf("One page.").replace(b"(One page.) Tj", b"(One page.  Tj"))
+    (only,) = read(pdf("One page.").replace(b"[ 4 0 R ]", b"[ 9 0 R ]"))
     assert isinstance(only, Reject)
     assert only.reason.startswith("None of its 1 pages can be read, the first because: The PDF cannot be read: ")
 
@@ -112,7 +194,7 @@ def test_a_page_that_cannot_be_read_is_told_and_the_others_are_kept() -> None:
 def test_without_the_extra_a_pdf_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.pdf").write_bytes(pdf("A page."))
     (tmp_path / "b.txt").write_bytes(b"A text.")
-    monkeypatch.setitem(sys.modules, "pypdf", None)
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[pdf\]'"):
         open_sources([tmp_path / "a.pdf"])
     sources = open_sources([tmp_path])

@@ -67,6 +67,7 @@ def _print_item(console: Console, mark: str, text: str) -> None:
 
 def _print_citation(console: Console, citation: Citation) -> None:
     parts = [citation["title"], citation["source_id"], citation["publication_types"]]
+    parts += [f"page {citation['page']}"] if citation["page"] else []
     parts += [str(citation["year"])] if citation["year"] else []
     parts += ["RETRACTED"] if citation["retracted"] else []
     _print_item(console, f"[{citation['key']}]", " · ".join(part for part in parts if part))

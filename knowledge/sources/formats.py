@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
+from langchain_core.documents import Document
+
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.file_source import FileSource, Read, file_errors, open_content
 from briefcontext.knowledge.sources.jsonl import missing_text, read_jsonl
@@ -25,7 +27,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 }
 """The formats, and how the names of their files end, before a `.gz`."""
 
-READER_VERSION = 2
+READER_VERSION = 3
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
 MEDCPT_READER_VERSION = 2
 
@@ -112,7 +114,10 @@ def _whole_file(file: FoundFile, format: str) -> FileSource:
     reader = WHOLE_FILES[format]
 
     def read(stream: BinaryIO) -> Iterator[Entry]:
-        return reader(stream, file.document_id)
+        for entry in reader(stream, file.document_id):
+            if format == "pdf" and isinstance(entry, Document):
+                entry.metadata["url"] = file.path.resolve().as_uri()
+            yield entry
 
     # The document's id comes from the path: the same text elsewhere is another document.
     return _source(file, read, format, file.document_id, document_id=file.document_id)

@@ -1,12 +1,15 @@
-"""PDF: one document per file, the text of its pages parted by form feeds."""
+"""PDF: one document per file, the running text of its pages."""
 
 import io
+import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from briefcontext.errors import MissingExtraError
+from briefcontext.knowledge.sources.pdf_layout import Line, running_text
 from briefcontext.knowledge.sources.plain_text import (
     WHOLE_FILE,
     UnreadableFileError,
@@ -17,30 +20,36 @@ from briefcontext.knowledge.sources.plain_text import (
 from briefcontext.knowledge.sources.records import Entry, Reject
 
 if TYPE_CHECKING:
-    from pypdf import PdfReader
+    from pypdfium2 import PdfDocument
 
-PAGE_BREAK = "\f"
+_LINE_ENDS = frozenset("\r\n")
+_HYPHEN = "\x02"
+"""What PDFium gives for a hyphen at the end of a line."""
+_alone = threading.Lock()
+"""PDFium may be used by one thread at a time."""
 
 
 def require_pdf() -> None:
     """Raise MissingExtraError when the package that reads PDF is not installed."""
-    if find_spec("pypdf") is None:
-        raise MissingExtraError("To read PDF, the package pypdf is needed: pip install 'briefcontext[pdf]'.")
+    if find_spec("pypdfium2") is None:
+        raise MissingExtraError("To read PDF, the package pypdfium2 is needed: pip install 'briefcontext[pdf]'.")
 
 
 def read_pdf(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
     """The file as one document of kind `pdf`, and a reject for each page that cannot be read.
 
-    A form feed stands between two pages and nowhere else, so that the page of an offset is one more than the
-    form feeds before it. `pages` counts them all, `pages_without_text` those that are blank or pictures. The
-    title is the one that the file says it has, else its name without the ending. A file that needs a password
-    or has no text at all, as a scan, is rejected.
+    Its lines are joined to paragraphs, words that were broken at their ends too; running heads and page numbers are
+    left out. `page_starts` is JSON: `[offset, page]` for each page that text begins on. `pages` counts them all,
+    `pages_without_text` those that are blank or pictures. The title is the one that the file says it has, else its
+    name without the ending. A file that needs a password or has no text at all, as a scan, is rejected.
     """
     rejects: list[Reject] = []
     try:
-        reader = _open(read_whole(stream))
-        pages = list(_pages(reader, rejects))
-        if not any(map(str.strip, pages)):
+        content = read_whole(stream)
+        require_pdf()
+        with _alone, _pdf_errors():
+            title, pages = _read(content, rejects)
+        if not any(pages):
             raise UnreadableFileError(
                 f"None of its {len(pages)} pages can be read, the first because: {rejects[0].reason}"
                 if rejects
@@ -49,68 +58,67 @@ def read_pdf(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
     except UnreadableFileError as reason:
         yield Reject(WHOLE_FILE, str(reason))
         return
-    metadata = {"pages": len(pages)}
-    if blank := sum(not page.strip() for page in pages):
+    text, page_starts = running_text([line for lines in pages for line in lines])
+    metadata: dict[str, str | int] = {"pages": len(pages), "page_starts": json.dumps(page_starts)}
+    if blank := sum(not lines for lines in pages):
         metadata["pages_without_text"] = blank
-    title = _title(reader) or stem(document_id)
-    yield file_document(document_id, PAGE_BREAK.join(pages), title=title, kind="pdf", **metadata)
+    yield file_document(document_id, text, title=title or stem(document_id), kind="pdf", **metadata)
     yield from rejects
 
 
-def _open(content: bytes) -> "PdfReader":
-    require_pdf()
-    from pypdf import PasswordType, PdfReader
+def _read(content: bytes, rejects: list[Reject]) -> tuple[str, list[list[Line]]]:
+    """The title, and the lines of each page: none for one that cannot be read, of which `rejects` then tells."""
+    from pypdfium2 import PdfDocument
 
-    with _pdf_errors():
-        reader = PdfReader(io.BytesIO(content))
-        # Most protected files only forbid changes: they open with an empty password.
-        if reader.is_encrypted and reader.decrypt("") is PasswordType.NOT_DECRYPTED:
-            raise UnreadableFileError("It needs a password: save a copy that does not.")
-        len(reader.pages)
-    return reader
-
-
-def _pages(reader: "PdfReader", rejects: list[Reject]) -> Iterator[str]:
-    """The text of each page, "" for one that cannot be read, of which `rejects` then tells."""
-    for number in range(len(reader.pages)):
-        try:
-            with _pdf_errors():
-                text = reader.pages[number].extract_text()
-        except UnreadableFileError as reason:
-            rejects.append(Reject(f"page {number + 1}", str(reason)))
-            text = ""
-        yield _storable(text).replace(PAGE_BREAK, "\n")
+    with PdfDocument(io.BytesIO(content)) as document:
+        title = " ".join(_storable(document.get_metadata_dict().get("Title", "")).split())
+        pages = []
+        for number in range(1, len(document) + 1):
+            try:
+                with _pdf_errors():
+                    pages.append(list(_lines(document, number)))
+            except UnreadableFileError as reason:
+                rejects.append(Reject(f"page {number}", str(reason)))
+                pages.append([])
+    return title, pages
 
 
-def _title(reader: "PdfReader") -> str:
+def _lines(document: "PdfDocument", number: int) -> Iterator[Line]:
+    from pypdfium2 import raw
+
+    page = document[number - 1]
+    words = page.get_textpage()
     try:
-        with _pdf_errors():
-            title = reader.metadata.title if reader.metadata else None
-    except UnreadableFileError:
-        title = None  # the file has a name, too
-    return " ".join(_storable(title).split()) if isinstance(title, str) else ""
+        signs = [chr(raw.FPDFText_GetUnicode(words, place)) for place in range(words.count_chars())]
+        begin = 0
+        for place, sign in enumerate([*signs, "\n"]):
+            if sign in _LINE_ENDS or sign == _HYPHEN:
+                printed = [at for at in range(begin, place) if not signs[at].isspace()]
+                if printed:
+                    left, base, _, _ = words.get_charbox(printed[0], loose=True)
+                    _, _, right, _ = words.get_charbox(printed[-1], loose=True)
+                    size = raw.FPDFText_GetFontSize(words, printed[0])
+                    text = " ".join(_storable("".join(signs[begin:place])).split())
+                    yield Line(text, number, left, right, base, size, hyphenated=sign == _HYPHEN)
+                begin = place + 1
+    finally:
+        words.close()
+        page.close()
 
 
 @contextmanager
 def _pdf_errors() -> Iterator[None]:
-    """Turn what pypdf raises into the reason for a reject."""
-    from pypdf.errors import DependencyError
+    """Turn what PDFium says into the reason for a reject."""
+    from pypdfium2 import PdfiumError
 
     try:
         yield
-    except UnreadableFileError:
-        raise
-    except DependencyError:
-        raise UnreadableFileError(
-            "It is encrypted with AES, which needs the package cryptography: pip install 'briefcontext[pdf]'."
-        ) from None
-    # A damaged file may make pypdf raise anything, as it documents.
-    except Exception as error:
-        raise UnreadableFileError(
-            f"The PDF cannot be read: {str(error).rstrip('.') or type(error).__name__}."
-        ) from error
+    except PdfiumError as error:
+        if "password" in str(error).lower():
+            raise UnreadableFileError("It needs a password: save a copy that does not.") from None
+        raise UnreadableFileError(f"The PDF cannot be read: {str(error).rstrip('.')}.") from error
 
 
-def _storable(text: str) -> str:
+def _storable(text: Any) -> str:
     """The text with surrogates joined or replaced, which broken fonts' tables give and UTF-8 cannot hold."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "")
+    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "")
