@@ -14,9 +14,9 @@ and each round of questions runs in a process of its own.
   for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows (n), rows that a vector search looks
   into (n ** 0.75), or rows times partitions that they are compared with (n ** 1.5).
 - hardness (--hardness): whether generated vectors are as hard to search as real ones. Vectors of minilm for 24,000
-  real passages and 909 questions, and as many generated ones of the same dimension, are indexed alike, by the same
-  kind of index with as many partitions and as many bits, and searched with the same numbers of probes and the same
-  refinement: the recall at each setting is printed for both.
+  real passages and some 300 of 909 questions, and as many generated ones of the same dimension, are indexed alike, by
+  the same kind of index with as many partitions and as many bits, and searched with the same numbers of probes and the
+  same refinement: the recall at each setting is printed for both.
 
     python benchmarks/store.py [--sizes 10000,100000,1000000] [--questions 200] [--work DIR] [--json FILE]
     python benchmarks/store.py --hardness [--data ../shared/data] [--cache DIR] [--json FILE]
@@ -100,7 +100,7 @@ FIGURES = [
     Figure("bytes a passage", ",.0f", 0, lambda row: float(row["bytes"] / row["passages"])),
     Figure("disk, GB", ".2f", 1, lambda row: float(row["bytes"] / 1e9), aims=((PUBMED, 80.0),)),
     Figure("memory, GB", ".2f", 1, lambda row: float(row["peak MB"] / 1e3), aims=((4 * MILLION, 3.0), (PUBMED, 4.0))),
-    Figure("opening, s", ".3f", 1, lambda row: float(row["opening s"]), aims=((PUBMED, 0.2),)),
+    Figure("opening, s", ".3f", 1, lambda row: float(row["opening s"]), INDEXED, aims=((MILLION, 0.2), (PUBMED, 0.2))),
     Figure("update: published after, s", ".2f", 1, _update("published s"), INDEXED),
     Figure("update: done after, s", ".2f", 1, _update("s"), INDEXED),
     Figure("update: CPU s", ".2f", 1, _update("CPU s"), INDEXED, aims=((100_000, 5.0),)),

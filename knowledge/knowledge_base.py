@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import MANIFEST_FILE, Counts, Manifest
-from briefcontext.knowledge.store.place import Folder, Place, open_place
+from briefcontext.knowledge.store.place import Place, open_place
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -258,7 +259,7 @@ def _check(k: int) -> None:
 
 def _why_not(place: Place) -> str:
     """Return why a base cannot be opened that has no published state."""
-    if isinstance(place, Folder) and not place.path.is_dir():
+    if isinstance(place.path, Path) and not place.path.is_dir():
         return f"There is no knowledge base at {place}: build one with `briefcontext index SOURCE --kb {place}`."
     if Manifest.draft(place) is None:
         return f"{place} is not a knowledge base (it has no {MANIFEST_FILE}): check the path."

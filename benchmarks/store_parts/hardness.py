@@ -17,6 +17,8 @@ from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.store import indexes
 
 PROBES, REFINEMENTS = (1, 2, 4, 8, 16), (1, 2, 4)
+QUESTIONS = 300
+"""Of each kind of vectors, spread evenly over all."""
 RANKS = (1, 4, 16, 100, 1000)
 Vectors = NDArray[np.float32]
 
@@ -24,6 +26,7 @@ Vectors = NDArray[np.float32]
 def hardness(data: Path, cache: Path) -> tuple[Table, list[dict[str, Any]]]:
     """Recall of exact search by setting, and the similarity of the passages at some ranks; real and generated."""
     real, asked = real_vectors(data, cache)
+    asked = asked[:: max(1, len(asked) // QUESTIONS)]
     made, questions = generated_vectors(*real.shape, len(asked))
     rows = [{"": f"similarity at rank {rank}", "real": _at(rank, real, asked)} for rank in RANKS]
     for row, rank in zip(rows, RANKS, strict=True):

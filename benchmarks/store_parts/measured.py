@@ -16,6 +16,8 @@ from briefcontext.knowledge import Filters, KnowledgeBase, build_knowledge_base,
 from briefcontext.retrievers.search_method import retriever_over
 
 K = 16
+OPENINGS = 5
+"""Each until a first passage is read; the median counts."""
 WARMING = 20
 """Questions that are asked before time is taken: they fill the caches of indexes."""
 TENTH = Filters(first_year=2020)
@@ -95,11 +97,14 @@ def ask(folder: Path, asked: list[Question]) -> dict[str, Any]:
 
     The times of each way in milliseconds, and the PMIDs that dense search finds, by filter.
     """
-    started = time.perf_counter()
+    opened = []
+    for _ in range(OPENINGS):
+        started = time.perf_counter()
+        with KnowledgeBase.open(folder, encoder=Given(asked)) as base:
+            base.get([str(FIRST_PMID)])
+        opened.append(time.perf_counter() - started)
     with KnowledgeBase.open(folder, encoder=Given(asked)) as base:
         size = len(base)
-        base.get([str(FIRST_PMID)])
-        opened = time.perf_counter() - started
         hybrid = retriever_over(base, "hybrid")
         ways: dict[str, Callable[[str], Any]] = {"hybrid": lambda text: hybrid.invoke(text, k=K)}
         for name, filters in FILTERS.items():
@@ -119,7 +124,7 @@ def ask(folder: Path, asked: list[Question]) -> dict[str, Any]:
             times[way] = {"median ms": np.median(taken), "p95 ms": np.percentile(taken, 95), "CPU ms": cpu}
             if way.startswith("dense"):
                 found[way.removeprefix("dense")] = answers
-    return {"passages": size, "opening s": opened, "times": times, "found": found}
+    return {"passages": size, "opening s": np.median(opened), "times": times, "found": found}
 
 
 def exact(chunks: Path, size: int, questions: list[Question]) -> dict[str, list[list[int]]]:

@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 from langchain_core.documents import Document
@@ -59,13 +57,8 @@ def _build(folder: Path) -> None:
     encoder = load_encoder(ENCODER)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
-        if (folder / MANIFEST_FILE).exists():
-            return
-        for left_over in folder.parent.glob(f"{folder.name}.building-*"):
-            shutil.rmtree(left_over, ignore_errors=True)
-        unfinished = Path(mkdtemp(prefix=f"{folder.name}.building-", dir=folder.parent))
-        build_knowledge_base(_documents(), unfinished, encoder=encoder)
-        unfinished.rename(folder)
+        if not (folder / MANIFEST_FILE).exists():
+            build_knowledge_base(_documents(), folder, encoder=encoder)
 
 
 def _documents() -> Iterator[Document]:
