@@ -9,8 +9,10 @@ from langchain_core.documents import Document
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
+from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Answer
@@ -22,8 +24,9 @@ from briefcontext.graphs import resources
 from briefcontext.graphs.events import Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
+from briefcontext.guard import Guard, Limits, checked_tokens
 
-__all__ = ["Passage", "Passages", "build_server"]
+__all__ = ["Passage", "Passages", "build_server", "http_app"]
 
 _MOST = 100
 """The most passages that one search returns."""
@@ -122,6 +125,29 @@ def build_server(settings: Settings) -> MCPServer[Any]:
     for tool, title in ((ask, "Ask the literature"), (search, "Search passages"), (fetch_source, "Fetch a source")):
         server.add_tool(tool, title=title, annotations=_READS_ONLY)
     return server
+
+
+def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits | None = None) -> ASGIApp:
+    """Return the server as an ASGI application behind its guard; it speaks streamable HTTP at `/mcp`.
+
+    It keeps no sessions: each request is answered by itself, and a client that leaves stops what works for it.
+
+    Args:
+        server: made by `build_server`.
+        token: what a client must send as a Bearer token, or several, with spaces between. Without one, only this
+            machine may ask.
+        limits: what one client may send and ask.
+
+    Raises:
+        InputError: the token is too short, or cannot stand in a header.
+    """
+    open_to = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # The guard does that.
+    return Guard(
+        server.streamable_http_app(stateless_http=True, transport_security=open_to),
+        tokens=() if token is None else checked_tokens(token),
+        questions=lambda path, body: int(b'"tools/call"' in body),
+        limits=limits,
+    )
 
 
 async def _asked(

@@ -15,7 +15,7 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
-__all__ = ["LongDocumentSettings", "graph"]
+__all__ = ["LongDocumentSettings", "NamedDocument", "graph"]
 
 
 class LongDocumentSettings(Settings):
@@ -34,7 +34,7 @@ class LongDocumentSettings(Settings):
     )
 
 
-class _NamedDocument(RankingRetriever):
+class NamedDocument(RankingRetriever):
     """Retrieves from the file that the run's settings name, and from nothing else."""
 
     def _search(
@@ -47,4 +47,4 @@ class _NamedDocument(RankingRetriever):
         return retriever.invoke(query, {"callbacks": run_manager.get_child()}, k=k, filters=filters)
 
 
-graph = build_graph(retriever=_NamedDocument(), settings=LongDocumentSettings, name="LongDocument")
+graph = build_graph(retriever=NamedDocument(), settings=LongDocumentSettings, name="LongDocument")

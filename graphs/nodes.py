@@ -94,7 +94,7 @@ class Nodes:
                     f"Filters ({settings.filters}) are for what is retrieved, and documents were given with the "
                     "question. Leave out the one or the other."
                 )
-            ranking = given_ranking(given)
+            ranking = given_ranking(given, settings.most_documents)
             return _retrieved(asked, ranking, settings.model_copy(update={"top_k": len(ranking)}), begun, given=True)
         retriever = await asyncio.to_thread(self._retriever)
         found: Sequence[Document] = []

@@ -1,4 +1,7 @@
-"""Knowledge bases, documents, models and readers that the settings name, opened once."""
+"""Knowledge bases, documents, models and readers that the settings name, opened once.
+
+Settings are resolved here and nowhere else; of a served graph's, names become places.
+"""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -48,6 +51,7 @@ def retriever(settings: Settings, progress: "Progress | None" = None) -> Ranking
     """
     from briefcontext.retrievers.search_method import retriever_over
 
+    settings = settings.resolved()
     scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
     return retriever_over(_searched(settings, progress), settings.retrieval, scorer)
 
@@ -62,11 +66,12 @@ def calibration(settings: Settings) -> "Calibration | None":
         return None
     from briefcontext.retrievers.calibration import CALIBRATION_FILE
 
-    path = Path(settings.calibration_file or Path(settings.knowledge_base) / CALIBRATION_FILE)
+    path = Path(settings.calibration_file or Path(settings.resolved().knowledge_base) / CALIBRATION_FILE)
     if settings.calibration_file is None and not path.is_file():
+        named = Path(settings.knowledge_base) / CALIBRATION_FILE
         raise InputError(
-            f"The preflight is 'calibrated', and there is no {path}. Make it: briefcontext calibrate --kb "
-            f"{settings.knowledge_base} --questions FILE --out {path}"
+            f"The preflight is 'calibrated', and there is no {named}. Make it: briefcontext calibrate --kb "
+            f"{settings.knowledge_base} --questions FILE --out {named}"
         )
     try:
         modified = path.stat().st_mtime_ns
@@ -97,6 +102,7 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
         InputError: the prompts cannot be used; or they or a model for the extractions are named, and no model is.
         ModelSetupError, MissingExtraError: a model cannot be opened.
     """
+    settings = settings.resolved()
     if settings.model is not None:
         return _llm_reader(settings.model, settings.extract_model, settings.model_cache, Prompts(settings.prompts))
     if settings.extract_model is not None:

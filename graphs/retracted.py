@@ -14,19 +14,20 @@ __all__ = ["encodable", "encodable_document", "given_ranking", "more_to_ask", "w
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def given_ranking(documents: object) -> list[Document]:
+def given_ranking(documents: object, most: int = MAX_TOP_K) -> list[Document]:
     """Return documents that a caller gives, best first, completed as retrieved ones are: id, source, rank, score.
 
     Args:
         documents: LangChain's, or mappings of `page_content`, `metadata` and `id`, as JSON has them.
+        most: how many are taken at most.
 
     Raises:
         InputError: it is no list of these, or a longer one than may be retrieved.
     """
     if not isinstance(documents, list | tuple):
         raise InputError(f"documents must be a list of documents, best first, not {type(documents).__name__}.")
-    if len(documents) > MAX_TOP_K:
-        raise InputError(f"{len(documents):,} documents are given, and at most {MAX_TOP_K:,} are taken. Give the best.")
+    if len(documents) > most:
+        raise InputError(f"{len(documents):,} documents are given, and at most {most:,} are taken. Give the best.")
     return as_ranking([_document(document, place) for place, document in enumerate(documents, start=1)])
 
 

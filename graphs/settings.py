@@ -1,6 +1,6 @@
 """The graph's settings: its runtime context."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -73,6 +73,9 @@ class Settings(BaseModel):
         field_title_generator=_title,
         json_schema_extra={"description": "How a question is answered. Every setting has a default."},
     )
+
+    most_documents: ClassVar[int] = MAX_TOP_K
+    """The most documents that are taken along with a question."""
 
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="auto", description="The way to read: decided by the preflight check (auto), or forced."
@@ -191,6 +194,10 @@ class Settings(BaseModel):
         first, last = self.years or (None, None)
         return Filters(first, last, self.publication_types, self.journals, self.mesh, self.languages)
 
+    def resolved(self) -> Self:
+        """The settings with the places of what they name. Here names are places; a served graph's are not."""
+        return self
+
     def narrowed(self, asked: AskedFilters | None) -> Self:
         """The settings with the filters that were asked for in place of their own; the others stay.
 
@@ -238,8 +245,10 @@ def _problems(error: ValidationError, settings: type[BaseModel]) -> str:
         elif problem["type"] == "extra_forbidden":
             problems.append(f"there is no setting {name!r} (there are {known})")
         elif name == "preflight":
-            problems.append(f"preflight = {problem['input']!r}: it is 'iou' or 'calibrated' (a file: calibration_file)")
+            problems.append(
+                f"preflight = {problem['input']!r:.100}: it is 'iou' or 'calibrated' (a file: calibration_file)"
+            )
         else:
             message = problem["msg"].replace("Input should", "it should").removeprefix("Value error, ")
-            problems.append(f"{name} = {problem['input']!r}: {message}")
+            problems.append(f"{name} = {problem['input']!r:.100}: {message}")
     return f"Settings cannot be used: {'; '.join(problems)}."

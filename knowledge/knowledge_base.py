@@ -148,7 +148,7 @@ class KnowledgeBase:
         Raises KnowledgeBaseError when none is held.
         """
         if not (found := self._read(lambda snapshot: snapshot.sources([source_id]))):
-            raise KnowledgeBaseError(f"{self._place} holds no source {source_id!r}: check the id.")
+            raise KnowledgeBaseError(f"The knowledge base holds no source {source_id!r}: check the id.")
         return found[source_id]
 
     def named(self, names: Sequence[str]) -> list[Document]:

@@ -20,17 +20,20 @@ from langchain_openai import ChatOpenAI
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.cli import main
-from briefcontext.commands.serve import access_token, serve
+from briefcontext.commands.serve import serve
 from briefcontext.errors import InputError, MissingExtraError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.guard import Limits
+from briefcontext.http_server import access_token
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.page import app as page_app
-from briefcontext.page.app import MAX_BODY_BYTES, TOKEN_VARIABLE, create_app
-from briefcontext.page.choices import CHOICES, LARGEST, describe
-from briefcontext.page.guard import SECURITY_HEADERS
+from briefcontext.page.app import create_app
+from briefcontext.page.choices import CHOICES, describe
+from briefcontext.page.headers import SECURITY_HEADERS
 from briefcontext.retrievers.dense import DenseRetriever
 from tests.conftest import QUESTION, FixedRetriever
 from tests.hashing_encoder import HashingEncoder
@@ -62,8 +65,8 @@ def asked(app: Starlette, **question: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def demo() -> Starlette:
-    """The page as it is without any argument."""
-    return create_app()
+    """The page as it is without any argument, but for a client who asks much."""
+    return create_app(limits=Limits(questions_per_minute=10_000))
 
 
 @pytest.fixture
@@ -188,7 +191,7 @@ def test_settings_and_options_reach_the_model(mapped: Starlette, server: OpenAIS
         ({"options": ["yes", "no"]}, "mapping"),
         ({"settings": ["top_k"]}, "mapping"),
         ({"settings": {"top_k": 0}}, "top_k"),
-        ({"settings": {"top_k": LARGEST + 1}}, f"at most {LARGEST}"),
+        ({"settings": {"top_k": MOST_DOCUMENTS + 1}}, f"at most {MOST_DOCUMENTS}"),
         ({"settings": {"nothing": 1}}, "'nothing' cannot be set"),
         ({"settings": {"years": [2020, 2010]}}, "years"),
         ({"settings": {"publication_types": "Review"}}, "publication_types"),
@@ -221,7 +224,7 @@ def test_no_choice_names_a_file_or_a_model() -> None:
         (b'["x"]', "application/json", 400),
         (b"\xff\xfe", "application/json", 400),
         (b"[" * 100_000, "application/json", 400),
-        (b'{"question": "' + b"x" * MAX_BODY_BYTES + b'"}', "application/json", 413),
+        (b'{"question": "' + b"x" * Limits.body_bytes + b'"}', "application/json", 413),
     ],
 )
 def test_bodies_that_are_no_question_are_refused(body: bytes, kind: str, status: int, demo: Starlette) -> None:
@@ -232,7 +235,7 @@ def test_bodies_that_are_no_question_are_refused(body: bytes, kind: str, status:
 
 def test_a_body_of_no_stated_length_is_limited_too(demo: Starlette) -> None:
     def pieces() -> Iterator[bytes]:
-        for _ in range(MAX_BODY_BYTES // 1024 + 1):
+        for _ in range(Limits.body_bytes // 1024 + 1):
             yield b"x" * 1024
 
     response = client(demo).post("/api/ask", content=pieces(), headers={"Content-Type": "application/json"})
@@ -385,7 +388,7 @@ def test_settings_are_described_with_bounds_and_values() -> None:
     assert all(setting["description"] and setting["label"] for setting in described.values())
     assert described["route"]["values"] == ["auto", "map_reduce", "vanilla", "order_preserving"]
     assert (described["route"]["default"], described["top_k"]["default"]) == ("vanilla", 8)
-    assert (described["top_k"]["minimum"], described["top_k"]["maximum"]) == (1, LARGEST)
+    assert (described["top_k"]["minimum"], described["top_k"]["maximum"]) == (1, MOST_DOCUMENTS)
     assert (described["years"]["type"], described["years"]["default"]) == ("years", None)
 
 
@@ -461,31 +464,24 @@ def test_questions_are_answered_at_the_same_time(mapped: Starlette, server: Open
     assert [answered[-1]["event"] for answered in told] == ["answer", "answer"]
 
 
-def test_beside_langgraph_the_page_and_its_guard_stand_below_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    local = client(page_app.app)
-    assert "BriefContext" in local.get("/page/").text
-    assert local.get("/page/api/about").status_code == 200
-    assert client(page_app.app, host="attacker.example").get("/page/").status_code == 421
-    assert page_app.app.user_middleware == []
-    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-    assert client(page_app._beside_langgraph()).get("/page/api/about").status_code == 401
-
-
-@pytest.mark.parametrize(("given", "local", "token"), [(None, True, None), (TOKEN, True, TOKEN), (TOKEN, False, TOKEN)])
-def test_a_token_is_needed_where_it_is_given(given: str | None, local: bool, token: str | None) -> None:
-    assert access_token(given, local=local) == token
+@pytest.mark.parametrize(
+    ("given", "host", "token"),
+    [(None, "127.0.0.1", None), (None, "localhost", None), (TOKEN, "::1", TOKEN), (TOKEN, "0.0.0.0", TOKEN)],
+)
+def test_a_token_is_needed_where_it_is_given(given: str | None, host: str, token: str | None) -> None:
+    assert access_token(given, host) == token
 
 
 def test_a_page_for_other_machines_gets_a_token_of_its_own() -> None:
-    tokens = {access_token(None, local=False) for _ in range(10)}
+    tokens = {access_token(None, "0.0.0.0") for _ in range(10)}
     assert len(tokens) == 10
     assert all(token is not None and len(token) >= 40 for token in tokens)
 
 
-@pytest.mark.parametrize("given", ["", "short", "with spaces in between it", "t\u00f6ken" * 8, "x" * 20 + "\n"])
+@pytest.mark.parametrize("given", ["", " ", "short", "with spaces in between it", "t\u00f6ken" * 8, f"{TOKEN} short"])
 def test_a_weak_token_is_refused(given: str) -> None:
     with pytest.raises(InputError, match="at least 16"):
-        access_token(given, local=True)
+        access_token(given, "localhost")
     with pytest.raises(InputError, match="at least 16"):
         create_app(token=given)
 
@@ -503,7 +499,7 @@ def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch: pytes
         (["--kb", "x", "--document", "y"], "name one of them"),
         (["--encoder", "minilm"], "--encoder is for --document"),
         (["--token", "short"], "at least 16"),
-        (["--host", "no such host"], "cannot listen"),
+        (["--host", "no such host"], "cannot be listened on"),
         (["--model", "nobody:nothing"], "nobody:nothing"),
     ],
 )

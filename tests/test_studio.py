@@ -45,9 +45,16 @@ def test_a_dockerfile_is_made_that_installs_the_package_and_names_the_graphs(tmp
 
 
 @pytest.fixture(scope="module")
-def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the documents that may be answered from."""
+    return tmp_path_factory.mktemp("documents")
+
+
+@pytest.fixture(scope="module")
+def keyless(documents: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server without a key."""
-    with langgraph_dev(tmp_path_factory.mktemp("studio"), clean_environment()) as url:
+    environment = clean_environment(BRIEFCONTEXT_DOCUMENTS=str(documents), BRIEFCONTEXT_QUESTIONS_PER_MINUTE="1000")
+    with langgraph_dev(tmp_path_factory.mktemp("studio"), environment) as url:
         yield url
 
 
@@ -97,7 +104,7 @@ async def test_settings_are_fields_with_titles_descriptions_defaults_and_choices
         "type": "integer",
         "default": 16,
         "minimum": 1,
-        "maximum": 1024,
+        "maximum": 128,
     }
     assert all(field["description"] and field["title"] and "default" in field for field in fields.values())
     assert "Raises" not in schemas["context_schema"]["description"]
@@ -159,8 +166,8 @@ async def test_a_thread_keeps_what_was_retrieved_and_extracted(client: LangGraph
     [
         ("briefcontext", ASKED, {"top_k": 0}, "Settings cannot be used: top_k = 0: it should be greater than or equal"),
         ("briefcontext", ASKED, {"route": "both"}, "Settings cannot be used: route = 'both'"),
-        ("briefcontext", ASKED, {"knowledge_base": "/nowhere"}, "/nowhere"),
-        ("briefcontext", ASKED, {"model": "openai:any"}, "OPENAI_API_KEY"),
+        ("briefcontext", ASKED, {"knowledge_base": "/nowhere"}, "knowledge_base = '/nowhere': it should be 'demo'"),
+        ("briefcontext", ASKED, {"model": "openai:any"}, "model = 'openai:any': it should be None"),
         ("briefcontext", {"question": "  "}, {}, "The question is empty. Ask one"),
         ("long_document", ASKED, {}, "There is no document to answer from. Name its file in the setting document."),
     ],
@@ -178,10 +185,10 @@ async def test_an_error_is_one_clear_message(
     assert message in str(raised.value)
 
 
-async def test_one_long_document_is_answered_from(client: LangGraphClient, tmp_path: Path) -> None:
-    report = tmp_path / "report.txt"
+async def test_one_long_document_is_answered_from(client: LangGraphClient, documents: Path) -> None:
+    report = documents / "report.txt"
     report.write_text("The trial ran for a year.\n\nThe toy drug lowered the toy score by four points.\n")
-    context = {"document": str(report)}
+    context = {"document": report.name}
     question = {"question": "By how much did the toy drug lower the toy score?"}
     result: Any = await client.runs.wait(None, "long_document", input=question, context=context)
     assert result["answer"]["route"] == "order_preserving"
@@ -197,16 +204,17 @@ def model() -> Iterator[OpenAIServer]:
 @pytest.fixture(scope="module")
 def keyed(model: OpenAIServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server whose environment names an OpenAI-compatible endpoint."""
-    environment = clean_environment(OPENAI_BASE_URL=model.url, OPENAI_API_KEY="none")
+    environment = clean_environment(
+        OPENAI_BASE_URL=model.url, OPENAI_API_KEY="none", BRIEFCONTEXT_MODELS="openai:scripted"
+    )
     with langgraph_dev(tmp_path_factory.mktemp("studio"), environment) as url:
         yield url
 
 
 async def test_messages_bring_the_tokens_of_the_answer(keyed: str) -> None:
-    context = {**MAPPED, "model": "openai:scripted"}
     async with get_client(url=keyed) as client:
-        tuples = await _streamed(client, "messages-tuple", context=context)
-        partial = await _streamed(client, "messages", context=context)
+        tuples = await _streamed(client, "messages-tuple", context=MAPPED)
+        partial = await _streamed(client, "messages", context=MAPPED)
     text = "".join(message["content"] for event, (message, _) in tuples)
     assert text.startswith("Point 1 holds [")
     assert len(tuples) > 5

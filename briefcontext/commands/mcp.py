@@ -1,6 +1,5 @@
 """`briefcontext mcp`: the graph and its knowledge base for any client of the Model Context Protocol."""
 
-import socket
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,14 +14,13 @@ from briefcontext.commands.options import (
     Route,
     settings_from,
 )
-from briefcontext.errors import InputError, MissingExtraError
+from briefcontext.errors import MissingExtraError
+from briefcontext.http_server import access_token, address, listen, run
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 __all__ = ["mcp"]
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def mcp(
@@ -38,10 +36,18 @@ def mcp(
     http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP. Default: standard input and output.")] = (
         False
     ),
-    host: Annotated[str, typer.Option(help="Address to listen on, with --http.")] = LOOPBACK[0],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on, with --http. Any but this machine's own needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on, with --http; 0: any free one.")
     ] = 8765,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="BRIEFCONTEXT_TOKEN", help="What clients must send, with --http; better given by the variable."
+        ),
+    ] = None,
 ) -> None:
     """Serve the tools ask, search and fetch_source over the Model Context Protocol (MCP)."""
     settings = settings_from(
@@ -63,23 +69,21 @@ def mcp(
 
     server = build_server(settings)
     if http:
-        _serve_http(server, host, port)
+        _serve_http(server, host, port, token)
     else:
         server.run("stdio")
 
 
-def _serve_http(server: "MCPServer[Any]", host: str, port: int) -> None:
+def _serve_http(server: "MCPServer[Any]", host: str, port: int, token: str | None) -> None:
     """Serve until interrupted; what is said about it goes to standard error."""
-    import uvicorn
+    from briefcontext.guard import Limits
+    from briefcontext.mcp_server import http_app
 
-    try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise InputError(f"{host}:{port} cannot be listened on ({error.strerror}): choose another --port.") from error
-    if host not in LOOPBACK:
-        sys.stderr.write(f"Whoever reaches {host} can ask, without a password: put a proxy that checks in front.\n")
-    shown = f"[{host}]" if ":" in host else host
-    sys.stderr.write(f"MCP at http://{shown}:{listener.getsockname()[1]}/mcp\n")
-    sys.stderr.flush()
-    app = server.streamable_http_app(host=host)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+    needed = access_token(token, host)
+    app = http_app(server, token=needed, limits=Limits.from_environment())
+    with listen(host, port) as listener:
+        if needed and not token:
+            sys.stderr.write(f"Clients need this header: Authorization: Bearer {needed}\n")
+        sys.stderr.write(f"MCP at {address(listener, host)}mcp\n")
+        sys.stderr.flush()
+        run(app, listener)

@@ -1,7 +1,6 @@
 """The page's web application: static files, what the page needs to know, and questions answered as they go."""
 
 import json
-import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
@@ -17,21 +16,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from briefcontext.chains.question import check_question
-from briefcontext.commands.serve import check_token
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs.graph import graph as ready_made
 from briefcontext.graphs.settings import DEMO, Settings
+from briefcontext.guard import Guard, Limits, checked_tokens, refusal
 from briefcontext.page.choices import choose, describe
-from briefcontext.page.guard import Guard, TokenRequired, refusal
+from briefcontext.page.headers import SecurityHeaders
 from briefcontext.page.lines import JSONLines, run
 
-__all__ = ["KB_VARIABLE", "MAX_BODY_BYTES", "MODEL_VARIABLE", "TOKEN_VARIABLE", "app", "create_app"]
-
-TOKEN_VARIABLE = "BRIEFCONTEXT_PAGE_TOKEN"
-KB_VARIABLE = "BRIEFCONTEXT_PAGE_KB"
-MODEL_VARIABLE = "BRIEFCONTEXT_PAGE_MODEL"
-MAX_BODY_BYTES = 256 * 1024
-"""Enough for the longest question that is taken, with options, however its characters are written."""
+__all__ = ["create_app", "create_page", "open_paths"]
 
 _MEDIA_TYPES = {
     "html": "text/html",
@@ -47,23 +40,42 @@ def create_app(
     token: str | None = None,
     graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
     source: str | None = None,
+    limits: Limits | None = None,
 ) -> Starlette:
-    """Make the page, an ASGI application that can be served alone or mounted below any path.
+    """Make the page, an ASGI application that is served alone, behind its guard.
 
     Args:
         settings: what every question is answered with: knowledge base, model, limits. People on the page may choose
             how to read (`choices.py`), and nothing that names a file or a model.
-        token: what a client must send as a Bearer token. Without one, only this machine may ask.
+        token: what a client must send as a Bearer token, or several, with spaces between. Without one, only this
+            machine may ask.
         graph: a graph of your own, from `build_graph`.
         source: what the page says that it reads from.
+        limits: what one client may send and ask.
 
     Raises:
         InputError: the token is too short, or cannot stand in a header.
     """
-    if token is not None:
-        check_token(token)
+    tokens = () if token is None else checked_tokens(token)
+    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), limits=limits)
+    return create_page(settings, graph=graph, source=source, guard=guard)
+
+
+def open_paths() -> set[str]:
+    """Return the paths of the page's files, which are the same for everybody and hold nothing."""
+    return {"/", *(f"/{name}" for name, _, _ in _assets())}
+
+
+def create_page(
+    settings: Settings | None = None,
+    *,
+    graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
+    source: str | None = None,
+    guard: Middleware | None = None,
+) -> Starlette:
+    """Make the page for an application that guards it, to be mounted below any path; see `create_app`."""
     fixed = settings or Settings()
-    known = _about(fixed, graph, source)
+    own, known = graph is not ready_made, _about(fixed, graph, source)
     assets = {name: Response(body, media_type=kind) for name, kind, body in _assets()}
 
     async def asset(request: Request) -> Response:
@@ -79,16 +91,13 @@ def create_app(
         given = await _read_json(request)
         asked = check_question(given.get("question"), given.get("options"))
         settings = choose(fixed, given.get("settings"))
-        ranking = (
-            "retrieved" if graph is not ready_made else "re-ranked" if settings.cross_encoder else settings.retrieval
-        )
+        ranking = "retrieved" if own else "re-ranked" if settings.cross_encoder else settings.retrieval
         return JSONLines(run(graph, asked, settings, ranking=ranking))
 
     api = [Route("/about", about), Route("/ask", ask, methods=["POST"])]
-    keys = [Middleware(TokenRequired, token=token)] if token is not None else []
     return Starlette(
-        routes=[Mount("/api", routes=api, middleware=keys), Route("/", asset), Route("/{name}", asset)],
-        middleware=[Middleware(Guard, local_only=token is None)],
+        routes=[Mount("/api", routes=api), Route("/", asset), Route("/{name}", asset)],
+        middleware=[Middleware(SecurityHeaders), *([guard] if guard else [])],
         exception_handlers={HTTPException: _explain, BriefContextError: _explain},
     )
 
@@ -142,34 +151,15 @@ def _examples() -> list[dict[str, Any]]:
 
 
 async def _read_json(request: Request) -> Mapping[str, Any]:
-    """Read a JSON object of limited size.
+    """Read a JSON object.
 
     Raises:
-        HTTPException: it is of another kind (415), too long (413), or no JSON object (400).
+        HTTPException: it is none (400).
     """
-    # A form of another site can send text, but not JSON, without asking the browser's leave first.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise HTTPException(415, "Send the question as application/json.")
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY_BYTES:
-            raise HTTPException(413, f"The request is longer than {MAX_BODY_BYTES:,} bytes. Shorten the question.")
     try:
-        given = json.loads(body)
+        given = json.loads(await request.body())
     except (ValueError, RecursionError):
         given = None
     if not isinstance(given, dict):
         raise HTTPException(400, 'The request is not a JSON object. Send {"question": "…"}.')
     return given
-
-
-def _beside_langgraph() -> Starlette:
-    """Make the page for a LangGraph server, below `/page/`, so that its guard guards the page alone."""
-    chosen = {"knowledge_base": os.environ.get(KB_VARIABLE), "model": os.environ.get(MODEL_VARIABLE)}
-    settings = Settings(**{name: value for name, value in chosen.items() if value})
-    return Starlette(routes=[Mount("/page", app=create_app(settings, token=os.environ.get(TOKEN_VARIABLE) or None))])
-
-
-app = _beside_langgraph()
-"""For `langgraph.json`: `"http": {"app": "briefcontext.page.app:app"}`."""

@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
+from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.errors import InputError
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["LARGEST", "choose", "describe"]
+__all__ = ["choose", "describe"]
 
 CHOICES = (
     *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
     *("retrieval", "years", "publication_types"),
     *("include_retracted", "min_quote_similarity"),
 )
-LARGEST = 128
-"""The most documents that a question from the page may ask for: each partition of them is a call."""
 STUDY_TYPES = (
     *("Randomized Controlled Trial", "Clinical Trial", "Meta-Analysis", "Systematic Review", "Review"),
     *("Practice Guideline", "Observational Study", "Case Reports"),
@@ -43,7 +42,7 @@ def _describe(name: str, schema: Mapping[str, Any], default: Any) -> dict[str, A
         "type": "years" if name == "years" else schema["type"],
         "default": default,
         "minimum": schema.get("minimum"),
-        "maximum": LARGEST if name in _COUNTS else schema.get("maximum"),
+        "maximum": MOST_DOCUMENTS if name in _COUNTS else schema.get("maximum"),
         "values": None if offered is None else list(offered),
     }
 
@@ -61,8 +60,8 @@ def choose(settings: Settings, chosen: object) -> Settings:
     for name in chosen:
         if name not in CHOICES:
             raise InputError(f"{name!r} cannot be set from the page. These can: {', '.join(CHOICES)}.")
-    made = Settings(**{**settings.model_dump(), **chosen})
+    made = type(settings)(**{**settings.model_dump(), **chosen})
     for name in _COUNTS:
-        if getattr(made, name) > max(LARGEST, getattr(settings, name)):
-            raise InputError(f"{name} = {getattr(made, name)}: from the page, it can be at most {LARGEST}.")
+        if getattr(made, name) > max(MOST_DOCUMENTS, getattr(settings, name)):
+            raise InputError(f"{name} = {getattr(made, name)}: from the page, it can be at most {MOST_DOCUMENTS}.")
     return made

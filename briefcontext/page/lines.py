@@ -1,6 +1,5 @@
 """A run of the graph as lines of JSON, one for each step, that a browser reads as they come."""
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -18,12 +17,19 @@ from briefcontext.chains.question import Question
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["JSONLines", "run"]
+__all__ = ["MOST_BYTES", "JSONLines", "run"]
 
 Line = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
+MOST_BYTES = 16 * 1024 * 1024
+"""The most that is sent in answer to one question."""
+_TOO_LONG: Line = {
+    "event": "error",
+    "kind": "ReplyTooLong",
+    "message": f"What comes back is longer than {MOST_BYTES // 1024**2} MiB. Ask for fewer documents.",
+}
 UNEXPECTED = "Something went wrong that was not foreseen. The log of the server says what."
 
 
@@ -94,7 +100,7 @@ def _web_address(url: object) -> str | None:
 
 
 class JSONLines(Response):
-    """Sends lines as they are made, and stops making them when the client has gone."""
+    """Sends lines as they are made, up to a length. Cancelled when the client has gone, it stops making them."""
 
     media_type = "application/x-ndjson"
 
@@ -105,30 +111,16 @@ class JSONLines(Response):
         self.init_headers({"X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_left(receive))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # Cancelled once, and then waited for: a graph that is cancelled again while it ends leaves its branches,
-            # and the calls that they pay for, running.
-            leaving.cancel()
-            sending.cancel()
-            await asyncio.wait({sending, leaving})
-        if not sending.cancelled():
-            sending.result()
-
-    async def _send(self, send: Send) -> None:
+        left = MOST_BYTES
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._lines) as lines:
             async for line in lines:
                 # ASCII throughout: half a surrogate pair in a model's words could not be encoded otherwise.
                 body = json.dumps(line, default=str).encode("ascii") + b"\n"
+                left -= len(body)
+                if left < 0:
+                    body = json.dumps(_TOO_LONG).encode("ascii") + b"\n"
                 await send({"type": "http.response.body", "body": body, "more_body": True})
+                if left < 0:
+                    break
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _left(receive: Receive) -> None:
-    """Return when the client has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

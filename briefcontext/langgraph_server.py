@@ -1,0 +1,133 @@
+"""What `langgraph.json` names: the graphs as they are served, whom the server answers, and the page beside them.
+
+Graphs take names, and no paths (`access.py`). One guard stands before every route of the API and the page. With
+BRIEFCONTEXT_TOKEN set (several tokens: with spaces between), every route but the page's empty form and `/ok`, which
+says that the server runs, asks for one, and the threads and runs of one token are not another's. Without it, only this
+machine is answered.
+"""
+
+import json
+import os
+import re
+from dataclasses import replace
+from typing import Any
+
+from langgraph_sdk import Auth
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from briefcontext.access import served
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.long_document import LongDocumentSettings, NamedDocument
+from briefcontext.graphs.settings import Settings
+from briefcontext.guard import TOKEN_VARIABLE, Guard, Limits, Refused, admit, checked_tokens, refusal
+from briefcontext.page.app import create_page, open_paths
+
+__all__ = ["STUDIO", "app", "auth", "briefcontext", "long_document"]
+
+STUDIO = ("https://smith.langchain.com", "https://eu.smith.langchain.com")
+"""The pages of LangGraph Studio, which a browser loads from there and which ask here."""
+_BODY_BYTES = 2 * 1024 * 1024
+"""Documents may come along with a question."""
+_RUN = re.compile(r"/runs(/stream|/wait|/batch)?$")
+_CHANGES = ("create", "create_run", "update")
+
+_tokens = checked_tokens(os.environ[TOKEN_VARIABLE]) if os.environ.get(TOKEN_VARIABLE) else ()
+_settings = served(Settings)
+
+briefcontext = build_graph(settings=_settings)
+long_document = build_graph(retriever=NamedDocument(), settings=served(LongDocumentSettings), name="LongDocument")
+
+auth = Auth()
+
+
+@auth.authenticate
+async def authenticate(scope: Scope) -> str:
+    """Return whose threads and runs a request may see: those of its token, or of this machine."""
+    try:
+        return admit(scope, _tokens)
+    except Refused as error:
+        raise Auth.exceptions.HTTPException(
+            status_code=401 if error.status == 401 else 403, detail=str(error)
+        ) from None
+
+
+@auth.on
+async def keep_apart(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.HandlerResult:
+    """Keep threads and runs to their owner. The graphs are the server's, and nothing runs at set times."""
+    owner = {"owner": ctx.user.identity}
+    if ctx.resource == "assistants":
+        return ctx.action in ("read", "search") or not _tokens
+    if ctx.resource != "threads":
+        return False
+    if ctx.action in _CHANGES:
+        if value.get("metadata") is None:
+            value["metadata"] = {}
+        value["metadata"].update(owner)  # In place: the server goes on with this very mapping.
+    return owner
+
+
+class StopWithClient:
+    """Has a run stop when the client that waits for it leaves, unless the client wants it to go on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or not _RUN.search(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        waiting: list[Message] = [await receive()]  # The guard passes the body on whole.
+        try:
+            given = json.loads(waiting[0]["body"])
+        except (ValueError, RecursionError):
+            given = None
+        if isinstance(given, dict):
+            waiting[0]["body"] = json.dumps({"on_disconnect": "cancel", **given}).encode()
+
+        async def receive_changed() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        await self._app(scope, receive_changed, send)
+
+
+def _questions(path: str, body: bytes) -> int:
+    """Return how many runs a request starts."""
+    if path.endswith("/api/ask"):
+        return 1
+    if not _RUN.search(path):
+        return 0
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        return 1
+    return len(given) if isinstance(given, list) else 1
+
+
+async def _not_served(request: Request) -> Response:
+    return refusal(404, "This way to ask is not served: what it starts goes on when its client leaves.")
+
+
+app = Starlette(
+    routes=[
+        Mount("/page", app=create_page(_settings())),
+        Route("/threads/{thread_id}/commands", _not_served, methods=["POST"]),
+        Route("/threads/{thread_id}/stream/events", _not_served, methods=["POST"]),
+    ],
+    middleware=[
+        Middleware(
+            Guard,
+            tokens=_tokens,
+            open_paths={"/ok", *(f"/page{path}" for path in open_paths())},
+            origins=STUDIO,
+            questions=_questions,
+            limits=replace(Limits.from_environment(), body_bytes=_BODY_BYTES),
+        ),
+        Middleware(StopWithClient),
+    ],
+)
+"""The page, below `/page/`. The server adds its own routes, behind the same guard."""
