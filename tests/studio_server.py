@@ -24,13 +24,13 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def langgraph_dev(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+def langgraph_dev(folder: Path, environment: Mapping[str, str], *options: str) -> Iterator[str]:
     """Run `langgraph dev` on a free loopback port, with what it keeps in `folder`, and yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     url, log = f"http://127.0.0.1:{port}", folder / "server.log"
     command = [str(Path(sys.executable).with_name("langgraph")), "dev", "--config", str(CONFIG)]
-    command += ["--no-browser", "--no-reload", "--port", str(port)]
+    command += ["--no-browser", "--no-reload", "--port", str(port), *options]
     with log.open("wb") as output:
         server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
