@@ -1,8 +1,6 @@
 """The answer that every route ends in: the same fields in Python, in JSON and over a server."""
 
-import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Literal
 
 from langchain_core.documents import Document
@@ -12,10 +10,12 @@ from briefcontext.chains.citation import Citation, number_citations
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.reader import Draft
-from briefcontext.sentences import split_sentences
+from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
 
-__all__ = ["Answer", "Conflict", "Preflight", "Route", "compose", "find_conflict"]
+__all__ = ["NO_ANSWER", "Answer", "Conflict", "Preflight", "Route", "compose", "find_conflict"]
 
+NO_ANSWER = "No answer was found in the documents."
+"""What is said above the reason of an abstention."""
 _LISTED = 10
 
 Route = Literal["map_reduce", "vanilla", "order_preserving", "abstain"]
@@ -68,7 +68,7 @@ class Answer(TypedDict):
     choice: str | None
     """The letter chosen, for multiple choice."""
     abstained: bool
-    """Whether this is a statement that the documents do not answer the question."""
+    """Whether no answer was found in the documents; `text` is then the reason."""
     citations: list[Citation]
     route: Route
     preflight: Preflight
@@ -76,8 +76,12 @@ class Answer(TypedDict):
     """What each partition gave, in order; empty unless the route is `map_reduce`."""
     conflict: Conflict | None
     usage: Usage
+    doubts: list[Doubt]
+    """Sentences that cite nothing, or whose figures or negations do not stand in what they cite."""
+    cautions: list[str]
+    """Warnings that bear on safety: to be shown before the answer."""
     warnings: list[str]
-    """What a reader of the answer ought to know: quotes not found, documents not read, sentences not cited."""
+    """What else a reader of the answer ought to know: quotes not found, parts not read, sentences not cited."""
 
 
 def compose(
@@ -97,8 +101,13 @@ def compose(
     both, citations, unknown = number_citations(separator.join(texts), documents, draft["quotes"])
     text, _, statement = both.partition(separator)
     text = text.strip()
-    unchosen = _unchosen(draft["choice"], extractions) if options else None
-    warnings = [*([unchosen] if unchosen else []), *draft["warnings"], *_extraction_warnings(extractions)]
+    doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
+    cautions = [*draft.get("cautions", []), *_not_read(extractions)]
+    if options and (unchosen := _unchosen(draft["choice"], extractions)):
+        cautions.insert(0, unchosen)
+    if not draft["abstained"]:
+        cautions += _unsupported(citations, doubts)
+    warnings = [*draft["warnings"], *_read_with_errors(extractions)]
     if caution := preflight.get("caution"):
         warnings.append(caution)
     if retracted:
@@ -107,7 +116,7 @@ def compose(
         more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
         warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown[:_LISTED])}{more}.")
     if not draft["abstained"]:
-        warnings += _citation_warnings(text, citations)
+        warnings += _citation_warnings(citations, doubts)
     if loose := [citation["key"] for citation in citations if citation["match"] == "fuzzy"]:
         warnings.append(
             f"Quoted in other words than the document's, which are shown: [{']['.join(dict.fromkeys(loose))}]."
@@ -122,6 +131,8 @@ def compose(
         extractions=list(extractions),
         conflict=find_conflict(extractions, draft["choice"], statement.strip() or None),
         usage=usage,
+        doubts=doubts,
+        cautions=cautions,
         warnings=warnings,
     )
 
@@ -153,39 +164,41 @@ def _unchosen(choice: str | None, extractions: Sequence[Extraction]) -> str | No
     )
 
 
-def _extraction_warnings(extractions: Sequence[Extraction]) -> list[str]:
-    warnings = []
-    for extraction in extractions:
-        place = f"Partition {extraction['index'] + 1}"
-        if extraction["status"] == "failed":
-            ids = ", ".join(extraction["document_ids"])
-            warnings.append(f"{place} was not read ({ids}): {extraction['error']}")
-        elif extraction["error"]:
-            warnings.append(f"{place}: {extraction['error']}")
-    return warnings
+def _not_read(extractions: Sequence[Extraction]) -> list[str]:
+    return [
+        f"{_place(extraction)} was not read ({', '.join(extraction['document_ids'])}): {extraction['error']}"
+        for extraction in extractions
+        if extraction["status"] == "failed"
+    ]
 
 
-def _citation_warnings(text: str, citations: Sequence[Citation]) -> list[str]:
-    warnings = []
-    if not citations:
-        warnings.append("The answer cites no document, so nothing in it can be traced.")
-    elif bare := [citation["key"] for citation in citations if citation["quote"] is None]:
-        warnings.append(f"Cited without a quote that stands in the document: [{']['.join(bare)}].")
-    if citations and (uncited := _uncited_sentences(text, citations)):
-        warnings.append(f"{uncited} of the answer's sentences carry no citation.")
+def _read_with_errors(extractions: Sequence[Extraction]) -> list[str]:
+    return [
+        f"{_place(extraction)}: {extraction['error']}"
+        for extraction in extractions
+        if extraction["error"] and extraction["status"] != "failed"
+    ]
+
+
+def _place(extraction: Extraction) -> str:
+    return f"Partition {extraction['index'] + 1}"
+
+
+def _unsupported(citations: Sequence[Citation], doubts: Sequence[Doubt]) -> list[str]:
+    cautions = [] if citations else ["The answer cites no document, so nothing in it can be traced."]
+    if wrong := [doubt for doubt in doubts if doubt["reason"] != NO_CITATION]:
+        count, verb = ("One sentence", "says") if len(wrong) == 1 else (f"{len(wrong)} sentences", "say")
+        said = "; ".join(dict.fromkeys(doubt["reason"] for doubt in wrong))
+        cautions.append(f"{count} of the answer {verb} what the cited documents do not ({said}).")
     if retracted := [citation["source_id"] for citation in citations if citation["retracted"]]:
-        warnings.append(f"Retracted articles are cited: {', '.join(retracted)}.")
+        cautions.append(f"Retracted articles are cited: {', '.join(retracted)}.")
+    return cautions
+
+
+def _citation_warnings(citations: Sequence[Citation], doubts: Sequence[Doubt]) -> list[str]:
+    warnings = []
+    if bare := [citation["key"] for citation in citations if citation["quote"] is None]:
+        warnings.append(f"Cited without a quote that stands in the document: [{']['.join(bare)}].")
+    if citations and (uncited := sum(doubt["reason"] == NO_CITATION for doubt in doubts)):
+        warnings.append(f"{uncited} of the answer's sentences carry no citation.")
     return warnings
-
-
-def _uncited_sentences(text: str, citations: Sequence[Citation]) -> int:
-    """Count the sentences that are not followed by a citation; a line that ends in a colon only introduces."""
-    mark = re.compile(rf"\[(?:{'|'.join(citation['key'] for citation in citations)})\]")
-    count = 0
-    for line in text.splitlines():
-        starts = [start for start, _ in split_sentences(line)]
-        for start, end in pairwise([*starts, len(line)]):
-            sentence = line[start:end].strip()
-            cited = mark.search(sentence) or mark.match(line[end:].lstrip())
-            count += not (cited or sentence.endswith(":") or not any(c.isalpha() for c in sentence))
-    return count

@@ -1,7 +1,10 @@
 """An answer in short: what a model, or a person in a terminal, is told of it."""
 
-from briefcontext.chains.answer import Answer
+from collections.abc import Sequence
+
+from briefcontext.chains.answer import NO_ANSWER, Answer
 from briefcontext.chains.citation import Citation
+from briefcontext.chains.support import marked
 
 __all__ = ["cited_text"]
 
@@ -12,23 +15,30 @@ _WARNINGS = 5
 def cited_text(answer: Answer) -> str:
     """Return the answer's text, its sources by number, and what a reader must know of it.
 
-    That the documents do not answer stands first, where it is so. Quotes and extractions are left to the answer itself.
+    Cautions stand first, and doubts behind their sentences. That the documents do not answer is said before the text.
+    Quotes and extractions are left to the answer itself.
     """
-    parts = [answer["text"]]
+    parts = [marked(answer["text"], answer["doubts"])]
     if answer["abstained"]:
-        parts.insert(0, "NO ANSWER: the documents searched do not answer this question.")
+        parts.insert(0, f"NO ANSWER: {NO_ANSWER}")
     if answer["choice"]:
         parts.insert(0, f"Choice: {answer['choice']}")
+    if answer["cautions"]:
+        parts.insert(0, _told("Caution:", answer["cautions"]))
     if answer["citations"]:
         parts.append("\n".join(["Sources:", *map(_source, answer["citations"])]))
     if conflict := _conflict(answer):
         parts.append(f"The evidence contradicts itself: {conflict}")
-    if warnings := answer["warnings"]:
-        told = [f"- {_line(warning)}" for warning in warnings[:_WARNINGS]]
-        if len(warnings) > _WARNINGS:
-            told.append(f"- and {len(warnings) - _WARNINGS} more warnings")
-        parts.append("\n".join(["Take note:", *told]))
+    if answer["warnings"]:
+        parts.append(_told("Take note:", answer["warnings"]))
     return "\n\n".join(parts)
+
+
+def _told(heading: str, warnings: Sequence[str]) -> str:
+    told = [f"- {_line(warning)}" for warning in warnings[:_WARNINGS]]
+    if len(warnings) > _WARNINGS:
+        told.append(f"- and {len(warnings) - _WARNINGS} more warnings")
+    return "\n".join([heading, *told])
 
 
 def _line(text: str) -> str:

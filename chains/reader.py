@@ -1,7 +1,7 @@
 """The interface of readers, which the graph calls."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NotRequired, Protocol
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -25,6 +25,8 @@ class Draft(TypedDict):
     abstained: bool
     """Whether the reader says that it cannot answer; `text` is then the reason."""
     warnings: list[str]
+    cautions: NotRequired[list[str]]
+    """Warnings that bear on safety."""
 
 
 class Reader(Protocol):

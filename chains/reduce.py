@@ -56,8 +56,7 @@ async def reduce(
     reply = await model.ask(Request("reduce", messages, told=True), budget)
     quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
     warnings = [f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."] if rounds else []
-    warnings += [cut_warning(reply.cut, "The answer")] if reply.cut else []
-    return parse_draft(reply.text, question, quotes, warnings, forced=forced)
+    return parse_draft(reply.text, question, quotes, warnings, forced=forced, cut=reply.cut)
 
 
 def _texts(extraction: Extraction, documents: Mapping[str, Document], room: int | None) -> list[str]:

@@ -9,7 +9,6 @@ from briefcontext.chains.extract import extract, ground_all, lost_quotes
 from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.context_window import room_for
-from briefcontext.chains.model.finish_reason import cut_warning
 from briefcontext.chains.parsing.answer_parser import parse_draft, split_quotes
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
@@ -45,7 +44,6 @@ async def answer(
     reply = await model.ask(Request(stage, messages, told=True), budget)
     body, given = split_quotes(reply.text)
     quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
-    warnings = [cut_warning(reply.cut, "The answer")] if reply.cut else []
-    if lost_warning := lost_quotes(lost, len(given)):
-        warnings.append(lost_warning)
-    return parse_draft(body, question, quotes, warnings, forced=forced)
+    lost_warning = lost_quotes(lost, len(given))
+    warnings = [lost_warning] if lost_warning else []
+    return parse_draft(body, question, quotes, warnings, forced=forced, cut=reply.cut)

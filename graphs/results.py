@@ -27,6 +27,11 @@ __all__ = [
     "worth_reducing",
 ]
 
+NOTHING_CLOSE = (
+    "No sentence was found close enough to the question. Without a model, nothing is inferred from the documents, and "
+    "they may answer it all the same: read the passages, or use a model."
+)
+
 Update = dict[str, Any]
 """The fields of the state that a node sets."""
 
@@ -73,6 +78,8 @@ def worth_reducing(state: State) -> bool:
 
 def answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
     """Hand on the answer that a reader's draft makes."""
+    if draft["abstained"] and state["ranking"] and reader.vanilla_characters(state["asked"], []) is None:
+        draft = Draft(**{**draft, "text": NOTHING_CLOSE})
     answer = compose(
         draft,
         options=state["asked"]["options"],

@@ -95,8 +95,8 @@ def faithful(call: Call) -> Reply:
         return Reply(json.dumps(found))
     if call.stage == "reduce":
         keys = EVIDENCE.findall(call.user)
-        return Reply(" ".join(f"Point {number} holds [{key}]." for number, key in enumerate(keys, 1)))
-    text = " ".join(f"Point {number} holds [{key}]." for number, (key, _) in enumerate(sentences, 1))
+        return Reply(" ".join(f"Point holds [{key}]." for key in keys))
+    text = " ".join(f"Point holds [{key}]." for key, _ in sentences)
     return Reply(text + "\nQuotes:\n" + "\n".join(f'[{key}] "{quote}"' for key, quote in sentences))
 
 

@@ -56,13 +56,34 @@ def test_rankings_that_disagree_show_what_each_partition_gave(run: Run) -> None:
     assert "Partitions" in out
 
 
+def test_an_abstention_looks_like_one_and_names_the_passages(run: Run) -> None:
+    code, out, _ = run("ask", "How is the carburettor of a motorcycle cleaned?")
+    assert code == 0
+    told = " ".join(out.split())
+    assert told.startswith("No answer was found in the documents. No sentence was found close enough to the question.")
+    assert "read the passages, or use a model" in told
+    assert "none of them contains evidence" not in told
+    assert "Documents 1 demo-" in told
+
+
+def test_cautions_stand_before_the_answer_and_doubts_behind_their_sentences(
+    run: Run, model: str, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Reply(f"Take 5000 mg six times a day [{call.documents[0][0]}]. Surely.")
+    code, out, _ = run("ask", FIRST_CHOICE, "--model", model)
+    assert code == 0
+    told = " ".join(out.split())
+    assert told.startswith("Caution ! One sentence of the answer says what the cited documents do not")
+    assert "a day [1]. (! not in what it cites: 5000 mg, six times) Surely. (! no citation)" in told
+
+
 def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
     code, out, err = run("ask", "--json", FIRST_CHOICE, "--route", "map_reduce")
     answer = json.loads(out)
     assert (code, err) == (0, "")
     assert set(answer) == {
         *("text", "choice", "abstained", "citations", "route", "preflight"),
-        *("extractions", "conflict", "usage", "warnings"),
+        *("extractions", "conflict", "usage", "doubts", "cautions", "warnings"),
     }
     assert answer["route"] == "map_reduce"
     assert 0 <= answer["preflight"]["iou"] <= 1
@@ -73,7 +94,7 @@ def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
 def test_ask_with_a_model_reports_its_calls(run: Run, model: str) -> None:
     code, out, _ = run("ask", MIDDLE, "--model", model)
     assert code == 0
-    assert "Point 1 holds [1]." in out
+    assert "Point holds [1]." in out
     assert "5 calls" in out
 
 

@@ -98,7 +98,7 @@ def test_an_answer_that_was_cut_off_says_so_and_how_to_mend_it(
     else:
         answer = built.invoke({"question": QUESTION}, context=context)["answer"]
     assert answer["text"] == "It must never"
-    (warning,) = [warning for warning in answer["warnings"] if "cut off" in warning]
+    (warning,) = [warning for warning in answer["cautions"] if "cut off" in warning]
     assert warning.startswith(f"The answer was cut off by {FINISHES[finish]}, so that its end is missing. ")
     assert ("max_tokens" if finish == "length" else "filter") in warning.partition("missing.")[2]
 
@@ -167,7 +167,7 @@ def test_a_reply_that_is_cut_off_before_it_says_anything_is_reported_and_not_tri
     )
     built = build_graph(reader=chat, retriever=disagreeing)
     answer = built.invoke({"question": QUESTION})["answer"]
-    (warning,) = [warning for warning in answer["warnings"] if "not read" in warning]
+    (warning,) = [warning for warning in answer["cautions"] if "not read" in warning]
     assert warning.startswith("Partition 2 was not read (doc-4, doc-5, doc-6, doc-7): ")
     assert "was cut off by the token limit" in warning
     assert "max_tokens" in warning

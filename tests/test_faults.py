@@ -151,7 +151,7 @@ def assert_no_document_is_lost(answer: Answer, documents: Sequence[Document]) ->
         if extraction["status"] == "failed":
             ids = ", ".join(extraction["document_ids"])
             place = f"Partition {extraction['index'] + 1} was not read ({ids}): "
-            assert any(warning.startswith(place) for warning in answer["warnings"])
+            assert any(caution.startswith(place) for caution in answer["cautions"])
         elif "not of the form asked for" in (extraction["error"] or ""):
             assert any(warning.startswith(f"Partition {extraction['index'] + 1}: ") for warning in answer["warnings"])
             assert (extraction["finding"], extraction["quotes"]) == (MALFORMED.content.strip(), [])

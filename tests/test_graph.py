@@ -181,7 +181,7 @@ def test_every_stream_mode_works_with_and_without_context(
         assert parts[-1]["answer"]["citations"]
     if mode == "messages":
         assert {metadata["langgraph_node"] for _, metadata in parts} <= {"reduce", "vanilla"}
-        assert "".join(message.text for message, _ in parts).startswith("Point 1 holds")
+        assert "".join(message.text for message, _ in parts).startswith("Point holds")
 
 
 def test_batches_answer_each_question(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
@@ -274,7 +274,7 @@ def test_a_partition_that_fails_is_reported_and_the_others_are_kept(
     for answer in (result["answer"] for result in results):
         statuses = [extraction["status"] for extraction in answer["extractions"]]
         assert statuses == ["evidence", "evidence", "failed", "evidence"]
-        assert any("doc-8, doc-9, doc-10, doc-11" in warning for warning in answer["warnings"])
+        assert any("doc-8, doc-9, doc-10, doc-11" in warning for warning in answer["cautions"])
 
 
 def test_all_partitions_failing_is_an_error(
@@ -372,5 +372,5 @@ def test_retracted_articles_are_kept_on_demand_and_labelled(chat_model: ChatOpen
     built = build_graph(reader=chat_model, retriever=_retracted(make_documents(8, about=0), 1))
     answer = built.invoke(ASKED, context=Settings(include_retracted=True, route="map_reduce"))["answer"]
     assert [citation["source_id"] for citation in answer["citations"] if citation["retracted"]] == ["src-1"]
-    assert "Retracted articles are cited: src-1." in answer["warnings"]
+    assert "Retracted articles are cited: src-1." in answer["cautions"]
     assert "(RETRACTED)" in server.calls[-1].user

@@ -170,7 +170,7 @@ def test_what_was_not_read_is_plain_to_see(
     server.script = without_group_9
     browser.open(page(disagreeing.documents))
     browser.ask(QUESTION)
-    assert "Partition 3 was not read (doc-8, doc-9, doc-10, doc-11)" in browser.see(".warnings").text
+    assert "Partition 3 was not read (doc-8, doc-9, doc-10, doc-11)" in browser.see(".cautions").text
     assert "not read" in browser.see(".partition[data-state=failed]").text
     assert "3 of 4 partitions read" in browser.see("#step-read").text
     assert "1 warning" in browser.see("#status").text
@@ -206,9 +206,32 @@ def test_an_abstention_is_plain_to_see(
     server.script = lambda call: Reply('{"relevant": false}')
     browser.open(page(disagreeing.documents))
     browser.ask(QUESTION)
-    browser.see(".abstained", "The documents do not answer this question.")
+    browser.see(".abstained", "No answer was found in the documents.")
     assert browser.texts(".partition .told") == ["nothing on the question"] * 4
-    assert "do not answer" in browser.see("#status").text
+    assert "No answer was found" in browser.see("#status").text
+
+
+def test_doubts_are_marked_at_their_sentences_and_cautions_stand_first(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply(f"😀 Take 5000 mg six times a day [{call.documents[0][0]}]. Surely.\n- So.")
+    browser.open(page(disagreeing.documents, route="vanilla"))
+    browser.ask(QUESTION)
+    assert "5000 mg, six times" in browser.see("#answer-body > .cautions:first-child").text
+    assert browser.texts(".doubt") == [
+        "😀 Take 5000 mg six times a day [1]. not in what it cites: 5000 mg, six times",
+        "Surely. no citation",
+        "So. no citation",
+    ]
+
+
+def test_an_answer_without_a_citation_is_said_to_have_none(
+    browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply("It surely is.")
+    browser.open(page(disagreeing.documents, route="vanilla"))
+    browser.ask(QUESTION)
+    browser.see("#status", "The answer is there, without a citation.")
 
 
 def test_nothing_retrieved_is_an_abstention(browser: Browser, page: Page) -> None:
@@ -554,7 +577,7 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str) -> No
     usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "seconds": 0.1}
     answer = {
         **{"text": "It is so [1].", "choice": None, "abstained": False, "citations": [citation], "route": "vanilla"},
-        **{"extractions": [], "conflict": None, "usage": usage, "warnings": []},
+        **{"extractions": [], "conflict": None, "usage": usage, "doubts": [], "cautions": [], "warnings": []},
     }
     lines = [
         {"event": "documents", "documents": [document], "retracted": []},

@@ -216,10 +216,10 @@ async def test_messages_bring_the_tokens_of_the_answer(keyed: str) -> None:
         tuples = await _streamed(client, "messages-tuple", context=MAPPED)
         partial = await _streamed(client, "messages", context=MAPPED)
     text = "".join(message["content"] for event, (message, _) in tuples)
-    assert text.startswith("Point 1 holds [")
+    assert text.startswith("Point holds [")
     assert len(tuples) > 5
     [(_, [message])] = [part for part in partial if part[0].startswith("messages/")][-1:]
-    assert message["content"].startswith("Point 1 holds [")
+    assert message["content"].startswith("Point holds [")
 
 
 def test_the_page_stands_beside_the_graphs(keyless: str) -> None:

@@ -90,14 +90,14 @@ async def test_sync_and_async_tell_the_same(tool: BaseTool) -> None:
 def test_an_abstention_is_said_plainly(chat_model: ChatOpenAI) -> None:
     tool = briefcontext_tool(build_graph(reader=chat_model, retriever=FixedRetriever(documents=[])))
     message = tool.invoke(_call({"question": QUESTION}))
-    assert message.content.startswith("NO ANSWER: the documents searched do not answer this question.")
+    assert message.content.startswith("NO ANSWER: No answer was found in the documents.")
     assert message.artifact["abstained"]
 
 
 def test_what_was_not_read_is_told(tool: BaseTool, server: OpenAIServer) -> None:
     server.script = lambda call: Reply("no", status=500) if "number 12 " in call.prompt else faithful(call)
     told = tool.invoke(_call({"question": QUESTION})).content
-    assert "Take note:\n- Partition 4 was not read (doc-12, doc-13, doc-14, doc-15)" in told
+    assert "Caution:\n- Partition 4 was not read (doc-12, doc-13, doc-14, doc-15)" in told
 
 
 def test_options_and_a_conflict_are_told(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
@@ -294,7 +294,7 @@ async def test_the_graph_is_a_node_of_somebody_elses(
     result = run or outer.invoke(given, config, context=context)
     assert set(result) == {"patient", "question", "answer", "letter"}
     assert result["answer"]["route"] == "map_reduce"
-    assert result["letter"].startswith("P: Point 1 holds [1].")
+    assert result["letter"].startswith("P: Point holds [1].")
 
 
 async def test_a_node_with_keys_of_its_own_calls_the_graph(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
@@ -322,4 +322,4 @@ async def test_a_node_with_keys_of_its_own_calls_the_graph(chat_model: ChatOpenA
     final = [part for namespace, mode, part in parts if mode == "values" and not namespace][-1]
     assert set(final) == {"worry", "read"}
     assert final["read"]["route"] == "vanilla"
-    assert streamed.startswith("Point 1 holds [")
+    assert streamed.startswith("Point holds [")

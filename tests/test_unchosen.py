@@ -46,7 +46,7 @@ def test_replies_that_there_is_no_choice_choose_nothing(
     answer = _ask(chat_model, server, words, form.format(words), Settings(route="map_reduce", max_retries=0))
     assert [extraction["choice"] for extraction in answer["extractions"]] == [None, None]
     assert answer["choice"] is None
-    assert answer["warnings"][0].startswith("No option was chosen, neither by a partition")
+    assert answer["cautions"][0].startswith("No option was chosen, neither by a partition")
 
 
 @pytest.mark.parametrize("words", ["N/A", None])
@@ -55,16 +55,14 @@ def test_a_choice_that_no_partition_made_is_marked_as_unsupported(
 ) -> None:
     answer = _ask(chat_model, server, words, "Choice: A", FORCED)
     assert answer["choice"] == "A"
-    assert answer["warnings"][:2] == [
-        "The choice A is unsupported: no partition of the documents chose an option.",
-        "A choice was forced by the setting force_choice.",
-    ]
+    assert answer["cautions"][0] == "The choice A is unsupported: no partition of the documents chose an option."
+    assert answer["warnings"][0] == "A choice was forced by the setting force_choice."
 
 
 def test_when_not_even_force_brings_a_choice_that_is_said(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     answer = _ask(chat_model, server, "N/A", "Choice: N/A", FORCED)
     assert answer["choice"] is None
-    assert answer["warnings"][0].startswith("No option was chosen, neither by a partition")
+    assert answer["cautions"][0].startswith("No option was chosen, neither by a partition")
 
 
 def test_a_choice_of_the_partitions_that_the_answer_does_not_take_is_told(
@@ -72,13 +70,13 @@ def test_a_choice_of_the_partitions_that_the_answer_does_not_take_is_told(
 ) -> None:
     answer = _ask(chat_model, server, "B", "Choice: unknown", FORCED)
     assert answer["choice"] is None
-    assert answer["warnings"][0] == "No option was chosen by the answer; partitions of the documents chose some."
+    assert answer["cautions"][0] == "No option was chosen by the answer; partitions of the documents chose some."
 
 
 def test_one_call_that_names_no_option_says_so(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     answer = _ask(chat_model, server, None, "Choice: N/A", Settings(route="vanilla", max_retries=0))
     assert answer["choice"] is None
-    assert answer["warnings"][0] == "No option was chosen by the answer."
+    assert answer["cautions"][0] == "No option was chosen by the answer."
 
 
 REPLIES = [

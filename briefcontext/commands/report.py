@@ -9,9 +9,10 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from briefcontext.chains.answer import Answer, Conflict
+from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.support import marked
 from briefcontext.commands.printable import printable, printable_line
 
 __all__ = ["print_answer"]
@@ -25,9 +26,16 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
     answer: Answer = state["answer"]
     documents: list[Document] = state["ranking"]
     console.print()
+    if answer["cautions"]:
+        console.print("[bold]Caution[/bold]")
+        for caution in answer["cautions"]:
+            _print_item(console, "!", caution)
+        console.print()
     if answer["choice"]:
         console.print(f"[bold]{_line(answer['choice'])}[/bold]")
-    console.print(_words(answer["text"]))
+    if answer["abstained"]:
+        console.print(f"[bold]{NO_ANSWER}[/bold]")
+    console.print(_words(marked(answer["text"], answer["doubts"])))
     if answer["citations"]:
         _heading(console, "Sources")
         for citation in answer["citations"]:
@@ -41,7 +49,7 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
         _heading(console, "Partitions")
         for extraction in answer["extractions"]:
             _print_extraction(console, extraction, verbose=verbose)
-    if verbose:
+    if verbose or (answer["abstained"] and documents):
         _heading(console, "Documents")
         _print_documents(console, documents)
     _heading(console, "Used")

@@ -3,6 +3,7 @@
 import { byId, counted, el, isWebAddress, refill, shown } from "./dom.js";
 import { matchWords, meta, open } from "./passage.js";
 
+export const NO_ANSWER = "No answer was found in the documents.";
 const NOTICE = "Not medical advice: check every statement against its source.";
 
 export function showWaiting() {
@@ -36,13 +37,14 @@ function withNumbers(text, documents) {
 export function showAnswer(answer, run) {
   const documents = run.documents;
   refill(byId("answer-body"),
+    notes("Caution", "cautions", answer.cautions),
     answer.abstained && el("p", { class: "notice abstained" },
-      el("strong", {}, "The documents do not answer this question.")),
+      el("strong", {}, NO_ANSWER)),
     answer.choice && el("p", { class: "choice" }, el("span", { class: "letter" }, answer.choice),
       el("span", {}, run.asked.options[answer.choice] ?? "")),
     el("div", { class: "text" }, text(answer, documents)),
     conflict(answer),
-    warnings(answer),
+    notes("Take note", "warnings", answer.warnings),
     references(answer, documents),
     el("p", { class: "notice-line" }, NOTICE),
     actions(answer, run),
@@ -51,16 +53,36 @@ export function showAnswer(answer, run) {
 
 function text(answer, documents) {
   const blocks = [];
+  let start = 0;
   for (const line of answer.text.split("\n")) {
+    const end = start + Array.from(line).length;
+    const words = sentences(line, start, answer, documents);
+    start = end + 1;
     if (!line.trim()) continue;
-    const item = /^\s*[-*•]\s+(.*)$/.exec(line);
-    if (!item) blocks.push(el("p", {}, inline(line, answer, documents)));
+    if (!/^\s*[-*•]\s/.test(line)) blocks.push(el("p", {}, words));
     else {
       if (blocks.at(-1)?.tagName !== "UL") blocks.push(el("ul"));
-      blocks.at(-1).append(el("li", {}, inline(item[1], answer, documents)));
+      blocks.at(-1).append(el("li", {}, words));
     }
   }
   return blocks;
+}
+
+// Offsets count characters as Python does, one for an emoji, where a JavaScript string has two.
+function sentences(line, start, answer, documents) {
+  const characters = Array.from(line);
+  const bullet = /^\s*[-*•]\s+/.exec(line)?.[0].length ?? 0;
+  const piece = (from, to) => inline(characters.slice(Math.max(from, bullet), to).join(""), answer, documents);
+  const parts = [];
+  let at = 0;
+  for (const doubt of answer.doubts) {
+    const [from, to] = [doubt.start - start, doubt.end - start];
+    if (from < at || from >= characters.length) continue;
+    parts.push(piece(at, from), el("span", { class: "doubt" }, piece(from, to), " ",
+      el("span", { class: "tag warn" }, doubt.reason)));
+    at = to;
+  }
+  return [...parts, piece(at, characters.length)];
 }
 
 function inline(line, answer, documents) {
@@ -98,11 +120,11 @@ function conflict(answer) {
     settled && el("p", {}, `The answer settles on ${settled}.`));
 }
 
-function warnings(answer) {
-  if (answer.warnings.length === 0) return null;
-  return el("section", { class: "notice warn warnings", "aria-label": "Take note" },
-    el("h4", {}, "Take note"),
-    el("ul", {}, answer.warnings.map((warning) => el("li", {}, warning))));
+function notes(heading, kind, told) {
+  if (told.length === 0) return null;
+  return el("section", { class: `notice ${kind === "cautions" ? "bad" : "warn"} ${kind}`, "aria-label": heading },
+    el("h4", {}, heading),
+    el("ul", {}, told.map((note) => el("li", {}, note))));
 }
 
 function references(answer, documents) {
@@ -160,9 +182,10 @@ async function toClipboard(words) {
 export function plainText(answer, run) {
   const lines = [run.asked.question, ""];
   for (const [letter, option] of Object.entries(run.asked.options)) lines.push(`${letter}. ${option}`);
-  if (answer.abstained) lines.push("The documents do not answer this question.", "");
+  if (answer.cautions.length) lines.push("Caution", ...answer.cautions.map((caution) => `- ${caution}`), "");
+  if (answer.abstained) lines.push(NO_ANSWER, "");
   if (answer.choice) lines.push(`Answer: ${answer.choice}. ${run.asked.options[answer.choice] ?? ""}`, "");
-  lines.push(answer.text, "");
+  lines.push(withDoubts(answer), "");
   if (answer.conflict?.statement) lines.push(`Conflict: ${answer.conflict.statement}`, "");
   if (answer.citations.length) lines.push("References");
   for (const citation of answer.citations) {
@@ -175,6 +198,12 @@ export function plainText(answer, run) {
   if (answer.warnings.length) lines.push("", "Take note", ...answer.warnings.map((warning) => `- ${warning}`));
   lines.push("", `BriefContext, ${run.about}, ${run.day}. ${NOTICE}`);
   return shown(lines.join("\n"));
+}
+
+function withDoubts(answer) {
+  const characters = Array.from(answer.text);
+  for (const doubt of [...answer.doubts].reverse()) characters.splice(doubt.end, 0, ` (! ${doubt.reason})`);
+  return characters.join("");
 }
 
 function usage(answer) {

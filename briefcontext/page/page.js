@@ -1,6 +1,6 @@
 // The page: asks, and shows what the server tells as it comes.
 
-import { showAnswer, showDraft, showNone, showWaiting } from "./answer.js";
+import { NO_ANSWER, showAnswer, showDraft, showNone, showWaiting } from "./answer.js";
 import { Refused, about, ask, keepToken, takeToken } from "./api.js";
 import { byId, counted, el, refill, sentence, shown } from "./dom.js";
 import * as form from "./form.js";
@@ -69,9 +69,10 @@ const ON = {
     run.answer = answer;
     run.path.answered(answer);
     showAnswer(answer, run);
-    const notes = answer.warnings.length ? ` ${counted(answer.warnings.length, "warning")}.` : "";
-    say(answer.abstained ? `The documents do not answer this question.${notes}`
-      : `The answer is there, with ${counted(answer.citations.length, "citation")}.${notes}`);
+    const count = answer.cautions.length + answer.warnings.length;
+    const notes = count ? ` ${counted(count, "warning")}.` : "";
+    const cited = answer.citations.length ? `with ${counted(answer.citations.length, "citation")}` : "without a citation";
+    say(`${answer.abstained ? NO_ANSWER : `The answer is there, ${cited}.`}${notes}`);
   },
   error: (run, { kind, message }) => {
     run.ended = true;

@@ -182,7 +182,7 @@ export class Path {
     for (const name of ["rank", "read", "answer"]) {
       if (this.steps[name].item.dataset.state !== "skipped") this.state(name, "done");
     }
-    refill(this.steps.answer.body, el("p", {}, answer.abstained ? "The documents do not answer the question."
+    refill(this.steps.answer.body, el("p", {}, answer.abstained ? "No answer was found in the documents."
       : `${counted(answer.citations.length, "document")} cited`));
   }
 }

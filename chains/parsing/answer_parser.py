@@ -3,6 +3,7 @@
 import re
 
 from briefcontext.chains.extraction import Quote
+from briefcontext.chains.model.finish_reason import Cut, cut_warning
 from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
@@ -27,7 +28,9 @@ def split_quotes(text: str) -> tuple[str, list[tuple[str, str]]]:
     return body, [(found["key"], found["quote"]) for found in _QUOTE_LINE.finditer("".join(rest))]
 
 
-def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: list[str], *, forced: bool) -> Draft:
+def parse_draft(
+    text: str, question: Question, quotes: list[Quote], warnings: list[str], *, forced: bool, cut: Cut | None = None
+) -> Draft:
     """Tell a refusal to answer, the choice, and what is said of a conflict, from the answer itself."""
     refusal = None if forced else _NO_ANSWER.match(text)
     options = question["options"]
@@ -43,6 +46,7 @@ def parse_draft(text: str, question: Question, quotes: list[Quote], warnings: li
         quotes=quotes,
         abstained=bool(refusal),
         warnings=warnings,
+        cautions=[cut_warning(cut, "The answer")] if cut else [],
     )
 
 

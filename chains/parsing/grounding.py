@@ -11,20 +11,24 @@ from rapidfuzz.distance import Levenshtein
 
 from briefcontext.chains.extraction import Match, Quote
 
-__all__ = ["FUZZY_THRESHOLD", "MIN_QUOTE_LETTERS", "ground"]
+__all__ = ["FUZZY_THRESHOLD", "MIN_QUOTE_LETTERS", "NEGATION", "SIGN", "ground"]
 
 FUZZY_THRESHOLD = 90.0
 """The least similarity, 0 to 100, at which differing words count as the same (rapidfuzz partial ratio)."""
 MIN_QUOTE_LETTERS = 8
 """A quote with fewer letters and digits than this says too little to be traced."""
 
-_SIGN = r"(?<![^\s(\[,;:=<>≤≥])[-−–]"
-_FIGURES = re.compile(rf"\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\d)|{_SIGN}(?=\d)")
-_SIGN_BEFORE = re.compile(rf"(?P<sign>{_SIGN})\Z")
+SIGN = r"(?<![^\s(\[,;:=<>≤≥])[-−–]"
+"""A minus sign, and no hyphen or dash between two numbers (a pattern)."""
+NEGATION = r"(?:n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely)\b)"
+"""Words that deny (a pattern for a text in small letters)."""
+
+_FIGURES = re.compile(rf"\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\d)|{SIGN}(?=\d)")
+_SIGN_BEFORE = re.compile(rf"(?P<sign>{SIGN})\Z")
 _DIGITS_BEFORE = re.compile(r"\d[.,]?\Z")
 _DIGITS_AFTER = re.compile(r"[.,]?\d")
 _TELLING = re.compile(
-    r"n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely|more|less|fewer|than|before|after|above|below)\b"
+    rf"{NEGATION}|\b(?:more|less|fewer|than|before|after|above|below)\b"
     r"|\b(?:fail|increas|decreas|reduc|high|low|great|small|posit|negat|better|worse|improv|worsen|hypo|hyper|brady|tachy)"
     r"|\b(?:in|un|dis|contra|anti)(?=[a-z]{4})",
 )

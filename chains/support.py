@@ -1,0 +1,234 @@
+"""Support: whether the figures and negations of an answer's sentence stand in what the sentence cites."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import isclose
+from typing import NamedTuple
+
+from langchain_core.documents import Document
+from typing_extensions import TypedDict
+
+from briefcontext.chains.citation import Citation, publication_year
+from briefcontext.chains.parsing.grounding import NEGATION, SIGN
+from briefcontext.sentences import split_sentences
+
+__all__ = ["NO_CITATION", "Doubt", "find_doubts", "marked"]
+
+NO_CITATION = "no citation"
+"""The reason of a sentence that cites nothing."""
+
+
+class Doubt(TypedDict):
+    """A sentence of the answer that cannot be traced as it stands."""
+
+    sentence: str
+    start: int
+    end: int
+    """Character offsets of the sentence in the answer's text."""
+    missing: list[str]
+    """Figures with their units, and negations, that stand nowhere in what the sentence cites."""
+    reason: str
+    """What is wrong, in a few words."""
+
+
+_UNITS: Mapping[str, tuple[str, float]] = {
+    name: (dimension, factor)
+    for dimension, scale in {
+        "mass": {"ng": 1e-9, "µg ug mcg microgram": 1e-6, "mg milligram": 1e-3, "g gram": 1.0, "kg kilogram": 1e3},
+        "volume": {"µl": 1e-6, "ml millilitre milliliter": 1e-3, "dl": 0.1, "l litre liter": 1.0},
+        "amount": {"pmol": 1e-12, "nmol": 1e-9, "µmol": 1e-6, "mmol": 1e-3, "mol": 1.0},
+        "length": {"nm": 1e-9, "µm": 1e-6, "mm": 1e-3, "cm": 1e-2, "m metre meter": 1.0},
+        "time": {"s sec second": 1.0, "min minute": 60.0, "h hr hour": 3600.0, "d day": 86400.0, "wk week": 604800.0},
+        "months": {"mo month": 1.0, "y yr year": 12.0},
+        "share": {"% percent": 1.0},
+        "times": {"time fold": 1.0},
+        "pressure": {"mmhg": 1.0},
+        "activity": {"iu unit u": 1.0},
+        "charge": {"meq": 1.0},
+        "radiation": {"gy": 1.0},
+        "pieces": {"tablet pill capsule drop puff dose": 1.0},
+    }.items()
+    for names, factor in scale.items()
+    for name in names.split()
+}
+_FREQUENCIES = {"once": 1, "twice": 2, "thrice": 3, "b.i.d": 2, "bid": 2, "t.i.d": 3, "tid": 3, "q.i.d": 4, "qid": 4}
+_WORDS = {
+    **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
+    **{"eleven": 11, "twelve": 12, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60},
+    **_FREQUENCIES,
+}
+
+
+def _any(names: Mapping[str, object]) -> str:
+    return "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+
+
+_UNIT = rf"(?:{_any(_UNITS)})"
+_FIGURE = re.compile(
+    rf"(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
+    rf"(?:(?P<digits>\d{{1,3}}(?:,\d{{3}})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?)|(?P<word>{_any(_WORDS)})(?=\b|fold))"
+    rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])(?:\s?(?:/|per)\s?(?P<per>{_UNIT})(?![^\W\d_]))?|(?![^\W\d_]))"
+)
+_BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
+_SMALL_AND_PLAIN = str.maketrans("μ·−–—", "µ.---")
+_NEGATED = re.compile(rf"(?!non?-){NEGATION}")
+_ANSWERS_NO = re.compile(r"\A\s*no\b")
+"""Begins an answer, and denies what was asked, not what the sentence says."""
+_DENIED = re.compile(
+    rf"{NEGATION}|\b(?:un|dis|contra|anti|ineff|insuff|insign|inadeq|independ)(?=[a-z]{{4}})"
+    r"|\b(?:fail(?!ure)|lack|absen|avoid|exclu|reject|refus|stop|instead|rather|rare|negativ|similar|less\b|free\b|only\b)"
+)
+"""What a source may have where an answer denies."""
+_NEAR = 0.7
+"""Share of a sentence's words that another has, if they say the same or the opposite."""
+_MARK = re.compile(r"\[(\d+)\]")
+_MARKS = re.compile(r"(?:\[\d+\]\s*)*")
+_LONG_WORD = re.compile(r"[^\W\d_]{4,}")
+_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+
+
+class _Figure(NamedTuple):
+    number: float
+    dimension: str
+    factor: float
+    """How much of the dimension's base unit it counts."""
+    per: str
+    relation: str
+    start: int
+    end: int
+
+
+def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Document]) -> list[Doubt]:
+    """Return the sentences of an answer that cite nothing, or by a figure or a negation say what they do not cite.
+
+    A figure is found where a cited document has it in the same unit, or in one that it can be converted to. A
+    negation is looked for in the sentences of the documents that are nearly the same, else in all of them; and one
+    that stands in all that are the same but for it is missed in the answer.
+
+    Args:
+        text: the answer, with citation numbers.
+        citations: those that the numbers stand for.
+        documents: those that the citations point at.
+    """
+    by_id = {str(document.id): document for document in documents}
+    cited = {citation["key"]: by_id[citation["document_id"]] for citation in citations}
+    quotes = [_blank_free(quote["text"]) for citation in citations for quote in citation["quotes"]]
+    doubts = []
+    for start, end in _sentences(text):
+        sentence = text[start:end]
+        keys = [key for key in _MARK.findall(sentence) if key in cited]
+        words = _MARK.sub(lambda mark: " " * len(mark[0]), sentence)
+        missing: list[str] = []
+        reason = None
+        if keys:
+            missing, reason = _check(words, [cited[key] for key in dict.fromkeys(keys)])
+        elif not any(_blank_free(words) in quote for quote in quotes):  # split otherwise than in the document
+            reason = NO_CITATION
+        if reason:
+            doubts.append(Doubt(sentence=sentence, start=start, end=end, missing=missing, reason=reason))
+    return doubts
+
+
+def marked(text: str, doubts: Sequence[Doubt]) -> str:
+    """Return an answer's text with each doubt after its sentence."""
+    for doubt in sorted(doubts, key=lambda doubt: -doubt["end"]):
+        text = f"{text[: doubt['end']]} (! {doubt['reason']}){text[doubt['end'] :]}"
+    return text
+
+
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of the sentences, each with the citations behind it; a line that ends in a colon introduces."""
+    at = 0
+    for line in text.splitlines(keepends=True):
+        begin = item.end() if (item := _ITEM.match(line)) else 0
+        starts = [begin + start for start, _ in split_sentences(line[begin:])]
+        # A citation behind the full stop belongs to the sentence before it.
+        starts[1:] = [_MARKS.match(line, start).end() for start in starts[1:]]  # type: ignore[union-attr]
+        for start, end in pairwise([*starts, len(line)]):
+            sentence = line[start:end].rstrip()
+            if any(letter.isalpha() for letter in sentence) and not sentence.endswith(":"):
+                yield at + start, at + start + len(sentence)
+        at += len(line)
+
+
+def _blank_free(text: str) -> str:
+    return "".join(text.split())
+
+
+def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str | None]:
+    """Return what of a sentence stands nowhere in the documents, and what is wrong with the sentence."""
+    texts = [text for each in documents for text in (str(each.metadata.get("title") or ""), each.page_content)]
+    if any(_blank_free(sentence) in _blank_free(text) for text in texts):
+        return [], None
+    known = [figure for text in texts for figure in _figures(text)]
+    known += [_Figure(float(publication_year(document) or 0), "", 1, "", "", 0, 0) for document in documents]
+    missing = [
+        sentence[figure.start : figure.end].strip()
+        for figure in _figures(sentence, only_counted=True)
+        if not any(_same(figure, other) for other in known)
+    ]
+    missing.reverse()
+    said = _ANSWERS_NO.sub("", _plain(sentence))
+    sources = [_plain(text[start:end]) for text in texts for start, end in split_sentences(text)]
+    negations = _NEGATED.findall(said)
+    near = [source for source in sources if _shares(source, said)]
+    if negations and not any(_DENIED.search(source) for source in near or sources):
+        missing += negations
+    if missing:
+        return list(dict.fromkeys(missing)), "not in what it cites: " + ", ".join(dict.fromkeys(missing))
+    same = [source for source in near if _shares(said, source)]
+    if same and not _DENIED.search(said) and all(_NEGATED.search(source) for source in same):
+        return [], "what it cites says the opposite"
+    return [], None
+
+
+def _shares(text: str, words: str) -> bool:
+    """Whether a text has nearly all of the longer words, but for their endings."""
+    wanted = _stems(words)
+    return bool(wanted) and len(wanted & _stems(text)) >= _NEAR * len(wanted)
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:5] for word in _LONG_WORD.findall(text)}
+
+
+def _same(figure: _Figure, other: _Figure) -> bool:
+    """Whether a figure of the answer is one of the source: figures, units, and signs as far as both have them."""
+    scale, other_scale = (figure.factor, other.factor) if figure.dimension else (1.0, 1.0)
+    # "Fell by 2.5" is what a source writes as -2.5.
+    number = other.number if figure.number < 0 else abs(other.number)
+    same = isclose(figure.number * scale, number * other_scale, rel_tol=1e-6)
+    return (
+        same
+        and figure.dimension in ("", other.dimension)
+        and (figure.per == other.per or not (figure.per and other.per))
+        and (figure.relation == other.relation or not (figure.relation and other.relation))
+    )
+
+
+def _figures(text: str, *, only_counted: bool = False) -> Iterator[_Figure]:
+    """Yield the figures of a text, the last first: in "5 or 10 mg", both have the unit.
+
+    Args:
+        only_counted: leave out number words without a unit, which may count anything, and "one".
+    """
+    plain = _plain(text)
+    following: _Figure | None = None
+    for found in reversed(list(_FIGURE.finditer(plain))):
+        word = found["word"]
+        number = float(_WORDS[word] if word else found["digits"].replace(",", ""))
+        dimension, factor = _UNITS.get(found["unit"] or ("time" if word in _FREQUENCIES else ""), ("", 1.0))
+        per = found["per"] or ""
+        if not dimension and following and _BETWEEN.fullmatch(plain, found.end(), following.start):
+            dimension, factor, per = following.dimension, following.factor, following.per
+        relation = (found["relation"] or "").strip().replace("≤", "<").replace("≥", ">")
+        number = -number if found["sign"] else number
+        following = _Figure(number, dimension, factor, per, relation, *found.span())
+        if not (only_counted and word and (not dimension or number < 2)):
+            yield following
+
+
+def _plain(text: str) -> str:
+    """Return a text in small letters and plain signs, of the same length."""
+    return "".join(low if len(low := c.lower()) == 1 else c for c in text.translate(_SMALL_AND_PLAIN))

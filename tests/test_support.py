@@ -1,0 +1,148 @@
+"""Figures, units and negations of an answer stand in what it cites, or are marked at their sentence."""
+
+import gzip
+import json
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
+
+from briefcontext.chains.citation import assign_keys, cite, number_citations
+from briefcontext.chains.extractive_reader import MIN_SENTENCE_CHARACTERS
+from briefcontext.chains.support import Doubt, find_doubts, marked
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.sentences import split_sentences
+from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
+from tests.openai_server import Call, OpenAIServer, Reply
+
+METFORMIN = (
+    "Metformin is started at 500 mg once or twice daily with meals. The dose may rise to 1, 1.5 or 2 g a day. "
+    "Metformin is not recommended in severe kidney failure. Clearance above 60 ml/min/1.73 m2 needs no change. "
+    "In trial B12, 1,204 adults (54.2%) were followed for three weeks; weight changed by −2.5 kg, p < 0.05."
+)
+SOURCE = Document(id="d", page_content=METFORMIN, metadata={"title": "Metformin in type 2 diabetes", "year": 2019})
+OTHER = Document(id="o", page_content="Aspirin is taken at 75 mg a day.", metadata={"title": "Aspirin"})
+
+
+def _doubts(text: str, *documents: Document) -> list[Doubt]:
+    """The doubts about a text in which [1], [2]… stand for the documents."""
+    keyed = assign_keys("Q?", documents or [SOURCE, OTHER])
+    _, citations, _ = number_citations(" ".join(map(cite, keyed)), keyed, [])
+    return find_doubts(text, citations, keyed)
+
+
+INVENTED = [
+    (
+        "The starting dose of metformin is 5000 mg six times a day, also in kidney failure [1].",
+        ["5000 mg", "six times"],
+    ),
+    ("Metformin is started at 500 g [1].", ["500 g"]),
+    ("Metformin is started at 500 µg [1].", ["500 µg"]),
+    ("It is taken four times a day [1].", ["four times"]),
+    ("They were followed for 3 months [1].", ["3 months"]),
+    ("They were followed for 3 years [1].", ["3 years"]),
+    ("Of 1,240 adults, 45.2% stayed [1].", ["1,240", "45.2%"]),
+    ("It is p > 0.05 [1].", ["> 0.05"]),
+    ("A clearance of 60 ml/h needs no change [1].", ["60 ml/h"]),
+    ("Metformin is started at 500 mg [2].", ["500 mg"]),
+    ("Aspirin is not taken at 75 mg a day [2].", ["not"]),
+    ("It doesn't matter for 75 mg of aspirin a day [2].", ["n't"]),
+]
+
+
+@pytest.mark.parametrize(("text", "missing"), INVENTED)
+def test_what_stands_nowhere_in_the_cited_document_is_named(text: str, missing: list[str]) -> None:
+    (doubt,) = _doubts(text)
+    assert doubt["missing"] == missing
+    assert doubt["reason"] == f"not in what it cites: {', '.join(missing)}"
+
+
+STANDING = [
+    "Metformin is started at 500 mg once or twice daily with meals [1].",
+    "Start with 0.5 g, two times a day [1].",
+    "Doses of 1 g, 1500 mg and 2 g are usual [1].",
+    "A clearance over 60 mL/min needs no change [1].",
+    "A clearance of 60 ml needs nothing else, in type 2 diabetes [1].",
+    "1204 adults were followed for 3 weeks (21 days) in 2019 [1].",
+    "Weight fell by 2.5 kg [1].",
+    "It is contraindicated, and never used, in severe kidney failure [1].",
+    "It isn't recommended in severe kidney failure [1].",
+    "No, metformin and aspirin were two drugs of COVID-19 and B12 [2].",
+    "Of both drugs, 75 mg and 500 mg are taken [1] [2].",
+    "It is 500 mg. [1] And 75 mg. [2]",
+    "- Metformin is started at 500 mg [1].\n1. Aspirin is taken [2].",
+    "These are the doses:\n\n500 mg [1].",
+]
+
+
+@pytest.mark.parametrize("text", STANDING)
+def test_what_stands_there_in_other_words_units_or_spellings_is_no_doubt(text: str) -> None:
+    assert _doubts(text) == []
+
+
+def test_a_denial_that_is_left_out_of_a_sentence_is_the_opposite() -> None:
+    (doubt,) = _doubts("Metformin is recommended in severe kidney failure [1].")
+    assert doubt["reason"] == "what it cites says the opposite"
+    (other,) = _doubts("Metformin is not started at 500 mg once or twice daily with meals [1].")
+    assert other["missing"] == ["not"]
+
+
+def test_sentences_without_a_citation_are_marked_where_they_stand() -> None:
+    text = "Metformin is a drug. It is started at 500 mg [1]. 😀 Take 5 g [1]!"
+    doubts = _doubts(text)
+    assert [text[doubt["start"] : doubt["end"]] for doubt in doubts] == [doubt["sentence"] for doubt in doubts]
+    assert marked(text, doubts) == (
+        "Metformin is a drug. (! no citation) It is started at 500 mg [1]. 😀 Take 5 g [1]! "
+        "(! not in what it cites: 5 g)"
+    )
+
+
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_an_invented_dose_is_marked_and_warned_of_before_the_answer(
+    route: Any, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    quote = "Metformin is started at 500 mg once or twice daily with meals."
+
+    def script(call: Call) -> Reply:
+        if call.stage == "extract":
+            key = next(key for key, text in call.documents if quote in text)
+            return Reply(json.dumps({"relevant": True, "quotes": [{"key": key, "quote": quote}], "finding": "So."}))
+        key = call.prompt.split("Metformin is started")[0].rpartition('key="')[2][:4] if call.documents else ""
+        key = key or call.user.split("[")[1].split("]")[0]
+        said = f"The starting dose of metformin is 5000 mg six times a day, also in kidney failure [{key}]."
+        return Reply(said + (f'\nQuotes:\n[{key}] "{quote}"' if call.documents else ""))
+
+    server.script = script
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[SOURCE, OTHER]))
+    answer = built.invoke({"question": QUESTION}, context=Settings(route=route, max_retries=0))["answer"]
+    assert [citation["quote"] for citation in answer["citations"]] == [quote]
+    assert [doubt["missing"] for doubt in answer["doubts"]] == [["5000 mg", "six times"]]
+    assert answer["cautions"] == [
+        "One sentence of the answer says what the cited documents do not (not in what it cites: 5000 mg, six times)."
+    ]
+
+
+def _abstracts(name: str) -> list[dict[str, Any]]:
+    path = SHARED_DATA / name
+    if not path.exists():
+        pytest.skip(f"needs {name} in the shared data")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file][:400]
+
+
+@pytest.mark.parametrize(
+    "name", ["bioasq/corpus.jsonl.gz", "pubmedqa/corpus.jsonl.gz", "distractors/abstracts.jsonl.gz"]
+)
+def test_sentences_that_were_copied_are_never_doubted(name: str) -> None:
+    for row in _abstracts(name):
+        (document,) = assign_keys("Q?", [Document(id=row["id"], page_content=row["text"])])
+        quotes: Any = [
+            {"text": row["text"][start:end], "document_id": row["id"], "start": start, "end": end, "match": "exact"}
+            for start, end in split_sentences(row["text"])
+            if end - start >= MIN_SENTENCE_CHARACTERS
+        ]
+        lines = [f"- {quote['text']} {cite(document)}" for quote in quotes]
+        text, citations, _ = number_citations("\n".join(["The closest:", *lines]), [document], quotes)
+        assert find_doubts(text, citations, [document]) == []
