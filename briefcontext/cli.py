@@ -164,7 +164,8 @@ def ask(
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
     ] = None,
     retrieval: Annotated[
-        str | None, typer.Option(help="How to find documents: dense, bm25 or hybrid. Default: dense.")
+        str | None,
+        typer.Option(help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid."),
     ] = None,
     cross_encoder: CrossEncoder = None,
     years: Years = None,

@@ -21,9 +21,9 @@ from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.records import Reject
 from briefcontext.knowledge.sources.source import Source, VectorDocument
 
-__all__ = ["DocumentIndex", "Progress", "index_document", "index_file"]
+__all__ = ["DocumentIndex", "Progress", "index_document", "index_file", "titles"]
 
-VERSION = 1
+VERSION = 2
 """Goes up when the same document is cut or encoded in another way."""
 MAX_KEPT = 64
 """Indexes in the cache: of more, those go that were not used for longest."""
@@ -54,7 +54,7 @@ def index_document(
     exact: bool = False,
     progress: Progress | None = None,
 ) -> DocumentIndex:
-    """Cut a document into chunks (see `chunk_document`) and encode them.
+    """Cut a document into chunks (see `chunk_document`) and encode them, each under the titles that it stands under.
 
     Raises:
         KnowledgeBaseError: there is no text in it.
@@ -62,16 +62,23 @@ def index_document(
     chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
     if not chunks:
         raise KnowledgeBaseError(f"There is no text in {document.id}. Give a document that has some.")
-    title = str(document.metadata.get("title") or "")
     vectors = np.empty((len(chunks), encoder.dimension), np.float32)
     for start in range(0, len(chunks), BATCH):
         if progress is not None:
             progress(start, len(chunks))
         batch = chunks[start : start + BATCH]
-        vectors[start : start + len(batch)] = encoder.encode_passages([(title, chunk.page_content) for chunk in batch])
+        vectors[start : start + len(batch)] = encoder.encode_passages(
+            [(titles(chunk), chunk.page_content) for chunk in batch]
+        )
     if progress is not None:
         progress(len(chunks), len(chunks))
     return DocumentIndex(chunks, vectors)
+
+
+def titles(chunk: Document) -> str:
+    """What a chunk stands under: the title of its document, and the heading of its section."""
+    parts = (chunk.metadata.get("title"), chunk.metadata.get("section"))
+    return ". ".join(dict.fromkeys(str(part).rstrip(".") for part in parts if part))
 
 
 def index_file(

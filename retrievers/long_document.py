@@ -13,8 +13,9 @@ from pydantic import SkipValidation
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.store.filters import Filters
+from briefcontext.retrievers.bm25 import BM25Pool
 from briefcontext.retrievers.bm25_retriever import BM25Retriever
-from briefcontext.retrievers.document_index import Progress, index_document, index_file
+from briefcontext.retrievers.document_index import Progress, index_document, index_file, titles
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 
 __all__ = ["LongDocumentRetriever"]
@@ -23,7 +24,8 @@ __all__ = ["LongDocumentRetriever"]
 class LongDocumentRetriever(RankingRetriever):
     """Retrieves the chunks of a document that are nearest to the question (OP-RAG, Yu et al. 2024).
 
-    The score is the encoder's similarity; chunks of equal score keep the order of the document.
+    A chunk is encoded under the title of its document and the heading of its section. The score is the encoder's
+    similarity; chunks of equal score keep the order of the document.
     """
 
     encoder: SkipValidation[Encoder]
@@ -72,8 +74,8 @@ class LongDocumentRetriever(RankingRetriever):
 
     @cached_property
     def bm25(self) -> BM25Retriever:
-        """Retrieves from the same chunks by BM25."""
-        return BM25Retriever.from_documents(self.chunks)
+        """Retrieves from the same chunks by BM25, with what each stands under."""
+        return BM25Retriever(knowledge_base=_Terms(self.chunks))
 
     def _search(
         self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
@@ -82,3 +84,18 @@ class LongDocumentRetriever(RankingRetriever):
         scores = self.vectors @ self.encoder.encode_queries([query])[0]
         order = np.argsort(-scores, kind="stable")[:k]
         return ranked((self.chunks[place], float(scores[place])) for place in order)
+
+
+class _Terms:
+    """The chunks of a document as BM25 scores them: their own words, and those of what they stand under."""
+
+    def __init__(self, chunks: list[Document]) -> None:
+        self._chunks = chunks
+        self._pool = BM25Pool(
+            [chunk.model_copy(update={"metadata": {**chunk.metadata, "title": titles(chunk)}}) for chunk in chunks]
+        )
+
+    def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
+        refuse_filters(filters, "One document")
+        scored = zip(self._chunks, self._pool.scores(query), strict=True)
+        return ranked(sorted((pair for pair in scored if pair[1] > 0), key=lambda pair: -pair[1])[:k])

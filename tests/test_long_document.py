@@ -1,9 +1,13 @@
 """Answering from one long file."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from langchain_core.documents import Document
+from numpy.typing import NDArray
 
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.errors import KnowledgeBaseError
@@ -11,6 +15,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.retrievers.long_document import LongDocumentRetriever
+from tests.hashing_encoder import HashingEncoder
 
 SECTIONS = [
     "The trial enrolled adults with mild asthma from several clinics. ",
@@ -50,6 +55,44 @@ def test_chunks_that_join_to_the_text_are_ranked_by_similarity(report: Path) -> 
     found = retriever.invoke("adverse events of the inhaler", k=3)
     assert [document.metadata["rank"] for document in found] == [1, 2, 3]
     assert "No serious adverse event" in found[0].page_content
+
+
+REPORT = """# A trial of an inhaler
+
+## Safety
+
+It was well tolerated, and none of the adults left early on account of it. Of them 58.1% had TEAEs.
+
+## Funding
+
+A public agency paid for it, and had no influence on any of what is said here.
+"""
+
+
+class TitlesSeen(HashingEncoder):
+    """Keeps what it is given to encode."""
+
+    def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        self.seen = list(passages)
+        return super().encode_passages(passages)
+
+
+def test_a_chunk_is_encoded_and_searched_under_its_titles_which_stand_in_no_quote() -> None:
+    encoder = TitlesSeen()
+    document = Document(id="r", page_content=REPORT, metadata={"title": "A trial of an inhaler", "kind": "markdown"})
+    retriever = LongDocumentRetriever.from_document(document, encoder, tokens=20)
+    titles = dict(zip((text for _, text in encoder.seen), (title for title, _ in encoder.seen), strict=True))
+    (teaes,) = (text for text in titles if "TEAEs" in text and "Safety" not in text)
+    assert titles[teaes] == "A trial of an inhaler. Safety"
+    assert "".join(chunk.page_content for chunk in retriever.chunks) == REPORT
+    assert teaes in [found.page_content for found in retriever.bm25.invoke("safety")]
+    assert {found.metadata["title"] for found in retriever.bm25.invoke("safety")} == {"A trial of an inhaler"}
+
+
+def test_a_document_is_searched_by_vectors_and_by_words_unless_told_otherwise() -> None:
+    assert Settings(document="report.pdf").retrieval == "hybrid"
+    assert Settings(document="report.pdf", retrieval="dense").retrieval == "dense"
+    assert Settings().retrieval == "dense"
 
 
 def test_a_file_of_several_documents_is_to_be_indexed(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""How well questions on one long document are answered from it: Evidence Inference's annotated trial reports.
+
+For each question: whether a chunk that was retrieved holds an annotated span (chunk hit), whether the first sentence
+of the extractive reader's answer overlaps one (hit@1), whether one of its sentences does (hit@4), and whether the
+reader abstains, although each of these documents answers its questions (wrong abstention).
+
+    python benchmarks/long_document.py --data DIR --documents 30
+"""
+
+import argparse
+import gzip
+import json
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from langchain_core.documents import Document
+
+from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.retrievers.long_document import LongDocumentRetriever
+from briefcontext.retrievers.ranking_retriever import RankingRetriever
+from briefcontext.retrievers.search_method import retriever_over
+
+MEASURES = ("chunk hit", "hit@1", "hit@4", "wrong abstention")
+
+
+def main() -> None:
+    """Print the share of questions by measure, for each search method."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of documents.jsonl.gz and questions.jsonl")
+    parser.add_argument("--documents", type=int, default=120, help="how many, drawn by the seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--methods", nargs="+", default=["dense", "bm25", "hybrid"])
+    asked = parser.parse_args()
+    with gzip.open(asked.data / "documents.jsonl.gz", "rt", encoding="utf-8") as lines:
+        documents = [json.loads(line) for line in lines]
+    questions = [json.loads(line) for line in (asked.data / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
+    documents = random.Random(asked.seed).sample(documents, min(asked.documents, len(documents)))
+    encoder = load_encoder(asked.encoder)
+    found: dict[str, list[list[bool]]] = {method: [] for method in asked.methods}
+    began = time.monotonic()
+    for row in documents:
+        metadata = {"source_id": str(row["id"]), "title": row["title"], "kind": "text"}
+        document = Document(id=str(row["id"]), page_content=row["text"], metadata=metadata)
+        retriever = LongDocumentRetriever.from_document(document, encoder)
+        for method in asked.methods:
+            searched = retriever_over(retriever, method)
+            graph = build_graph(reader=ExtractiveReader(encoder), retriever=searched)
+            for question in (question for question in questions if question["doc_id"] == row["id"]):
+                found[method].append(_measured(graph, searched, question))
+    print(f"{len(documents)} documents, {len(next(iter(found.values())))} questions, {time.monotonic() - began:.0f} s")
+    print("method " + "  ".join(MEASURES))
+    for method, rows in found.items():
+        shares = (sum(column) / len(rows) for column in zip(*rows, strict=True))
+        print(
+            f"{method:6} " + "  ".join(f"{share:{len(name)}.1%}" for name, share in zip(MEASURES, shares, strict=True))
+        )
+
+
+def _measured(graph: Any, retriever: RankingRetriever, question: dict[str, Any]) -> list[bool]:
+    """What came of a question, by `MEASURES`."""
+    answer = graph.invoke({"question": question["question"]}, context=Settings(route="order_preserving"))["answer"]
+    spans = [(span["start"], span["end"]) for span in question["evidence"]]
+    chunks = {str(chunk.id): chunk.metadata for chunk in retriever.invoke(question["question"])}
+    places = {}
+    for citation in answer["citations"]:
+        for quote in citation["quotes"]:
+            start = chunks[quote["document_id"]]["start"]
+            places[" ".join(quote["text"].split())] = (start + quote["start"], start + quote["end"])
+    # The answer has the sentences in the order of its ranking; citations are by document.
+    text = " ".join(answer["text"].split())
+    hits = [_overlaps(places[quote], spans) for quote in sorted(places, key=text.find)]
+    found = any(_overlaps((chunk["start"], chunk["end"]), spans) for chunk in chunks.values())
+    return [found, any(hits[:1]), any(hits[:4]), answer["abstained"]]
+
+
+def _overlaps(place: tuple[int, int], spans: list[tuple[int, int]]) -> bool:
+    return any(place[0] < end and start < place[1] for start, end in spans)
+
+
+if __name__ == "__main__":
+    main()
