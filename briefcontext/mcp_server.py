@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import accumulate
 from typing import Annotated, Any
 
 from langchain_core.documents import Document
@@ -26,10 +27,12 @@ from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
 from briefcontext.guard import Guard, Limits, checked_tokens
 
-__all__ = ["Passage", "Passages", "build_server", "http_app"]
+__all__ = ["MOST_CHARACTERS", "Passage", "Passages", "build_server", "http_app"]
 
 _MOST = 100
 """The most passages that one search returns."""
+MOST_CHARACTERS = 200_000
+"""The most text of passages that one call returns."""
 _READS_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True)
 _INSTRUCTIONS = (
     "Answers medical questions from a knowledge base of literature, with sources. Use ask for a question, search to "
@@ -63,6 +66,8 @@ class Passages(TypedDict):
     """Passages, best first, or in the order of their source."""
 
     passages: list[Passage]
+    left_out: int
+    """How many more there are, which would have made the reply too long."""
 
 
 _Question = Annotated[str, Field(description="One medical question in natural language, complete in itself.")]
@@ -197,10 +202,16 @@ def _all_of(knowledge_base: str, source_id: str) -> list[Document]:
 
 
 def _listed(documents: Sequence[Document]) -> CallToolResult:
-    passages = [_passage(document) for document in documents]
-    text = "\n\n".join(_shown(passage) for passage in passages) or "No passage was found."
+    """Return passages, as many as are not too long together."""
+    lengths = accumulate(len(document.page_content) for document in documents)
+    passages = [_passage(document) for document in documents[: sum(length <= MOST_CHARACTERS for length in lengths)]]
+    left_out = len(documents) - len(passages)
+    shown = [_shown(passage) for passage in passages]
+    if left_out:
+        shown.append(f"{left_out} more passages are left out: at most {MOST_CHARACTERS:,} characters are returned.")
     return CallToolResult(
-        content=[TextContent(type="text", text=text)], structured_content={"passages": [dict(p) for p in passages]}
+        content=[TextContent(type="text", text="\n\n".join(shown) or "No passage was found.")],
+        structured_content={"passages": [dict(passage) for passage in passages], "left_out": left_out},
     )
 
 
