@@ -1,62 +1,41 @@
-"""How much time the graph adds to the model's own, over a map-reduce of M extractions and one reduction.
+"""How much time and CPU the graph adds to the model's own, over a map-reduce of M extractions and one reduction.
 
-The model is a stand-in of fixed latency L, in this process, so that the ideal is 2 L however many extractions and
-questions there are, the limit on calls in flight lifted. What is above it is the work that LangGraph, LangChain and
-BriefContext do on one core.
+The model is a server of fixed latency L on loopback, in a process of its own, so that the ideal is 2 L however many
+extractions and questions there are, the limit on calls in flight lifted. Beside BriefContext stands a bare LangGraph
+graph of the same shape: documents that are there, M branches that each call the same ChatOpenAI with a prompt of the
+same documents, and a call over what they said; no grounding, no limits, no retries, no answer. CPU time is this
+process's alone.
 
-    python benchmarks/fanout.py [--latency 0.2] [--repeat 3] [--json FILE]
+    python benchmarks/fanout.py [--latency 0.2] [--repeat 3] [--questions 1 8 64] [--partitions 4 8 16] [--json FILE]
 """
 
 import argparse
 import asyncio
 import json
+import multiprocessing
+import operator
 import re
+import socket
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Annotated, Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
+from langchain_openai import ChatOpenAI
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
 from rich.console import Console
 from rich.table import Table
+from typing_extensions import TypedDict
 
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 
-PARTITIONS = (4, 8, 16)
-QUESTIONS = (1, 8, 64)
+DOCUMENTS_A_PARTITION = 4
 KEY = re.compile(r'key="(\w+)"|^\[(\w+)\]', re.MULTILINE)
-
-
-class FixedLatencyModel(BaseChatModel):
-    """Answers every call after the same time, by quoting the first document or citing the first evidence."""
-
-    latency: float
-
-    @property
-    def _llm_type(self) -> str:
-        return "fixed-latency"
-
-    def _reply(self, messages: list[BaseMessage]) -> ChatResult:
-        found = KEY.search(messages[-1].text)
-        key = (found[1] or found[2]) if found else ""
-        quote = {"key": key, "quote": "Aspirin was studied in group"}
-        record = json.dumps({"relevant": True, "quotes": [quote], "finding": "So it is.", "confidence": 0.9})
-        text = record if "JSON" in messages[0].text else f"So it is [{key}]."
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text))])
-
-    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        time.sleep(self.latency)
-        return self._reply(messages)
-
-    async def _agenerate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
-        await asyncio.sleep(self.latency)
-        return self._reply(messages)
 
 
 class FixedRetriever(BaseRetriever):
@@ -71,35 +50,114 @@ class FixedRetriever(BaseRetriever):
         return self.documents
 
 
-def measure(latency: float, partitions: int, questions: int, asynchronous: bool) -> float:
-    """Return the seconds that `questions` at once take, each with `partitions` extractions."""
+def serve(listener: socket.socket, latency: float) -> None:
+    """Answer every chat completion after the same time, by quoting the first document or citing the first evidence."""
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = re.search(rb"content-length: (\d+)", head)
+                asked = json.loads(await reader.readexactly(int(length[1]) if length else 0))
+                await asyncio.sleep(latency)
+                body = json.dumps(_completion(asked)).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ")
+                writer.write(b"%d\r\n\r\n%s" % (len(body), body))
+        writer.close()
+
+    async def run() -> None:
+        server = await asyncio.start_server(connect, sock=listener, backlog=4096)
+        await server.serve_forever()
+
+    asyncio.run(run())
+
+
+def _completion(asked: dict[str, Any]) -> dict[str, Any]:
+    messages = asked["messages"]
+    found = KEY.search(messages[-1]["content"])
+    key = (found[1] or found[2]) if found else ""
+    quote = {"key": key, "quote": "Aspirin was studied in group"}
+    record = {"relevant": True, "quotes": [quote], "finding": "So it is.", "choice": None, "confidence": 0.9}
+    text = json.dumps(record) if "JSON" in messages[0]["content"] else f"So it is [{key}]."
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": asked["model"],
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+    }
+
+
+class _Bare(TypedDict):
+    question: str
+    documents: list[Document]
+    findings: Annotated[list[str], operator.add]
+    answer: str
+
+
+def bare_graph(chat: ChatOpenAI, documents: list[Document]) -> Any:
+    """Build a graph of the same shape, with nothing in it but the calls."""
+
+    async def retrieve(state: _Bare) -> dict[str, Any]:
+        return {"documents": documents}
+
+    def send(state: _Bare) -> list[Send]:
+        found, size = state["documents"], DOCUMENTS_A_PARTITION
+        return [
+            Send("extract", {"question": state["question"], "documents": found[start : start + size]})
+            for start in range(0, len(found), size)
+        ]
+
+    async def extract(branch: _Bare) -> dict[str, Any]:
+        text = "\n".join(f'<document key="{d.id}">\n{d.page_content}\n</document>' for d in branch["documents"])
+        reply = await chat.ainvoke([("system", "Copy out, as JSON."), ("user", f"{branch['question']}\n{text}")])
+        return {"findings": [reply.text]}
+
+    async def reduce(state: _Bare) -> dict[str, Any]:
+        text = "\n".join(state["findings"])
+        reply = await chat.ainvoke([("system", "Answer."), ("user", f"{state['question']}\n{text}")])
+        return {"answer": reply.text}
+
+    builder: Any = StateGraph(_Bare)
+    builder.add_node("retrieve", retrieve)
+    builder.add_node("extract", extract)
+    builder.add_node("reduce", reduce)
+    builder.add_edge(START, "retrieve")
+    builder.add_conditional_edges("retrieve", send, ["extract"])
+    builder.add_edge("extract", "reduce")
+    builder.add_edge("reduce", END)
+    return builder.compile()
+
+
+def measure(runner: asyncio.Runner, url: str, partitions: int, questions: int, *, bare: bool) -> tuple[float, float]:
+    """Return the seconds and CPU seconds that `questions` at once take, each with `partitions` extractions."""
     documents = [
         Document(id=f"d{place}", page_content=f"Aspirin was studied in group {place}.")
-        for place in range(partitions * 4)
+        for place in range(partitions * DOCUMENTS_A_PARTITION)
     ]
-    graph = build_graph(reader=FixedLatencyModel(latency=latency), retriever=FixedRetriever(documents=documents))
     asked: list[Any] = [{"question": f"What was studied ({number})?"} for number in range(questions)]
-    context: Any = Settings(route="map_reduce", top_k=len(documents), max_concurrent_calls=4096)
-    run: Callable[[], Any]
-    if asynchronous:
-
-        def run() -> Any:
-            return asyncio.run(graph.abatch(asked, context=context))
+    # LangChain shares a client between models of one address, and its connections belong to one event loop: the bare
+    # graph's is this one, while ours calls models on its own.
+    address = f"{url}/{'bare' if bare else 'ours'}"
+    chat = ChatOpenAI(model="fixed-latency", base_url=address, api_key="none", max_retries=0)
+    if bare:
+        graph, context = bare_graph(chat, documents), None
     else:
-        # `batch` starts as many questions at once as its pool has threads.
-        config: Any = {"max_concurrency": max(questions, partitions)}
+        graph = build_graph(reader=chat, retriever=FixedRetriever(documents=documents))
+        context = Settings(route="map_reduce", top_k=len(documents), max_concurrent_calls=4096)
 
-        def run() -> Any:
-            return graph.batch(asked, config, context=context)
+    async def run() -> tuple[float, float, list[Any]]:
+        started, used = time.perf_counter(), time.process_time()
+        results = await graph.abatch(asked, context=context)
+        return time.perf_counter() - started, time.process_time() - used, results
 
-    started = time.perf_counter()
-    results = run()
-    seconds = time.perf_counter() - started
+    seconds, cpu, results = runner.run(run())
     for result in results:
-        extractions = result["answer"]["extractions"]
-        assert len(extractions) == partitions
-        assert all(extraction["quotes"] for extraction in extractions)
-    return seconds
+        found = result["findings"] if bare else result["answer"]["extractions"]
+        assert len(found) == partitions
+        assert bare or all(extraction["quotes"] for extraction in found)
+    return seconds, cpu
 
 
 def main() -> None:
@@ -107,35 +165,62 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--latency", type=float, default=0.2, help="seconds for one call")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each case; the median counts")
+    parser.add_argument("--questions", type=int, nargs="+", default=[1, 8, 64], help="questions at once")
+    parser.add_argument("--partitions", type=int, nargs="+", default=[4, 8, 16], help="extractions of a question")
     parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
 
-    measure(0.0, 4, 1, True)
-    measure(0.0, 4, 1, False)
-    table = Table(title=f"Wall time over the ideal, L = {arguments.latency * 1000:.0f} ms")
-    for heading in ("questions", "M", "calls", "ideal s", "sync s", "ratio", "async s", "ratio"):
-        table.add_column(heading, justify="right")
-    rows = []
-    for questions in QUESTIONS:
-        for partitions in PARTITIONS:
-            ideal = 2 * arguments.latency
-            row: dict[str, Any] = {"questions": questions, "partitions": partitions, "ideal_s": ideal}
-            for name, asynchronous in (("sync", False), ("async", True)):
-                times = [
-                    measure(arguments.latency, partitions, questions, asynchronous) for _ in range(arguments.repeat)
-                ]
-                row[f"{name}_s"] = statistics.median(times)
-                row[f"{name}_ratio"] = statistics.median(times) / ideal
-            rows.append(row)
-            table.add_row(
-                *(str(questions), str(partitions), str(questions * (partitions + 1)), f"{ideal:.2f}"),
-                *(f"{row['sync_s']:.3f}", f"{row['sync_ratio']:.2f}"),
-                *(f"{row['async_s']:.3f}", f"{row['async_ratio']:.2f}"),
-            )
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server = multiprocessing.get_context("fork").Process(target=serve, args=[listener, arguments.latency], daemon=True)
+    server.start()
+    with asyncio.Runner() as runner:
+        for bare in (True, False):
+            measure(runner, url, 4, 1, bare=bare)
+        table = Table(title=f"Wall time over the ideal and CPU time a call, L = {arguments.latency * 1000:.0f} ms")
+        columns = (
+            "questions",
+            "M",
+            "calls",
+            "ideal s",
+            "bare s",
+            "ratio",
+            "ours s",
+            "ratio",
+            "bare ms",
+            "ours ms",
+            "ratio",
+        )
+        for heading in columns:
+            table.add_column(heading, justify="right")
+        rows = []
+        for questions in arguments.questions:
+            for partitions in arguments.partitions:
+                ideal, calls = 2 * arguments.latency, questions * (partitions + 1)
+                row: dict[str, Any] = {"questions": questions, "partitions": partitions, "ideal_s": ideal}
+                for name in ("bare", "ours"):
+                    runs = [
+                        measure(runner, url, partitions, questions, bare=name == "bare")
+                        for _ in range(arguments.repeat)
+                    ]
+                    row[f"{name}_s"] = statistics.median(seconds for seconds, _ in runs)
+                    row[f"{name}_cpu_ms_a_call"] = statistics.median(cpu for _, cpu in runs) / calls * 1000
+                rows.append(row)
+                table.add_row(
+                    *(str(questions), str(partitions), str(calls), f"{ideal:.2f}"),
+                    *(text for name in ("bare", "ours") for text in _times(row[f"{name}_s"], ideal)),
+                    *(f"{row[f'{name}_cpu_ms_a_call']:.2f}" for name in ("bare", "ours")),
+                    f"{row['ours_cpu_ms_a_call'] / row['bare_cpu_ms_a_call']:.2f}",
+                )
+    server.terminate()
     Console().print(table)
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
             json.dump({"latency_s": arguments.latency, "rows": rows}, file, indent=2)
+
+
+def _times(seconds: float, ideal: float) -> tuple[str, str]:
+    return f"{seconds:.3f}", f"{seconds / ideal:.2f}"
 
 
 if __name__ == "__main__":

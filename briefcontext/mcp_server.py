@@ -173,8 +173,6 @@ async def _asked(
                 answer = part
                 continue
             event: Any = part
-            if event["event"] == "answer_token":
-                continue
             done, total = done + 1, _expected(event, total)
             await ctx.report_progress(done, total, _told(event))
     except BriefContextError as error:

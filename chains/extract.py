@@ -1,11 +1,12 @@
 """The map step: extract from a partition the passages that bear on the question."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from functools import lru_cache
+from typing import Any, Literal, Self
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model, field_validator, model_validator
 
 from briefcontext.chains.citation import document_key
 from briefcontext.chains.extraction import NOTHING_USED, Extraction, Quote, extraction_without_evidence
@@ -26,60 +27,44 @@ __all__ = ["extract", "ground_all", "lost_quotes"]
 _HIDDEN = ("nostream",)
 """Keeps the tokens of extractions out of the `messages` stream, which is there for the answer."""
 
-_SCHEMA: dict[str, Any] = {
-    "title": "extraction",
-    "description": "What the documents say on the question.",
-    "type": "object",
-    "properties": {
-        "relevant": {"type": "boolean"},
-        "quotes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"key": {"type": "string"}, "quote": {"type": "string"}},
-                "required": ["key", "quote"],
-                "additionalProperties": False,
-            },
-        },
-        "finding": {"type": "string"},
-        "choice": {"type": ["string", "null"]},
-        "confidence": {"type": "number"},
-    },
-    "required": ["relevant", "quotes", "finding", "choice", "confidence"],
-    "additionalProperties": False,
-}
+_AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
+"""What a provider is to hold the model to, while a reply with more in it is read all the same."""
 
 
 class _KeyedQuote(BaseModel):
-    model_config = ConfigDict(extra="ignore")
+    model_config = _AS_ASKED
 
-    key: str = ""
+    key: str
     quote: str
 
 
 class _Record(BaseModel):
-    """The record that the prompt asks for, parsed leniently."""
+    """What the documents say on the question."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = _AS_ASKED
 
     relevant: bool
-    quotes: list[_KeyedQuote] = []
-    finding: str = ""
-    choice: str | None = None
-    confidence: float | None = None
+    quotes: list[_KeyedQuote]
+    finding: str
+    choice: str | None
+    confidence: float | None
 
     @model_validator(mode="before")
     @classmethod
-    def _not_null(cls, data: Any) -> Any:
-        """Take null for what is left out, in all fields."""
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+    def _complete(cls, data: Any) -> Any:
+        """Take null for what is left out, and fill it in."""
+        left_out: dict[str, Any] = {"quotes": [], "finding": "", "choice": None, "confidence": None}
+        given = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else None
+        return data if given is None else {**left_out, **given}
 
     @field_validator("quotes", mode="before")
     @classmethod
     def _with_or_without_keys(cls, given: Any) -> Any:
         """Take bare words for quotes without keys: where they stand is looked up anyway."""
         quotes = given if isinstance(given, list) else []
-        return [{"quote": quote} if isinstance(quote, str) else quote for quote in quotes] or given
+        return [
+            {"key": "", **quote} if isinstance(quote, dict) else {"key": "", "quote": quote} for quote in quotes
+        ] or given
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -97,6 +82,13 @@ class _Record(BaseModel):
             return None
         share = number / 100 if 1 < number <= 100 else number
         return share if 0 <= share <= 1 else None
+
+
+@lru_cache(64)
+def _record(letters: tuple[str, ...]) -> type[BaseModel]:
+    """Return the record as the model is asked for it: its choice is one of the letters."""
+    choice: Any = Literal[letters] | None if letters else None
+    return create_model("extraction", __base__=_Record, __doc__=_Record.__doc__, choice=(choice, ...))
 
 
 async def extract(
@@ -150,14 +142,15 @@ async def _extract_part(
         ModelCallError: a call failed for good, or both replies were cut off before they said anything.
     """
     messages = model.prompts.render("extract", question["text"], question["options"], documents=render_documents(part))
-    reply = await model.ask(Request("extract", messages, _SCHEMA, _HIDDEN, index), budget)
+    record = _record(tuple(question["options"]))
+    reply = await model.ask(Request("extract", messages, record, _HIDDEN, index), budget)
     try:
         return _extraction(_parse(reply), question, documents, index, budget)
     except ValueError as error:
         repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, reply))
     # Providers take no message without words.
     again = [*messages, *([AIMessage(reply.text)] if reply.text else []), *repair]
-    second = await model.ask(Request("extract", again, _SCHEMA, _HIDDEN, index), budget)
+    second = await model.ask(Request("extract", again, record, _HIDDEN, index), budget)
     try:
         return _extraction(_parse(second), question, documents, index, budget)
     except ValueError as error:

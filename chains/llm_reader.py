@@ -7,7 +7,7 @@ from langchain_core.language_models import BaseChatModel
 
 from briefcontext.chains.extract import extract
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.model.call import Model
+from briefcontext.chains.model.call import Model, StructuredOutput
 from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.question import Question
@@ -27,6 +27,8 @@ class LLMReader:
         extract_model: another one for the extractions; the same by default.
         cache: SQLite file that keeps the replies of models given by name, for experiments.
         prompts: templates of your own; the bundled ones by default.
+        structured_output: how models are asked for extractions: `json_schema`, `tools`, `prompt`, or `auto`, which
+            goes by LangChain's profile of the model, and by the prompt's words where a provider refuses that.
 
     Raises:
         ModelSetupError, MissingExtraError: a model cannot be opened.
@@ -39,9 +41,12 @@ class LLMReader:
         extract_model: str | BaseChatModel | Model | None = None,
         cache: str | None = None,
         prompts: Prompts = BUNDLED,
+        structured_output: StructuredOutput = "auto",
     ) -> None:
         def opened(given: str | BaseChatModel | Model) -> Model:
-            return given if isinstance(given, Model) else Model(given, cache=cache, prompts=prompts)
+            if isinstance(given, Model):
+                return given
+            return Model(given, cache=cache, prompts=prompts, structured_output=structured_output)
 
         self._allocator = opened(model)
         self._worker = self._allocator if extract_model is None else opened(extract_model)

@@ -53,7 +53,7 @@ async def reduce(
     messages = model.prompts.render(
         "reduce", question["text"], question["options"], may_abstain=not forced, evidence="\n".join(texts)
     )
-    reply = await model.ask(Request("reduce", messages, told=True), budget)
+    reply = await model.ask(Request("reduce", messages, streamed=True), budget)
     quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
     warnings = [f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."] if rounds else []
     return parse_draft(reply.text, question, quotes, warnings, forced=forced, cut=reply.cut)

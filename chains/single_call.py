@@ -41,7 +41,7 @@ async def answer(
         draft["warnings"] += filter(None, said)
         return draft
     messages = answer_prompt(model.prompts, question, documents, forced=forced)
-    reply = await model.ask(Request(stage, messages, told=True), budget)
+    reply = await model.ask(Request(stage, messages, streamed=True), budget)
     body, given = split_quotes(reply.text)
     quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
     lost_warning = lost_quotes(lost, len(given))

@@ -1,15 +1,19 @@
 """Progress events: what the graph tells in the `custom` stream while it works."""
 
 import logging
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
+from langchain_core.messages import AIMessageChunk, BaseMessage
 from langgraph.config import get_stream_writer
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Route
+from briefcontext.chains.model.reasoning import Spoken
 
 __all__ = [
     "AnswerToken",
+    "AnswerTokens",
     "Answered",
     "Answering",
     "Encoding",
@@ -98,12 +102,11 @@ class Answering(TypedDict):
 
 
 class AnswerToken(TypedDict):
-    """A piece of the answer, as the model writes it.
+    """A piece of the answer, as the model writes it; `AnswerTokens` makes it of the `messages` stream.
 
-    The pieces of the last attempt, one after another, are the model's whole reply, which is not yet checked: it has
-    citation keys in the place of numbers, and in one call over all documents the list of quotes under it. A reply
-    that is not streamed, such as one from a cache, comes in one piece. Extractions are not told piece by piece:
-    their structured output is of use only as a whole.
+    The pieces of the last attempt, one after another, are the model's reply without its reasoning. It is not yet
+    checked: it has citation keys in the place of numbers, and in one call over all documents the list of quotes under
+    it. A reply that is not streamed, such as one from a cache, comes in one piece.
     """
 
     event: Literal["answer_token"]
@@ -130,9 +133,44 @@ Event = (
     | PartitionFailed
     | Reducing
     | Answering
-    | AnswerToken
     | Answered
 )
+"""What the `custom` stream has."""
+
+
+class AnswerTokens:
+    """Makes tokens of the answer of a run's `messages` stream, without what a model thinks aloud before it.
+
+    Extractions are not in that stream: their structured output is of use only as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._call: object = None
+        self._spoken = Spoken()
+        self._attempt = 0
+        self._told = False
+
+    def of(self, part: tuple[BaseMessage, Mapping[str, Any]]) -> Iterator[AnswerToken]:
+        """Yield the token that a part of the stream makes; none for a thought, or another model's message."""
+        message, metadata = part
+        if "stage" not in metadata:
+            return
+        if self._call != (call := (metadata["stage"], metadata.get("attempt"))):
+            self._call, self._spoken = call, Spoken()
+            self._begin()
+        words = self._spoken.take(message.text)
+        if not isinstance(message, AIMessageChunk):
+            words += self._spoken.end()
+        if self._spoken.retracted:
+            self._spoken.retracted = False
+            self._begin()
+        if words:
+            self._told = True
+            yield AnswerToken(event="answer_token", text=words, attempt=self._attempt)
+
+    def _begin(self) -> None:
+        self._attempt += self._told or not self._attempt
+        self._told = False
 
 
 def emit(event: Event) -> None:

@@ -6,7 +6,7 @@ Settings are resolved here and nowhere else; of a served graph's, names become p
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import RetrieverLike
@@ -104,7 +104,10 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     """
     settings = settings.resolved()
     if settings.model is not None:
-        return _llm_reader(settings.model, settings.extract_model, settings.model_cache, Prompts(settings.prompts))
+        prompts = Prompts(settings.prompts)
+        return _llm_reader(
+            settings.model, settings.extract_model, settings.model_cache, prompts, settings.structured_output
+        )
     if settings.extract_model is not None:
         raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
     if settings.prompts is not None:
@@ -128,7 +131,8 @@ def refuse_model_settings(settings: Settings) -> None:
     Raises:
         InputError: one of them is set.
     """
-    if unheard := [name for name in ("model", "extract_model", "prompts", "model_cache") if getattr(settings, name)]:
+    names = ("model", "extract_model", "prompts", "model_cache", "structured_output")
+    if unheard := [name for name in names if getattr(settings, name) != type(settings).model_fields[name].default]:
         raise InputError(
             f"The graph was built with a reader of its own, so {', '.join(unheard)} would have no effect. Leave it out "
             "and give it to the reader (LLMReader takes all of them), or build the graph without a reader."
@@ -185,10 +189,18 @@ def _cross_encoder(name: str) -> "CrossEncoderScorer":
 
 
 @lru_cache(_KEPT_OPEN)
-def _llm_reader(model: str, extract_model: str | None, cache: str | None, prompts: Prompts) -> Reader:
+def _llm_reader(
+    model: str,
+    extract_model: str | None,
+    cache: str | None,
+    prompts: Prompts,
+    structured_output: Literal["auto", "json_schema", "tools", "prompt"],
+) -> Reader:
     from briefcontext.chains.llm_reader import LLMReader
 
-    return LLMReader(model, extract_model=extract_model, cache=cache, prompts=prompts)
+    return LLMReader(
+        model, extract_model=extract_model, cache=cache, prompts=prompts, structured_output=structured_output
+    )
 
 
 def as_reader(given: Reader | BaseChatModel | str | None) -> Reader | None:

@@ -4,8 +4,6 @@ from langgraph.runtime import get_runtime
 
 from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.limits import CallLimits
-from briefcontext.graphs.events import AnswerToken, emit
-from briefcontext.graphs.retracted import encodable
 from briefcontext.graphs.settings import Settings
 
 __all__ = ["current_settings", "open_budget"]
@@ -37,9 +35,4 @@ def open_budget(started: float) -> CallBudget:
         min_quote_similarity=settings.min_quote_similarity,
         force_choice=settings.force_choice,
         on_partition_failure=settings.on_partition_failure,
-        tell=_tell,
     )
-
-
-def _tell(text: str, attempt: int) -> None:
-    emit(AnswerToken(event="answer_token", text=encodable(text), attempt=attempt))

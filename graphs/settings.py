@@ -157,6 +157,11 @@ class Settings(BaseModel):
     model_cache: str | None = Field(
         default=None, description="SQLite file that keeps the replies of models, so that none is paid for twice."
     )
+    structured_output: Literal["auto", "json_schema", "tools", "prompt"] = Field(
+        default="auto",
+        description="How a model is asked for extractions: by the provider's JSON schema, as a tool's arguments, or by "
+        "the prompt alone. auto goes by LangChain's profile of the model, and by the prompt where that is refused.",
+    )
     max_input_tokens: int | None = Field(
         default=None, ge=1024, description="The model's input window in tokens. By default what the model states."
     )

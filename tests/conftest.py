@@ -11,10 +11,6 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model.call_budget import CallBudget
-from briefcontext.chains.question import check_question
 from tests.openai_server import OpenAIServer, serve
 
 # A busy machine is no failure: how long an example takes is for the benchmarks to say.
@@ -52,14 +48,6 @@ def server() -> Iterator[OpenAIServer]:
 def chat_model(server: OpenAIServer) -> ChatOpenAI:
     """A real OpenAI client that talks to `server` and does not retry."""
     return ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0, stream_usage=True)
-
-
-@pytest.fixture
-def _acquainted(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    """Let a call find out how `chat_model` is to be asked, which others would wait for."""
-    documents = assign_keys(QUESTION, make_documents(1, about=0))
-    LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, CallBudget())
-    server.calls.clear()
 
 
 class FixedRetriever(BaseRetriever):

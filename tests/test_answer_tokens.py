@@ -1,4 +1,4 @@
-"""The answer's tokens, told as they come."""
+"""The answer's tokens, streamed as they come."""
 
 import asyncio
 import io
@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessageChunk
 from langchain_openai import ChatOpenAI
 from rich.console import Console
 
 from briefcontext.commands.progress import ProgressLines
+from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
@@ -22,7 +24,7 @@ WORDS = "Aspirin helps, it seems."
 
 @pytest.fixture(params=[False, True], ids=["stream", "astream"])
 def run(request: pytest.FixtureRequest) -> Any:
-    """Stream a run; return its events, the text of its messages, and its answer."""
+    """Stream a run; return its events and tokens in their order, the text of its messages, and its answer."""
 
     def run(built: Any, **settings: Any) -> tuple[list[Any], str, Any]:
         given = {"question": QUESTION}
@@ -34,7 +36,11 @@ def run(request: pytest.FixtureRequest) -> Any:
         parts = asyncio.run(collect()) if request.param else list(built.stream(given, **arguments))
         by_mode: dict[str, list[Any]] = {mode: [p for m, p in parts if m == mode] for mode in arguments["stream_mode"]}
         words = "".join(message.text for message, _ in by_mode["messages"])
-        return by_mode["custom"], words, by_mode["values"][-1]["answer"]
+        answer_tokens = AnswerTokens()
+        events: list[Any] = []
+        for mode, part in parts:
+            events += answer_tokens.of(part) if mode == "messages" else [part] if mode == "custom" else []
+        return events, words, by_mode["values"][-1]["answer"]
 
     return run
 
@@ -95,29 +101,34 @@ def test_a_further_attempt_begins_the_answer_anew(
     assert (answer["usage"]["calls"], answer["usage"]["retries"]) == (2, 1)
 
 
-def test_what_a_provider_does_not_stream_comes_in_one_piece_and_is_learned(
+def test_what_a_provider_does_not_stream_comes_in_one_piece(
     run: Any, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
-    chat = ChatOpenAI(model=f"whole {server.url}", base_url=server.url, api_key="none", max_retries=0)
+    chat = ChatOpenAI(model="whole", base_url=server.url, api_key="none", max_retries=0)
     server.script = lambda call: Reply("no streams here", status=400) if call.body.get("stream") else answering(call)
     built = build_graph(reader=chat, retriever=disagreeing)
-    pieces = []
-    for _ in range(2):
-        # Without `messages`, whose own handler wants a stream in any case.
-        parts = list(built.stream({"question": QUESTION}, context=Settings(route="vanilla"), stream_mode="custom"))
-        pieces.append(tokens(parts))
+    pieces = [tokens(run(built, route="vanilla")[0]) for _ in range(2)]
     assert pieces == [[WORDS], [WORDS]]
     assert [bool(call.body.get("stream")) for call in server.calls] == [True, False, False]
 
 
-def test_a_model_that_is_not_to_stream_does_not(server: OpenAIServer, disagreeing: FixedRetriever) -> None:
-    for name, setting in {"disable_streaming": True, "streaming": False, "stream_usage": False}.items():
+def test_a_model_that_is_not_to_stream_does_not(run: Any, server: OpenAIServer, disagreeing: FixedRetriever) -> None:
+    for name, setting in {"disable_streaming": True, "stream_usage": False}.items():
         chat = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0, **{name: setting})
         server.script = answering
         built = build_graph(reader=chat, retriever=disagreeing)
-        events = list(built.stream({"question": QUESTION}, context=Settings(route="vanilla"), stream_mode="custom"))
-        assert tokens(events) == [WORDS]
+        assert tokens(run(built, route="vanilla")[0]) == [WORDS]
     assert not any(call.body.get("stream") for call in server.calls)
+
+
+def test_nothing_is_streamed_where_nobody_listens(server: OpenAIServer, disagreeing: FixedRetriever) -> None:
+    chat = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
+    list(build_graph(reader=chat, retriever=disagreeing).stream({"question": QUESTION}, stream_mode="custom"))
+    assert not any(call.body.get("stream") for call in server.calls)
+
+
+def test_another_models_messages_are_no_part_of_the_answer() -> None:
+    assert list(AnswerTokens().of((AIMessageChunk("Aspirin"), {"langgraph_node": "model"}))) == []
 
 
 def test_a_cached_answer_comes_in_one_piece(

@@ -56,10 +56,6 @@ def collect(request: pytest.FixtureRequest) -> Collect:
     return collected
 
 
-def _without_tokens(found: list[Any]) -> list[Any]:
-    return [event for event in found if event["event"] != "answer_token"]
-
-
 def _of_partitions(found: list[Any]) -> list[Any]:
     return sorted(
         (e for e in found if e["event"].startswith("partition_")),
@@ -72,7 +68,7 @@ def test_one_call_tells_of_documents_route_and_answer(
     route: Any, collect: Collect, chat_model: ChatOpenAI, agreeing: FixedRetriever
 ) -> None:
     built = build_graph(reader=chat_model, retriever=agreeing)
-    assert _without_tokens(collect(built, Settings(fallback=route))) == [
+    assert collect(built, Settings(fallback=route)) == [
         {"event": "retrieved", "documents": 16},
         {
             "event": "route_decided",
@@ -106,7 +102,7 @@ def test_map_and_reduce_tell_of_every_partition(
 
     server.script = mixed
     disagreeing.documents = disagreeing.documents[:14]
-    found = _without_tokens(collect(build_graph(reader=chat_model, retriever=disagreeing), NO_RETRIES))
+    found = collect(build_graph(reader=chat_model, retriever=disagreeing), NO_RETRIES)
     assert found[:2] == [
         {"event": "retrieved", "documents": 14},
         {
@@ -140,13 +136,12 @@ def test_map_and_reduce_tell_of_every_partition(
         assert order.index(("partition_started", index)) < order.index((end, index))
 
 
-@pytest.mark.usefixtures("_acquainted")
 def test_every_partition_starts_before_any_is_done(
     collect: Collect, chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.together = 4
     found = collect(build_graph(reader=chat_model, retriever=disagreeing), NO_RETRIES)
-    names = [event["event"] for event in _without_tokens(found)]
+    names = [event["event"] for event in found]
     assert names[2:-2] == ["partition_started"] * 4 + ["partition_done"] * 4
 
 
@@ -244,7 +239,6 @@ def test_no_way_to_stream_hangs(place: int, streamed: list[Any]) -> None:
     if "custom" in modes:
         assert summary["events"] == {
             **dict.fromkeys(["retrieved", "route_decided", "reducing", "answered"], 1),
-            "answer_token": 3,
             **dict.fromkeys(["partition_started", "partition_done"], partitions),
         }
     if "updates" in modes:

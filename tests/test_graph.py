@@ -118,7 +118,6 @@ def test_the_order_preserving_fallback_puts_chunks_back_in_source_order(
     assert [text[-8] for text in texts] == ["0", "1", "2"]
 
 
-@pytest.mark.usefixtures("_acquainted")
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("partitions", [4, 16])
 def test_all_extractions_are_in_flight_together_and_come_back_in_order(

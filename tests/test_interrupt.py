@@ -15,9 +15,9 @@ from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")]
 
-PATIENCE = 120.0
-AT_ONCE = 10.0
-"""Seconds. An idle machine needs half a one; the least time that a model is waited for is 120."""
+PATIENCE = 600.0
+AT_ONCE = 60.0
+"""Seconds, for the busiest of machines: an idle one needs half a one, and a model is waited for 120."""
 MAPPED = ["--retrieval", "bm25", "--route", "map_reduce", "--top-k", "16", "--partition-size", "1"]
 QUESTION = "Is metformin safe in severe kidney failure?"
 

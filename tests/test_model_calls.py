@@ -1,4 +1,4 @@
-"""How a model is called: the ways to structured output, retries, time, the ledger and the cache."""
+"""How a model is called: the forms of structured output, retries, time, the ledger and the cache."""
 
 import asyncio
 import itertools
@@ -36,7 +36,7 @@ from tests.openai_server import Reply as Sent
 
 ASKED = check_question(QUESTION)
 DOCUMENTS = assign_keys(QUESTION, make_documents(4, about=0))
-WAYS = ["json_schema", "function_calling", "json_mode", "text"]
+FORMS = ["json_schema", "tools", "prompt"]
 HELLO = Request("vanilla", [HumanMessage("Hello?")])
 
 _names = (f"model-{number}" for number in itertools.count())
@@ -44,7 +44,7 @@ _names = (f"model-{number}" for number in itertools.count())
 
 @pytest.fixture
 def chat(server: OpenAIServer) -> ChatOpenAI:
-    """A client of a model that no other test has learned anything about."""
+    """A client of a model with a name of its own."""
     return ChatOpenAI(model=next(_names), base_url=server.url, api_key="none", max_retries=0, stream_usage=True)
 
 
@@ -54,23 +54,20 @@ def budget() -> CallBudget:
     return CallBudget(retry_wait=0)
 
 
-def way_of(call: Call) -> str:
-    """Return the way to structured output that a request takes."""
-    if "tools" in call.body:
-        return "function_calling"
-    kind = call.body.get("response_format", {}).get("type", "text")
-    return "json_mode" if kind == "json_object" else str(kind)
+def form_of(call: Call) -> str:
+    """Return the form in which a request asks for a record."""
+    return "tools" if "tools" in call.body else call.body.get("response_format", {}).get("type", "prompt")
 
 
-def accepting(way: str) -> Callable[[Call], Sent]:
-    """Be a provider that knows one way to structured output, and text."""
+def accepting(form: str) -> Callable[[Call], Sent]:
+    """Be a provider that knows one form of structured output, and text."""
 
     def script(call: Call) -> Sent:
-        asked = way_of(call)
-        if asked not in (way, "text"):
+        asked = form_of(call)
+        if asked not in (form, "prompt"):
             return Sent(f"{asked} is not supported", status=400)
         reply = faithful(call)
-        return Sent(arguments=reply.content) if asked == "function_calling" else reply
+        return Sent(arguments=reply.content) if asked == "tools" else reply
 
     return script
 
@@ -103,100 +100,135 @@ async def extract_together(chat: BaseChatModel, count: int) -> list[Extraction]:
     return await asyncio.gather(*(reader.aextract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0)) for _ in range(count)))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_each_way_to_structured_output_works_and_is_learned_at_the_first_call(
-    way: str, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_structured_output_works(
+    form: Any, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
-    server.script = accepting(way)
-    tried = WAYS[: WAYS.index(way) + 1]
-    for _ in range(3):
-        extraction = extract(chat, budget)
+    server.script = accepting(form)
+    reader = LLMReader(chat, structured_output=form)
+    for _ in range(2):
+        extraction = reader.extract(ASKED, DOCUMENTS, 0, budget)
         assert (extraction["status"], len(extraction["quotes"]), extraction["error"]) == ("evidence", 4, None)
-    assert [way_of(call) for call in server.calls] == [*tried, way, way]
-    assert [call["status"] for call in budget.calls] == ["failed"] * (len(tried) - 1) + ["ok"] * 3
+    assert [form_of(call) for call in server.calls] == [form] * 2
+    assert [call["status"] for call in budget.calls] == ["ok"] * 2
+
+
+def test_the_schema_has_the_letters_of_the_question(chat: ChatOpenAI, server: OpenAIServer) -> None:
+    reader = LLMReader(chat)
+    for options in ({"A": "yes", "B": "no"}, {}):
+        reader.extract(check_question(QUESTION, options), DOCUMENTS, 0, CallBudget())
+    lettered, free = (call.body["response_format"]["json_schema"]["schema"] for call in server.calls)
+    assert lettered["properties"]["choice"]["anyOf"] == [{"enum": ["A", "B"], "type": "string"}, {"type": "null"}]
+    assert free["properties"]["choice"]["type"] == "null"
+    for schema in (lettered, free):
+        assert list(schema["properties"]) == schema["required"]
+        assert schema["additionalProperties"] is False
+        assert "$ref" not in json.dumps(schema)
+
+
+@pytest.mark.parametrize(
+    ("profile", "form"),
+    [
+        (None, "json_schema"),
+        ({}, "json_schema"),
+        ({"structured_output": True}, "json_schema"),
+        ({"structured_output": False, "tool_calling": True}, "tools"),
+        ({"structured_output": False, "tool_calling": False}, "prompt"),
+    ],
+)
+def test_what_is_asked_for_goes_by_the_models_profile(
+    profile: Any, form: str, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+) -> None:
+    server.script = accepting(form)
+    extract(chat.model_copy(update={"profile": profile}), budget)
+    assert [form_of(call) for call in server.calls] == [form]
+
+
+def test_a_refusal_leads_to_the_prompt_for_this_model_object(
+    chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+) -> None:
+    server.script = accepting("prompt")
+    for _ in range(2):
+        reader = LLMReader(chat)
+        extractions = [reader.extract(ASKED, DOCUMENTS, 0, budget) for _ in range(3)]
+        assert {extraction["status"] for extraction in extractions} == {"evidence"}
+    assert [form_of(call) for call in server.calls] == ["json_schema", "prompt", "prompt", "prompt"] * 2
+    assert [call["status"] for call in budget.calls[:4]] == ["failed", "ok", "ok", "ok"]
     assert summarise(budget.calls, seconds=0)["retries"] == 0
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_way_that_is_learned_by_calls_at_the_same_time_is_learned(
-    way: str, chat: ChatOpenAI, server: OpenAIServer
+def test_the_branches_of_a_fan_out_wait_for_nobodys_refusal(
+    chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
-    server.script = accepting(way)
-    await extract_together(chat, 8)
-    before = len(server.calls)
-    assert before == 8 + WAYS.index(way)
-    extractions = await extract_together(chat, 8)
-    assert {extraction["status"] for extraction in extractions} == {"evidence"}
-    assert [way_of(call) for call in server.calls[before:]] == [way] * 8
+    server.script = accepting("prompt")
+    answer = build_graph(reader=chat, retriever=disagreeing).invoke({"question": QUESTION})["answer"]
+    assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
+    refused = sum(form_of(call) != "prompt" for call in server.calls)
+    assert 1 <= refused == answer["usage"]["failed_calls"] <= 4
+    assert len(server.calls) == refused + 4 + 1
 
 
-def test_ways_are_learned_by_model_and_address(server: OpenAIServer, budget: CallBudget) -> None:
-    server.script = lambda call: accepting("json_mode" if "small" in call.body["model"] else "json_schema")(call)
-    names = [f"{size}-{next(_names)}" for size in ("small", "large")]
-    for name in names * 2:
-        extract(ChatOpenAI(model=name, base_url=server.url, api_key="none", max_retries=0), budget)
-    assert [way_of(call) for call in server.calls] == [*WAYS[:3], "json_schema", "json_mode", "json_schema"]
-
-
-def test_the_address_counts_also_where_the_environment_sets_it(
-    server: OpenAIServer, budget: CallBudget, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_a_form_that_was_decided_is_kept_to(
+    form: Any, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
-    name = next(_names)
-    server.script = accepting("text")
+    server.script = accepting("prompt")
+    with pytest.raises(ModelCallError, match="is not supported"):
+        LLMReader(chat, structured_output=form).extract(ASKED, DOCUMENTS, 0, budget)
+    assert [form_of(call) for call in server.calls] == [form]
+    with pytest.raises(ModelSetupError, match="structured_output to auto or prompt"):
+        LLMReader(GenericFakeChatModel(messages=iter([])), structured_output=form).extract(ASKED, DOCUMENTS, 0, budget)
+
+
+def test_the_form_is_a_setting(
+    server: OpenAIServer, disagreeing: FixedRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    for spelling in (server.url, server.url.replace("127.0.0.1", "localhost")):
-        monkeypatch.setenv("OPENAI_BASE_URL", spelling)
-        LLMReader(f"openai:{name}").extract(ASKED, DOCUMENTS, 0, budget)
-    assert [way_of(call) for call in server.calls] == WAYS * 2
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    context = Settings(model=f"openai:{next(_names)}", structured_output="prompt")
+    build_graph(retriever=disagreeing).invoke({"question": QUESTION}, context=context)
+    assert {form_of(call) for call in server.calls} == {"prompt"}
+    built = build_graph(reader="openai:other", retriever=disagreeing)
+    with pytest.raises(InputError, match="structured_output would have no effect"):
+        built.invoke({"question": QUESTION}, context=Settings(structured_output="prompt"))
 
 
 @pytest.mark.parametrize(
     ("words", "calls"),
-    [("The input is not acceptable to us", 4), ("context_length_exceeded: at most 8192 tokens fit", 1)],
+    [("The input is not acceptable to us", 2), ("context_length_exceeded: at most 8192 tokens fit", 1)],
 )
-def test_a_request_refused_for_another_reason_is_an_error_in_the_providers_words_and_is_not_learned(
+def test_a_request_refused_for_another_reason_is_an_error_in_the_providers_words_and_changes_nothing(
     words: str, calls: int, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = lambda call: Sent(words, status=400)
+    reader = LLMReader(chat)
     with pytest.raises(ModelCallError, match=words) as caught:
-        extract(chat, budget)
+        reader.extract(ASKED, DOCUMENTS, 0, budget)
     assert "\n" not in str(caught.value)
     assert len(server.calls) == calls == len(budget.calls)
     server.script = faithful
-    assert extract(chat, budget)["status"] == "evidence"
-    assert way_of(server.calls[-1]) == "json_schema"
-
-
-def test_one_refusal_of_a_way_that_is_known_to_work_does_not_unlearn_it(
-    chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
-) -> None:
-    server.script = lambda call: Sent("no valid JSON came", status=400) if call.number == 1 else faithful(call)
-    extractions = [extract(chat, budget) for _ in range(3)]
-    assert {extraction["status"] for extraction in extractions} == {"evidence"}
-    assert [way_of(call) for call in server.calls] == ["json_schema", "json_schema", "text", "json_schema"]
+    assert reader.extract(ASKED, DOCUMENTS, 0, budget)["status"] == "evidence"
+    assert form_of(server.calls[-1]) == "json_schema"
 
 
 def test_a_call_with_arguments_that_are_not_json_gets_a_repair(
     chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
-    provider = accepting("function_calling")
-    server.script = lambda call: (
-        Sent(arguments='{"relevant": tru')
-        if way_of(call) == "function_calling" and call.number == 1
-        else provider(call)
-    )
-    assert extract(chat, budget)["status"] == "evidence"
-    assert [way_of(call) for call in server.calls] == ["json_schema", "function_calling", "function_calling"]
+    provider = accepting("tools")
+    server.script = lambda call: Sent(arguments='{"relevant": tru') if call.number == 0 else provider(call)
+    extraction = LLMReader(chat, structured_output="tools").extract(ASKED, DOCUMENTS, 0, budget)
+    assert extraction["status"] == "evidence"
+    assert [form_of(call) for call in server.calls] == ["tools", "tools"]
     assert '{"relevant": tru' in server.calls[-1].prompt
     assert "could not be read" in server.calls[-1].user
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_each_way_works_when_messages_are_streamed(
-    way: str, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_works_when_messages_are_streamed(
+    form: Any, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
-    server.script = accepting(way)
-    built = build_graph(reader=chat, retriever=disagreeing)
+    server.script = accepting(form)
+    built = build_graph(reader=LLMReader(chat, structured_output=form), retriever=disagreeing)
     *_, (_, last) = built.stream({"question": QUESTION}, stream_mode=["messages", "values"])
     answer: Any = last["answer"]  # type: ignore[index]
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
@@ -265,7 +297,7 @@ PASSING = {
 
 @pytest.mark.parametrize("fault", PASSING)
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_what_may_pass_is_tried_again_and_teaches_nothing(
+async def test_what_may_pass_is_tried_again_in_the_same_form(
     asynchronous: bool, fault: str, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = first(PASSING[fault], PASSING[fault])
@@ -276,7 +308,7 @@ async def test_what_may_pass_is_tried_again_and_teaches_nothing(
         else await asyncio.to_thread(reader.extract, ASKED, DOCUMENTS, 0, budget)
     )
     assert extraction["status"] == "evidence"
-    assert [way_of(call) for call in server.calls] == ["json_schema"] * 3
+    assert [form_of(call) for call in server.calls] == ["json_schema"] * 3
     assert [call["status"] for call in budget.calls] == ["failed", "failed", "ok"]
 
 
@@ -536,11 +568,11 @@ def test_the_cache_is_a_setting(named: str, server: OpenAIServer, disagreeing: F
         assert answer["usage"]["cache_hits"] == expected
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("form", FORMS)
 def test_empty_replies_are_not_cached(
-    way: str, named: str, server: OpenAIServer, budget: CallBudget, tmp_path: Path
+    form: Any, named: str, server: OpenAIServer, budget: CallBudget, tmp_path: Path
 ) -> None:
-    provider = accepting(way)
+    provider = accepting(form)
     empty: list[Call] = []
 
     def script(call: Call) -> Sent:
@@ -552,9 +584,9 @@ def test_empty_replies_are_not_cached(
 
     server.script = script
     for _ in range(2):
-        reader = LLMReader(named, cache=str(tmp_path / "replies.sqlite"))
+        reader = LLMReader(named, cache=str(tmp_path / "replies.sqlite"), structured_output=form)
         assert reader.extract(ASKED, DOCUMENTS, 0, budget)["status"] == "evidence"
-    assert len(server.calls) == WAYS.index(way) + 2
+    assert len(server.calls) == 2
     assert summarise(budget.calls, seconds=0)["cache_hits"] == 1
 
 

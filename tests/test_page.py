@@ -416,7 +416,6 @@ def test_years_and_study_types_filter_what_is_read(tmp_path: Path) -> None:
     assert {document["year"] for document in documents} == {2010, 2012, 2014, 2016, 2018}
 
 
-@pytest.mark.usefixtures("_acquainted")
 def test_a_client_that_goes_away_stops_the_run(mapped: Starlette, server: OpenAIServer) -> None:
     reading, gone, hang_up = threading.Semaphore(0), threading.Semaphore(0), server.hang_up
 
@@ -443,7 +442,6 @@ def test_a_client_that_goes_away_stops_the_run(mapped: Starlette, server: OpenAI
             assert gone.acquire(timeout=60), "a call of the model went on"
 
 
-@pytest.mark.usefixtures("_acquainted")
 def test_questions_are_answered_at_the_same_time(mapped: Starlette, server: OpenAIServer) -> None:
     server.together = 8
     told: list[list[dict[str, Any]]] = []

@@ -1,6 +1,5 @@
 """Models that think aloud, in tags, before they answer: nothing of it is an answer, an extraction or a quote."""
 
-import asyncio
 import itertools
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from briefcontext.chains.model.reasoning import Spoken, without_reasoning
 from briefcontext.chains.model.reply_cache import ReplyCache
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
+from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
@@ -40,7 +40,7 @@ _names = (f"thinker-{number}" for number in itertools.count())
 
 @pytest.fixture
 def chat(server: OpenAIServer) -> ChatOpenAI:
-    """A client of a model that no other test has learned anything about."""
+    """A client of a model with a name of its own."""
     return ChatOpenAI(model=next(_names), base_url=server.url, api_key="none", max_retries=0)
 
 
@@ -79,14 +79,13 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
     assert not any("maybe" in call.prompt for call in calls[1])
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize(
     ("pieces", "told"),
     [
         (["<think>", "Hm. ", "</think>", "\n\n", "It ", "helps."], [("It ", 1), ("helps.", 1)]),
         (["<", "thi", "nk", ">Hm", ".</", "think", ">\n\nIt", " helps."], [("It", 1), (" helps.", 1)]),
         (["It <", "b>helps</", "b>."], [("It ", 1), ("<b>helps", 1), ("</b>.", 1)]),
-        (["p <", " 0.05 it helps <thi"], [("p ", 1), ("< 0.05 it helps ", 1), ("<thi", 1)]),
+        (["p <", " 0.05 it helps"], [("p ", 1), ("< 0.05 it helps", 1)]),
         (["Hm. ", "Well.", "</thi", "nk> It ", "helps."], [("Hm. ", 1), ("Well.", 1), ("It ", 2), ("helps.", 2)]),
         (
             ["It helps ", "(<think></thi", "nk> is a tag)."],
@@ -94,52 +93,19 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
         ),
     ],
 )
-def test_tokens_of_a_thought_are_not_told_as_the_answer(
-    pieces: list[str], told: Any, asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
+def test_tokens_of_a_thought_are_not_those_of_the_answer(
+    pieces: list[str], told: Any, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = lambda call: Reply(pieces=pieces)
-    heard: list[tuple[str, int]] = []
-    budget = CallBudget(tell=lambda text, attempt: heard.append((text, attempt)))
-    reader, question = LLMReader(chat), check_question(QUESTION)
-    draft = (
-        asyncio.run(reader.aanswer(question, DOCUMENTS, "vanilla", budget))
-        if asynchronous
-        else reader.answer(question, DOCUMENTS, "vanilla", budget)
-    )
-    assert heard == told
-    last = "".join(text for text, attempt in heard if attempt == heard[-1][1])
-    assert draft["text"] == last.strip()
-
-
-@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
-def test_a_model_whose_template_begins_the_thought_is_found_out_at_its_first_reply(
-    route: Any, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
-) -> None:
-    server.script = thinking("Well, well.</think>\n")
     built = build_graph(reader=chat, retriever=disagreeing)
-    runs = [
-        [
-            (event["text"], event["attempt"])
-            for event in built.stream(ASKED, context=Settings(route=route), stream_mode="custom")
-            if event["event"] == "answer_token"
-        ]
-        for _ in range(2)
-    ]
-    assert all("Well" not in text for text, _ in runs[1])
-    assert {attempt for _, attempt in runs[1]} == {1}
-    assert len(runs[1]) > 10, "what comes after the thought is streamed"
-    # The extractions come before the first answer, so that even this one shows no thought.
-    assert any("Well" in text for text, _ in runs[0]) == (route == "vanilla")
-
-
-def test_a_model_that_stops_thinking_is_told_whole_at_the_end(chat: ChatOpenAI, server: OpenAIServer) -> None:
-    heard: list[str] = []
-    budget = CallBudget(tell=lambda text, _: heard.append(text))
-    for said in ("Well.</think>It helps.", "It does help."):
-        heard.clear()
-        server.script = lambda call, said=said: Reply(said)  # type: ignore[misc]
-        LLMReader(chat).answer(check_question(QUESTION), DOCUMENTS, "vanilla", budget)
-    assert heard == ["It does help."]
+    tokens, heard, answer = AnswerTokens(), [], ""
+    for mode, part in built.stream(ASKED, context=Settings(route="vanilla"), stream_mode=["messages", "values"]):
+        if mode == "messages":
+            heard += [(token["text"], token["attempt"]) for token in tokens.of(part)]  # type: ignore[arg-type]
+        else:
+            answer = part.get("answer", {}).get("text")  # type: ignore[union-attr]
+    assert heard == told
+    assert answer == "".join(text for text, attempt in heard if attempt == heard[-1][1]).strip()
 
 
 @pytest.mark.parametrize("method", ["answer", "extract"])

@@ -20,7 +20,7 @@ _names = (f"refused-{number}" for number in itertools.count())
 
 @pytest.fixture
 def built(server: OpenAIServer, disagreeing: FixedRetriever) -> Any:
-    """A graph with a model that no other test has learned anything about."""
+    """A graph with a model of a name of its own."""
     chat = ChatOpenAI(model=next(_names), base_url=server.url, api_key="none", max_retries=0)
     return build_graph(reader=chat, retriever=disagreeing)
 

@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from briefcontext import Settings, briefcontext_tool, build_graph
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.tool import NAME
 from briefcontext.knowledge.demo import demo_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
@@ -163,7 +164,6 @@ def _two_questions(call: Call) -> Reply:
 ASKED: Any = {"messages": [("user", "Compare aspirin and vitamin 3.")]}
 
 
-@pytest.mark.usefixtures("_acquainted")
 def test_an_agent_asks_two_questions_at_once(tool: BaseTool, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = _two_questions
     server.together = 8
@@ -187,8 +187,7 @@ async def test_an_agent_surfaces_the_progress_of_each_question(
     agent = create_agent(chat_model, [tool])
     told: dict[Any, list[str]] = {}
     async for namespace, event in agent.astream(ASKED, stream_mode="custom", subgraphs=True):
-        if event["event"] != "answer_token":
-            told.setdefault(namespace, []).append(event["event"])
+        told.setdefault(namespace, []).append(event["event"])
     assert len(told) == 2
     for events in told.values():
         assert events[:2] == ["retrieved", "route_decided"]
@@ -312,12 +311,11 @@ async def test_a_node_with_keys_of_its_own_calls_the_graph(chat_model: ChatOpenA
     builder.add_node("read", read)
     builder.add_edge(START, "read").add_edge("read", END)
     outer = builder.compile()
-    parts = [
-        part async for part in outer.astream({"worry": QUESTION}, stream_mode=["custom", "values"], subgraphs=True)
-    ]
-    told = [part for _, mode, part in parts if mode == "custom"]
-    streamed = "".join(event["text"] for event in told if event["event"] == "answer_token")
-    events = [event["event"] for event in told if event["event"] != "answer_token"]
+    modes: Any = ["custom", "messages", "values"]
+    parts = [part async for part in outer.astream({"worry": QUESTION}, stream_mode=modes, subgraphs=True)]
+    events = [part["event"] for _, mode, part in parts if mode == "custom"]
+    tokens = AnswerTokens()
+    streamed = "".join(token["text"] for _, mode, part in parts if mode == "messages" for token in tokens.of(part))
     assert events == ["retrieved", "route_decided", "answering", "answered"]
     final = [part for namespace, mode, part in parts if mode == "values" and not namespace][-1]
     assert set(final) == {"worry", "read"}

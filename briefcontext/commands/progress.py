@@ -14,7 +14,7 @@ from rich.table import Table
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.commands.interrupt import Interrupted
 from briefcontext.commands.printable import printable, printable_line
-from briefcontext.graphs.events import AnswerToken, Encoding, Event
+from briefcontext.graphs.events import AnswerToken, AnswerTokens, Encoding, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
 
@@ -30,22 +30,22 @@ class ProgressLines:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
-        self._live = self.console.is_terminal
+        self.live = self.console.is_terminal
         self._status = self.console.status("Opening the knowledge base…")
         self._answer = ""
         self._attempt = 0
 
     def __enter__(self) -> Self:
-        if self._live:
+        if self.live:
             self._status.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._status.stop()
 
-    def show(self, event: Event) -> None:
-        """Tell of a step of the graph."""
-        if not self._live:
+    def show(self, event: Event | AnswerToken) -> None:
+        """Tell of a step of the graph, or show a piece of its answer."""
+        if not self.live:
             return
         if event["event"] == "answer_token":
             self._show_token(event)
@@ -99,7 +99,7 @@ def event_words(event: Event) -> tuple[str, str]:
             return "", f"Writing the answer from {event['evidence']} partitions…"
         case "answering":
             return "", f"Writing the answer from {event['documents']} documents…"
-        case "answer_token" | "answered":
+        case "answered":
             return "", ""
 
 
@@ -176,9 +176,15 @@ def run(question: str, options: Mapping[str, str], settings: Settings, lines: Pr
 
 async def _run(given: Any, settings: Settings, lines: ProgressLines, so_far: SoFar) -> dict[str, Any]:
     state: dict[str, Any] = {}
-    parts = graph.astream(given, {"callbacks": [so_far]}, context=settings, stream_mode=["custom", "updates"])
+    # Where nobody sees the answer grow, no model is asked to stream it.
+    modes: Any = ["custom", "updates", *(["messages"] if lines.live else [])]
+    tokens = AnswerTokens()
+    parts: Any = graph.astream(given, {"callbacks": [so_far]}, context=settings, stream_mode=modes)
     async for mode, part in parts:
-        if mode == "custom":
+        if mode == "messages":
+            for token in tokens.of(part):
+                lines.show(token)
+        elif mode == "custom":
             so_far.show(cast(Event, part))
             lines.show(cast(Event, part))
         else:

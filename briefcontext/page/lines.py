@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 from briefcontext.chains.citation import publication_year
 from briefcontext.chains.question import Question
 from briefcontext.errors import BriefContextError
+from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.settings import Settings
 
 __all__ = ["MOST_BYTES", "JSONLines", "run"]
@@ -38,14 +39,20 @@ async def run(
 ) -> AsyncGenerator[Line]:
     """Answer a question, and tell of each step.
 
-    Besides the graph's own events (`graphs/events.py`) there are: `documents` (all that were retrieved), `preflight`
-    (both rankings), `partitions` (the ids of each one's documents), `extraction` (what one gave), and at the end
-    `answer`, or else one `error` with its kind and message. `ranking` is how the page calls the documents' order.
+    Besides the graph's own events and the answer's tokens (`graphs/events.py`) there are: `documents` (all that were
+    retrieved), `preflight` (both rankings), `partitions` (the ids of each one's documents), `extraction` (what one
+    gave), and at the end `answer`, or else one `error` with its kind and message. `ranking` is how the page calls the
+    documents' order.
     """
     given = {"question": asked["text"], "options": asked["options"]}
-    parts: Any = graph.astream(given, context=settings, stream_mode=["custom", "updates"])
+    parts: Any = graph.astream(given, context=settings, stream_mode=["custom", "messages", "updates"])
+    tokens = AnswerTokens()
     try:
         async for mode, part in parts:
+            if mode == "messages":
+                for token in tokens.of(part):
+                    yield dict(token)
+                continue
             if mode == "custom":
                 if isinstance(part, Mapping) and isinstance(part.get("event"), str):
                     yield dict(part)

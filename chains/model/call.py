@@ -5,14 +5,14 @@ import json
 import random
 import time
 from asyncio import sleep
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from pydantic import BaseModel
 
 from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.chat_model import (
@@ -26,13 +26,13 @@ from briefcontext.chains.model.event_loop import on_loop
 from briefcontext.chains.model.finish_reason import Cut, cut_message, cut_off, cut_warning
 from briefcontext.chains.model.limits import limiter_for
 from briefcontext.chains.model.model_errors import one_line, retry_after, what_failed
-from briefcontext.chains.model.reasoning import has_unopened_reasoning, without_reasoning
-from briefcontext.chains.model.token_stream import Teller
+from briefcontext.chains.model.reasoning import without_reasoning
 from briefcontext.chains.model.usage import ModelCall
+from briefcontext.chains.parsing.json_record import json_schema
 from briefcontext.errors import ModelCallError, ModelSetupError
 from briefcontext.prompts import BUNDLED, Prompts
 
-__all__ = ["CHARACTERS_PER_TOKEN", "Model", "Reply", "Request"]
+__all__ = ["CHARACTERS_PER_TOKEN", "Model", "Reply", "Request", "StructuredOutput"]
 
 CHARACTERS_PER_TOKEN = 3.0
 """Fewer than any usual tokenizer's on English medical text (about 4), so that estimates err on the safe side."""
@@ -41,22 +41,13 @@ MAX_WAIT = 60.0
 MAX_ASKED_WAIT = 300.0
 """Seconds; a provider that asks for a longer pause is not waited for."""
 
-_STRUCTURED = ("json_schema", "function_calling", "json_mode")
-_STREAMED = "streamed"
-_TEXT = "text"
-_learned: dict[str, str] = {}
-"""By model: the way to structured output that it accepted first, so that the others are not tried on every call."""
-_lessons: dict[str, asyncio.Event] = {}
-"""By model: ends when the call that is finding out its way to structured output does."""
-_tried: dict[str, str] = {}
-"""By model: the way that this call is trying now; those before it were refused."""
-LESSON_SECONDS = 3.0
-"""How long other calls wait for it. A refusal comes sooner; a way that is not refused by then is taken to be accepted,
-so that a reply that takes its time holds up nobody."""
-_not_streamed: set[str] = set()
-"""Models that took a call only when its reply was not to be streamed."""
-_begin_within_a_thought: set[str] = set()
-"""Models whose replies end a thought that they do not begin, as their chat template has begun it."""
+StructuredOutput = Literal["auto", "json_schema", "tools", "prompt"]
+"""How a model is asked for a record: `json_schema`: the provider holds it to the schema; `tools`: as the arguments of
+a function; `prompt`: by the prompt's words alone; `auto`: as LangChain's profile of the model says, `json_schema`
+where it says nothing."""
+
+_METHODS: dict[str, Any] = {"json_schema": "json_schema", "tools": "function_calling"}
+"""What LangChain's `with_structured_output` calls them."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +56,13 @@ class Request:
 
     stage: str
     messages: Sequence[BaseMessage]
-    schema: Mapping[str, Any] | None = None
-    """JSON schema of the reply, with a title; None for text."""
+    record: type[BaseModel] | None = None
+    """What the reply is to be, as JSON; None for text."""
     tags: tuple[str, ...] = ()
     partition: int | None = None
     """Its index, where the call reads a partition."""
-    told: bool = False
-    """Whether the reply is the answer, whose tokens are told to the budget as they come."""
+    streamed: bool = False
+    """Whether the reply is the answer, whose tokens are streamed to who listens to the run's messages."""
 
     @property
     def characters(self) -> int:
@@ -86,7 +77,7 @@ class Reply:
     text: str
     """Its words, or the arguments of the functions that it calls, as JSON; without reasoning in tags."""
     cut: Cut | None = None
-    """What cut the reply off; None for a whole one. To a request with a schema, the text may then be empty."""
+    """What cut the reply off; None for a whole one. To a request for a record, the text may then be empty."""
 
 
 class _RefusedError(Exception):
@@ -94,13 +85,27 @@ class _RefusedError(Exception):
 
 
 class Model:
-    """A chat model, with its prompts and the way to call it."""
+    """A chat model, with its prompts and the way to call it.
 
-    def __init__(self, model: str | BaseChatModel, *, cache: str | None = None, prompts: Prompts = BUNDLED) -> None:
+    Raises:
+        ModelSetupError: it has no structured output of the kind that is asked for.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel,
+        *,
+        cache: str | None = None,
+        prompts: Prompts = BUNDLED,
+        structured_output: StructuredOutput = "auto",
+    ) -> None:
         self.chat = counting_streamed_tokens(open_chat_model(model, cache=cache) if isinstance(model, str) else model)
         self.name = model if isinstance(model, str) else model_name(model)
         self.prompts = prompts
-        self._key = model_key(self.chat)
+        self._limiter_key = model_key(self.chat)
+        self._decided = structured_output != "auto"
+        self._structured_output = structured_output if self._decided else _by_profile(self.chat)
+        self._record_models: dict[type[BaseModel], Runnable[Any, Any]] = {}
         # Where a run's messages are streamed, every call would be, and OpenAI's client then counts no tokens of a
         # structured reply. So nothing is streamed but the answer.
         self._whole = without_streaming(self.chat)
@@ -120,79 +125,55 @@ class Model:
             ModelSetupError: the provider refuses the key, or does not know the model or the address.
             ModelCallError: it failed for good.
         """
-        return await on_loop(self._ask_or_learn(request, budget))
+        return await on_loop(self._ask(request, budget))
 
-    async def _ask_or_learn(self, request: Request, budget: CallBudget) -> Reply:
-        if request.schema is None or self._key in _learned:
-            return await self._ask(request, budget)
-        lesson = asyncio.Event()
-        learning = _lessons.setdefault(self._key, lesson)
-        if learning is not lesson:
-            # Waited for at most once, and not for long: a call that learned nothing holds the others up no further.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(LESSON_SECONDS, budget.time_left())):
-                    await learning.wait()
-            return await self._ask(request, budget, first=_tried.get(self._key))
+    async def _ask(self, request: Request, budget: CallBudget) -> Reply:
+        """Make a call; where its form is refused, as plain text, and so from then on if that is taken."""
+        model = self._model_for(request)
         try:
-            return await self._ask(request, budget, learns=True)
-        finally:
-            _tried.pop(self._key, None)
-            _lessons.pop(self._key, None)
-            lesson.set()
+            return await self._call(request, model, budget)
+        except _RefusedError as refusal:
+            if model is self._whole or (request.record and self._decided):
+                raise ModelCallError(f"{self.name} does not accept the request: {refusal}") from refusal
+        try:
+            reply = await self._call(request, self._whole, budget)
+        except _RefusedError as refusal:
+            raise ModelCallError(f"{self.name} does not accept the request: {refusal}") from refusal
+        if request.record:
+            self._structured_output = "prompt"
+        else:
+            self._streams = False
+        return reply
 
-    async def _ask(
-        self, request: Request, budget: CallBudget, *, first: str | None = None, learns: bool = False
-    ) -> Reply:
-        """Make a call in the ways that there are, from the `first` on."""
-        refusal: Exception | None = None
-        for way, runnable in self._ways(request, first):
-            if learns:
-                _tried[self._key] = way
-            try:
-                reply = await self._call(request, way, runnable, budget)
-            except _RefusedError as error:
-                refusal = error
-                continue
-            if request.told and way == _TEXT and refusal is not None:
-                _not_streamed.add(self._key)
-            if request.schema is not None:
-                # A later refusal of the way that is known to work is about that one request, so it teaches nothing.
-                _learned.setdefault(self._key, way)
-            return reply
-        raise ModelCallError(f"{self.name} does not accept the request: {one_line(refusal or ValueError())}")
+    def _model_for(self, request: Request) -> Runnable[Any, Any]:
+        if request.record is None:
+            return self.chat if request.streamed and self._streams else self._whole
+        if self._structured_output == "prompt":
+            return self._whole
+        if request.record not in self._record_models:
+            self._record_models[request.record] = self._bound(request.record)
+        return self._record_models[request.record]
 
-    def _ways(self, request: Request, first: str | None) -> Iterator[tuple[str, Runnable[Any, Any]]]:
-        """Yield the ways to make a request, the one that is known to work first."""
-        if request.schema is not None:
-            known = _learned.get(self._key)
-            structured = _STRUCTURED[_STRUCTURED.index(first) :] if first in _STRUCTURED else _STRUCTURED
-            if known is not None or first == _TEXT:
-                structured = (known,) if known in _STRUCTURED else ()
-            for way in structured:
-                try:
-                    yield way, self._whole.with_structured_output(dict(request.schema), method=way, include_raw=True)
-                except (NotImplementedError, TypeError, ValueError):
-                    continue
-        elif request.told and self._streams and self._key not in _not_streamed:
-            yield _STREAMED, self.chat
-        yield _TEXT, self._whole
+    def _bound(self, record: type[BaseModel]) -> Runnable[Any, Any]:
+        """Return the model as it is asked for records, without the parser that LangChain puts behind it."""
+        method = _METHODS[self._structured_output]
+        try:
+            structured = self._whole.with_structured_output(json_schema(record), method=method)
+            if isinstance(structured, RunnableSequence):
+                return structured.first
+        except (NotImplementedError, TypeError, ValueError):
+            pass
+        if self._decided:
+            raise ModelSetupError(
+                f"{self.name} has no structured output by {self._structured_output}. "
+                "Set structured_output to auto or prompt."
+            )
+        return self._whole
 
-    async def _call(self, request: Request, way: str, runnable: Runnable[Any, Any], budget: CallBudget) -> Reply:
-        # A run of the node's own name would pass for the node, and its messages for the node's output.
-        config: RunnableConfig = {
-            "tags": list(request.tags),
-            "run_name": f"{request.stage} call",
-            "metadata": {"stage": request.stage, "partition": request.partition},
-        }
+    async def _call(self, request: Request, model: Runnable[Any, Any], budget: CallBudget) -> Reply:
         tokens = int(request.characters / CHARACTERS_PER_TOKEN)
-        limiter = limiter_for(self._key)
-        told = 0
+        limiter = limiter_for(self._limiter_key)
         for attempt in range(budget.max_retries + 1):
-            teller = None
-            if request.told and budget.tell:
-                teller = Teller(budget.tell, told + 1, within=self._key in _begin_within_a_thought)
-            if teller and way == _STREAMED:
-                runnable = teller.listening_to(self.chat)
             message: AIMessage | None = None
             started: float | None = None
             wait: float | None = None
@@ -202,8 +183,7 @@ class Model:
                         # A provider's own timeout bounds the gaps between bytes at best, so the whole call is timed.
                         async with asyncio.timeout(budget.time_left()):
                             started = time.time()
-                            result = await runnable.ainvoke(list(request.messages), config)
-                    message = result["raw"] if isinstance(result, dict) else result
+                            message = await model.ainvoke(list(request.messages), _config(request, attempt))
                 except Exception as error:
                     message = cut_message(error)
                     if message is None:
@@ -214,9 +194,6 @@ class Model:
             except Exception as error:  # noqa: BLE001 - what a provider's client raises is not known
                 failure, wait = self._judge(error, budget), retry_after(error)
             finally:
-                if teller:
-                    teller.end(_words(message) if message else None)
-                    told = teller.attempt
                 if started is not None:
                     budget.calls.append(self._record(request, message, attempt, started))
             if attempt < budget.max_retries:
@@ -240,10 +217,8 @@ class Model:
         Raises:
             ModelCallError: it was cut off before it said anything, as it would be again.
         """
-        if has_unopened_reasoning(message.text):
-            _begin_within_a_thought.add(self._key)
         words, cut = _words(message), cut_off(message)
-        if words or (cut and request.schema is not None):
+        if words or (cut and request.record is not None):
             return Reply(words, cut)
         if cut:
             raise ModelCallError(cut_warning(cut, f"The reply of {self.name}"))
@@ -291,6 +266,23 @@ class Model:
             started=started,
             ended=time.time(),
         )
+
+
+def _by_profile(chat: BaseChatModel) -> StructuredOutput:
+    """Decide by LangChain's profile of a model."""
+    profile = chat.profile or {}
+    if profile.get("structured_output", True):
+        return "json_schema"
+    return "tools" if profile.get("tool_calling") else "prompt"
+
+
+def _config(request: Request, attempt: int) -> RunnableConfig:
+    # A run of the node's own name would pass for the node, and its messages for the node's output.
+    return {
+        "tags": list(request.tags),
+        "run_name": f"{request.stage} call",
+        "metadata": {"stage": request.stage, "partition": request.partition, "attempt": attempt + 1},
+    }
 
 
 def _words(message: AIMessage) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from briefcontext.chains.model.limits import CallLimits
-from briefcontext.chains.model.token_stream import Tell
 from briefcontext.chains.model.usage import ModelCall
 from briefcontext.errors import ModelCallError
 
@@ -36,8 +35,6 @@ class CallBudget:
     """Whether a multiple-choice question must be answered with a letter, evidence or not."""
     on_partition_failure: Literal["report", "raise"] = "report"
     """Whether a part of an over-long partition that cannot be read is reported, or fails the whole of it."""
-    tell: Tell | None = None
-    """Who is told the tokens of the answer."""
     calls: list[ModelCall] = field(default_factory=list)
     """The calls made so far."""
 

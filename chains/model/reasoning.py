@@ -2,12 +2,11 @@
 
 import re
 
-__all__ = ["Spoken", "has_unopened_reasoning", "without_reasoning"]
+__all__ = ["Spoken", "without_reasoning"]
 
 _NAMES = ("think", "thinking", "reasoning")
 _TAG = re.compile(rf"<(?P<closing>/?)(?P<name>{'|'.join(_NAMES)})>", re.IGNORECASE)
 _TAGS = tuple(f"<{closing}{name}>" for name in _NAMES for closing in ("", "/"))
-_ANY = "any"
 
 
 class Spoken:
@@ -16,15 +15,12 @@ class Spoken:
     Tags count where models write them: at the beginning. Further on they may be words of a document that are quoted.
     Only a closing tag without an opening one ends what the chat template has begun, unless the reply begins as JSON:
     then all that stands before it was a thought. A thought that is never finished is one to the end.
-
-    Args:
-        within: whether such a thought is expected: then nothing counts as the reply before a tag has come.
     """
 
-    def __init__(self, *, within: bool = False) -> None:
+    def __init__(self) -> None:
         self._held = ""
-        self._within: str | None = _ANY if within else None
-        self._begin(trimmed=within)
+        self._within: str | None = None
+        self._begin(trimmed=False)
         self.retracted = False
         """Whether what the pieces so far were taken for turned out to be a thought; `take` begins anew then."""
 
@@ -65,7 +61,7 @@ class Spoken:
         """Return the next tag that counts: inside a thought, the one that ends it."""
         for found in _TAG.finditer(self._held):
             ends = found["closing"] and found["name"].lower() == self._within
-            if self._within in (None, _ANY) or ends:
+            if self._within is None or ends:
                 return found
         return None
 
@@ -89,10 +85,3 @@ def without_reasoning(text: str) -> str:
     spoken = Spoken()
     said = spoken.take(text)
     return said + spoken.end()
-
-
-def has_unopened_reasoning(text: str) -> bool:
-    """Return whether a reply ends a thought that it does not begin."""
-    spoken = Spoken()
-    spoken.take(text)
-    return spoken.retracted

@@ -1,16 +1,26 @@
-"""Parsing of the one JSON object in a model's reply."""
+"""Records as JSON: their schema for the model, and parsing of the one JSON object in a reply."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["read_record"]
+from langchain_core.utils.json_schema import dereference_refs
+from pydantic import BaseModel
+
+__all__ = ["json_schema", "read_record"]
 
 _DECODER = json.JSONDecoder(strict=False)
 """Takes line breaks within strings, too."""
 _BRACKET = re.compile(r"[{\[]")
 _OBJECT_BEGINS = re.compile(r'\{\s*"|\[\s*\{')
+
+
+def json_schema(record: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a record's class, all in one piece: not every server follows references."""
+    schema = dereference_refs(record.model_json_schema())
+    schema.pop("$defs", None)
+    return dict(schema)
 
 
 def read_record(text: str, field: str, *, cut_off: bool = False) -> dict[str, Any]:
