@@ -78,3 +78,16 @@ def test_importing_loads_nothing_heavy(statement: str, forbidden: list[str]) -> 
     check = f"{statement}; import sys; print([m for m in {forbidden} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_errors_retrievers_and_events_are_all_public() -> None:
+    import briefcontext
+    from briefcontext import errors, retrievers
+    from briefcontext.graphs import events
+
+    needed = {name for name in errors.__all__ if name.endswith("Error")}
+    needed |= {name for name in retrievers.__all__ if name.endswith("Retriever")}
+    needed |= {name for name in events.__all__ if name[0].isupper()} | {"load_encoder"}
+    assert needed <= set(briefcontext.__all__)
+    for name in needed:
+        getattr(briefcontext, name)
