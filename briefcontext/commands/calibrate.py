@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from briefcontext.errors import InputError
+
 __all__ = ["calibrate"]
 
 
@@ -20,6 +22,13 @@ def calibrate(
     target_recall: Annotated[
         float, typer.Option(help="The share of misplaced key documents that the check is to catch, such as 0.95.")
     ] = 0.95,
+    positives: Annotated[
+        str,
+        typer.Option(
+            metavar="ranked_below|misplaced",
+            help="What to predict: a key document ranked below 3, which a map can repair, or also one not retrieved.",
+        ),
+    ] = "ranked_below",
     top_k: Annotated[int, typer.Option(min=1, max=1024, help="Documents retrieved for a question.")] = 16,
     seed: Annotated[int, typer.Option(help="Of the folds of cross-validation.")] = 0,
     figures: Annotated[
@@ -37,9 +46,13 @@ def calibrate(
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.evaluation.statistics.calibrate import calibrate as fit
     from briefcontext.evaluation.statistics.labelled import label_questions
-    from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate
+    from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, Positive
 
+    if positives not in ("ranked_below", "misplaced"):
+        raise InputError(f"--positives is {positives!r}: write ranked_below, or misplaced for both kinds.")
     console = Console(highlight=False, emoji=False, soft_wrap=True)
+
+    positive: Positive = "misplaced" if positives == "misplaced" else "ranked_below"
 
     def say(text: str) -> None:
         console.print(escape(printable(text)))
@@ -66,23 +79,37 @@ def calibrate(
         if labelled.missing_gold_ids:
             say(f"Gold ids that the knowledge base does not hold: {_listed(labelled.missing_gold_ids)}.")
             without = sum(not question.has_gold for question in labelled.questions)
-            say(f"Questions with no gold id that it holds: {without}; they count as misplaced.")
-        calibration, runs = fit(labelled, base.manifest, target_recall, seed=seed)
+            say(f"Questions with no gold id that it holds: {without}; they count as not retrieved.")
+        calibration, runs = fit(labelled, base.manifest, target_recall, positive=positive, seed=seed)
     calibration.write(out)
     measured, target = calibration.measured, Path(out)
     folder = Path(figures) if figures is not None else target.with_name(f"{target.stem}-figures")
     held_out = "nested cross-validation"
-    draw_figures(folder, labelled.misplaced, runs[0].probability, measured.calibrated, measured.iou, held_out=held_out)
+    of = labelled.counted(positive)
+    draw_figures(
+        folder, labelled.misplaced[of], runs[0].probability[of], measured.calibrated, measured.iou, held_out=held_out
+    )
     fitted = calibration.fitted_on
     say(
-        f"{fitted.n} questions, {fitted.misplaced} with their key document misplaced ({fitted.base_rate:.1%}). "
-        f"On held-out questions, by nested cross-validation, with 95% intervals:"
+        f"{fitted.n} questions, {fitted.misplaced} with their key document "
+        f"{'ranked below 3' if positive == 'ranked_below' else 'misplaced'} ({fitted.base_rate:.1%}). "
+        + (
+            f"{fitted.not_retrieved} more, whose key document was not retrieved, are left out, as no map repairs that. "
+            if fitted.not_retrieved
+            else ""
+        )
+        + "On held-out questions, by nested cross-validation, with 95% intervals:"
     )
     row("IoU check", measured.iou)
     row("calibrated", measured.calibrated)
     say(
         f"Over {measured.repeats} repeats: recall {measured.recall_mean:.3f} for a target of {target_recall:g}, "
-        f"specificity {measured.specificity_mean:.3f}, AUC {measured.auc:.3f} (IoU {measured.iou_auc:.3f})."
+        f"specificity {measured.specificity_mean:.3f}, AUC {measured.auc:.3f}{_span(measured.auc_interval)} "
+        f"(IoU {measured.iou_auc:.3f}{_span(measured.iou_auc_interval)})."
+    )
+    say(
+        f"The threshold is chosen so that the recall of new questions reaches {target_recall:g} with a confidence of "
+        f"{calibration.confidence:.0%}; on average it is higher."
     )
     say(f"A question goes to the map when its probability reaches {calibration.threshold:.4f}. What the model weighs:")
     for feature in sorted(calibration.features, key=lambda feature: -abs(feature.coefficient)):
@@ -92,6 +119,10 @@ def calibrate(
     say(
         f'Use it: briefcontext ask --kb {kb} {"--preflight calibrated" if travels else f"--calibration-file {out}"} "…"'
     )
+
+
+def _span(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" [{interval[0]:.3f}-{interval[1]:.3f}]"
 
 
 def _listed(ids: list[str], most: int = 10) -> str:

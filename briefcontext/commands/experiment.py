@@ -15,25 +15,34 @@ if TYPE_CHECKING:
 
 __all__ = ["experiment"]
 
-_NAMES = "position, integration, conflict, context_length, attention_bias, order, open_ended, cost or preflight"
+_NAMES = (
+    "position, integration, conflict, context_length, attention_bias, order, open_ended, cost or preflight; "
+    "verify to check a run"
+)
 
 
 def experiment(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"{_NAMES}.")],
+    run_folder: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="With verify: the folder of a run to check.")
+    ] = None,
     questions: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Data set as KIND:PATH (mirage, pubmedqa, bioasq, infinitebench-qa, infinitebench-mc, "
             "evidence-inference, medq, jsonl), or a .jsonl file."
         ),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder of the run. A run that was stopped goes on there.")],
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run. A run that was stopped goes on there.")] = None,
     model: Annotated[str | None, typer.Option(help="Chat model as provider:model.")] = None,
     extract_model: ExtractModel = None,
     prompts: PromptsFolder = None,
     kb: Annotated[str | None, typer.Option("--kb", help="Folder of the knowledge base, or demo.")] = None,
-    encoder: Annotated[str, typer.Option(help="Encoder for the chunks of long documents.")] = "minilm",
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="Encoder for the chunks of long documents. Default: bge where its weights are, else minilm."),
+    ] = None,
     exact_chunks: Annotated[
         bool, typer.Option("--exact-chunks", help="order: chunks of 128 tokens as in OP-RAG, cutting sentences.")
     ] = False,
@@ -54,6 +63,13 @@ def experiment(
     rankings: Annotated[
         str, typer.Option(metavar="synthetic|real", help="conflict: the papers' rankings, or the corpus's own.")
     ] = "synthetic",
+    positives: Annotated[
+        str,
+        typer.Option(
+            metavar="ranked_below|misplaced",
+            help="preflight: what is predicted, a key document ranked below 3, or also one not retrieved.",
+        ),
+    ] = "ranked_below",
     partition_size: Annotated[int, typer.Option(min=1, help="Documents for one extraction.")] = 4,
     iou_threshold: Annotated[float | None, typer.Option(help="The preflight's overlap. Default: 0.2.")] = None,
     temperature: Annotated[float, typer.Option(help="The model's temperature; below 0 for the provider's own.")] = 0.0,
@@ -86,9 +102,16 @@ def experiment(
     ] = None,
 ) -> None:
     """Run one of the papers' experiments, and write rows, tables and figures."""
+    if name == "verify":
+        _verify(run_folder)
+        return
+    if run_folder is not None:
+        raise InputError(f"{run_folder} is one argument too many: only experiment verify takes a folder there.")
+    if questions is None or out is None:
+        raise InputError("An experiment needs its questions and a folder for its results: --questions and --out.")
     check_options(name, given_options(context))
     if name == "preflight":
-        _preflight(questions, kb, out, calibration, limit, seed, k, iou_threshold, figures)
+        _preflight(questions, kb, out, calibration, limit, seed, k, iou_threshold, positives, figures)
         return
     if rankings not in ("synthetic", "real"):
         raise InputError(f"--rankings is {rankings!r}: write --rankings synthetic, or --rankings real.")
@@ -149,6 +172,16 @@ def experiment(
         _print_report(out)
 
 
+def _verify(run: Path | None) -> None:
+    from briefcontext.evaluation.runs.verify import verify_run
+
+    if run is None:
+        raise InputError("Name the folder of the run to check: briefcontext experiment verify RUN.")
+    if problems := verify_run(run):
+        raise InputError(f"{run}: {' '.join(problems)}")
+    typer.echo(f"{run} is sound: configuration, prompts, rows, report and summary belong together.")
+
+
 def _print_estimate(run: "Run", out: Path) -> None:
     _print_markdown_table(run.estimate(out))
 
@@ -185,8 +218,11 @@ def _preflight(
     seed: int,
     ks: list[int] | None,
     iou_threshold: float | None,
+    positives: str,
     figures: bool,
 ) -> None:
+    if positives not in ("ranked_below", "misplaced"):
+        raise InputError(f"--positives is {positives!r}: write ranked_below, or misplaced for both kinds.")
     if kb is None:
         raise InputError("The experiment preflight takes its documents from a knowledge base: name it with --kb DIR.")
     from briefcontext.evaluation.data_sets import load_data_set
@@ -203,6 +239,7 @@ def _preflight(
             items,
             out,
             calibration=calibration,
+            positive="misplaced" if positives == "misplaced" else "ranked_below",
             k=ks[0] if ks else None,
             ks=ks or KS,
             seed=seed,

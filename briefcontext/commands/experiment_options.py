@@ -9,7 +9,7 @@ from briefcontext.errors import InputError
 __all__ = ["check_methods", "check_options", "given_options"]
 
 _ALWAYS = frozenset({"name", "questions", "out", "limit", "seed", "k", "figures"})
-_OF_PREFLIGHT = _ALWAYS | {"kb", "calibration", "iou_threshold"}
+_OF_PREFLIGHT = _ALWAYS | {"kb", "calibration", "iou_threshold", "positives"}
 _WHAT_FOR = {
     "model": "names the model that answers",
     "extract_model": "names the model that extracts",
@@ -17,6 +17,7 @@ _WHAT_FOR = {
     "method": "names what is compared",
     "per_class": "draws questions by their answers",
     "repeats": "is for a model's replies",
+    "positives": "says what the preflight study predicts",
     "rankings": "is for the experiment conflict",
     "partition_size": "cuts documents for a model to read",
     "temperature": "is for a model's replies",
@@ -59,9 +60,9 @@ def check_options(experiment: str, given: Collection[str]) -> None:
         if experiment == "preflight":
             used = option in _OF_PREFLIGHT
         elif experiment == "order":
-            used = option not in ("kb", "judge", "verdicts", "rankings")
+            used = option not in ("kb", "judge", "verdicts", "rankings", "positives")
         else:
-            used = option not in ("encoder", "exact_chunks") and (
+            used = option not in ("encoder", "exact_chunks", "positives") and (
                 experiment == "open_ended" or option not in ("judge", "verdicts")
             )
             used = used and (experiment == "conflict" or option != "rankings")

@@ -4,16 +4,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 
-from briefcontext.commands.printable import printable_line
+from briefcontext.commands.printable import printable, printable_line
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 
-__all__ = ["info", "list_documents", "remove", "search", "verify"]
+__all__ = ["info", "list_documents", "remove", "search", "sources", "verify"]
 
 LISTED_SOURCES = 5
 
@@ -84,6 +85,17 @@ def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filt
         about = printable_line(" · ".join(str(part) for part in told if part))
         console.print(f"{metadata['rank']:>3}  {metadata['score']:.3f}  {escape(head)}")
         console.print(f"     {escape(about)}\n     {escape(printable_line(document.page_content))}")
+
+
+def sources(path: str) -> None:
+    """Print how many documents and tokens a knowledge base holds by source, and how long they are."""
+    from briefcontext.evaluation.experiments.corpus import open_knowledge_base
+    from briefcontext.evaluation.experiments.corpus_tables import corpus_tables
+    from briefcontext.evaluation.runs.report import markdown_table
+
+    with open_knowledge_base(path) as base:
+        for table in corpus_tables(base):
+            typer.echo(printable(markdown_table(table)) + "\n")
 
 
 def verify(path: str) -> None:

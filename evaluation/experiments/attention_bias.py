@@ -7,6 +7,7 @@ from typing import Any
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.data_sets.sampling import PER_CLASS
 from briefcontext.evaluation.experiments.experiment import Condition, Experiment, Materials, Report, place_key
 from briefcontext.evaluation.experiments.position import key_place
 from briefcontext.evaluation.figures.plots import bar_plot
@@ -33,6 +34,7 @@ class AttentionBias(Experiment):
     methods = ("vanilla", "map_reduce")
     ks = (8, 16)
     needs_key = True
+    per_class = PER_CLASS
 
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
         """Both companies for each k."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.data_sets.sampling import PER_CLASS
 from briefcontext.evaluation.experiments.experiment import Condition, Experiment, Materials, Report
 from briefcontext.evaluation.experiments.position import PERCENTILES, key_place, read_at
 from briefcontext.evaluation.figures.plots import line_plot
@@ -30,6 +31,7 @@ class ContextLength(Experiment):
     methods = ("closed_book", "oracle", "vanilla", "map_reduce", "briefcontext")
     ks = (2, 4, 8, 16, 32, 64)
     needs_key = True
+    per_class = PER_CLASS
 
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
         """The five places for each number of documents; fewer than five documents have fewer places."""

@@ -1,6 +1,7 @@
 """What an experiment is: conditions, the documents of each, and the tables that come of the rows."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -11,6 +12,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.data_sets.sampling import balanced_sample
 from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
 from briefcontext.evaluation.methods.method_io import Reading
 from briefcontext.evaluation.statistics.score_tables import Row, Table
@@ -95,6 +97,8 @@ class Experiment(ABC):
     real_rankings: ClassVar[bool] = False
     """Whether the ranking is the corpus's own, so that there is a fused one beside it."""
     force_choice: ClassVar[bool] = True
+    per_class: ClassVar[int | None] = None
+    """Questions of each answer that the paper draws; None for all questions."""
     repeatable: ClassVar[bool] = True
     """Whether its figures are scores, which can be averaged over repeats."""
 
@@ -118,8 +122,18 @@ class Experiment(ABC):
         return Reading(item, key_documents=materials.base.key_documents(item), short=short)
 
     def drawn(self, items: Sequence[Item], seed: int) -> tuple[list[Item], str | None]:
-        """Draw the questions that the paper would, and say how; all of them here."""
-        return list(items), None
+        """Draw the questions that the paper would, and say how; all of them where the paper draws none.
+
+        All are taken, too, where an answer of a data set has fewer questions than the paper draws, or there are
+        questions without options.
+        """
+        if self.per_class is None or not all(item.options and item.answers for item in items):
+            return list(items), None
+        classes = Counter((item.group, item.answers[0]) for item in items)
+        if min(classes.values()) < self.per_class:
+            return list(items), None
+        words = f"{self.per_class} questions of each answer, as in the paper"
+        return balanced_sample(items, self.per_class, seed), words
 
     def left_out(self, item: Item, materials: Materials, *, oracle: bool) -> str | None:
         """Say why a question cannot be used; None when it can."""

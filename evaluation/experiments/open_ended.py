@@ -1,7 +1,7 @@
 """Experiment `open_ended`: answers to open questions, in pairs, for people to judge."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,9 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Materials, Report
 from briefcontext.evaluation.experiments.integration import RealRankings
+from briefcontext.evaluation.judging.agreement import agreement, consensus, outcomes_of
 from briefcontext.evaluation.judging.pairs import make_pairs, read_key, write_sheets
-from briefcontext.evaluation.judging.verdicts import Verdict, kept_verdicts
+from briefcontext.evaluation.judging.verdicts import Verdict, is_judge, kept_verdicts
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.methods.method_io import Reading
 from briefcontext.evaluation.runs.report import is_simulated
@@ -21,6 +22,7 @@ from briefcontext.evaluation.statistics.score_tables import (
     cells,
     cells_table,
     p_value,
+    percent,
     title_of,
     with_interval,
 )
@@ -75,6 +77,11 @@ class OpenEnded(RealRankings):
             )
         if counted:
             report.tables.append(_table(counted, first, second))
+        people = [count["rater"] for count in counted if not is_judge(count["rater"])]
+        said = outcomes_of([v for v in verdicts if v.rater in people], read_key(folder), second)
+        if len(people) > 1 and said:
+            report.summary["consensus"] = agreed = _agreed(said, people, config["seed"])
+            report.tables.append(_consensus_table(agreed, first, second))
         report.tables.append(cells_table("What was used", used))
         return report
 
@@ -126,12 +133,51 @@ def count_verdicts(
     return found
 
 
+def _agreed(said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: int) -> dict[str, Any]:
+    """Count what more than half of the people say of each pair, and how far they agree."""
+    outcomes = list(consensus(said).values())
+    counts = {name: outcomes.count(name) for name in ("win", "tie", "lose")}
+    kappa = agreement(said, people, seed=seed)
+    return {
+        "n": len(outcomes),
+        **counts,
+        **{f"{name}_interval": asdict(wilson(count, len(outcomes))) for name, count in counts.items()},
+        "p": mcnemar_exact(counts["win"], counts["lose"]),
+        "agreement": None if kappa is None else asdict(kappa),
+    }
+
+
+def _consensus_table(agreed: Mapping[str, Any], first: str, second: str) -> Table:
+    shares = [
+        with_interval(agreed[name] / agreed["n"], agreed[f"{name}_interval"]["low"], agreed[f"{name}_interval"]["high"])
+        for name in ("win", "tie", "lose")
+    ]
+    row = [str(agreed["n"]), *shares, p_value(agreed["p"])]
+    kappa = agreed["agreement"]
+    note = "No pair was judged by all raters, so that their agreement cannot be told."
+    if kappa is not None:
+        shown = "–" if kappa["kappa"] is None else f"{kappa['kappa']:.2f}"
+        span = "" if kappa["low"] is None else f" [{kappa['low']:.2f}, {kappa['high']:.2f}]"
+        note = (
+            f"Agreement of {kappa['raters']} raters on the {kappa['pairs']} pairs that all judged: {kappa['name']} "
+            f"{shown}{span}."
+        )
+    return Table(
+        f"{title_of(second)} against {title_of(first)}, consensus of the raters",
+        ["n", "Win [95% CI]", "Tie [95% CI]", "Lose [95% CI]", "p"],
+        [row],
+        "In per cent of the pairs: what more than half of a pair's raters say, and a tie where no verdict has so many. "
+        f"Model judges are not counted. p by an exact sign test without the ties. {note}",
+    )
+
+
 def _table(counted: Sequence[Mapping[str, Any]], first: str, second: str) -> Table:
     rows = [
         [
             str(c["rater"]),
             str(c["n"]),
             f"{c['win']} / {c['tie']} / {c['lose']}",
+            " / ".join(percent(c[name] / c["n"]) if c["n"] else "–" for name in ("win", "tie", "lose")),
             with_interval(c["share"], c["low"], c["high"]),
             p_value(c["p"]),
             p_value(c["p_holm"]),
@@ -141,7 +187,7 @@ def _table(counted: Sequence[Mapping[str, Any]], first: str, second: str) -> Tab
     ]
     return Table(
         f"{title_of(second)} against {title_of(first)}",
-        ["Rater", "n", "Win / tie / lose", "Preferred [95% CI]", "p", "p (Holm)", "Unknown pairs"],
+        ["Rater", "n", "Win / tie / lose", "In per cent", "Preferred [95% CI]", "p", "p (Holm)", "Unknown pairs"],
         rows,
         "p by an exact sign test without the ties. A model judge is asked in both orders, and what it says "
         "differently in the two counts as a tie.",

@@ -32,7 +32,7 @@ class Order(Experiment):
         "(OP-RAG's inverted U.)"
     )
     methods = ("vanilla", "order_preserving", "self_route", "long_context")
-    ks = (2, 4, 8, 16, 32, 64, 128, 256, 512)
+    ks = (2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512)
     source: ClassVar[Literal["corpus", "document"]] = "document"
 
     def conditions(self, ks: Sequence[int]) -> list[Condition]:

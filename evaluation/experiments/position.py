@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.data_sets.sampling import PER_CLASS
 from briefcontext.evaluation.experiments.experiment import Condition, Experiment, Materials, Report, place_key
 from briefcontext.evaluation.figures.plots import line_plot
 from briefcontext.evaluation.methods.method_io import Reading
@@ -42,6 +43,7 @@ class Position(Experiment):
     methods: ClassVar[tuple[str, ...]] = ("vanilla", "map_reduce", "briefcontext")
     ks: ClassVar[tuple[int, ...]] = (8, 16)
     needs_key: ClassVar[bool] = True
+    per_class = PER_CLASS
 
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
         """Five places for each k."""

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
@@ -16,10 +18,11 @@ from briefcontext.evaluation.runs.folder import REPORT, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.settings import versions
 from briefcontext.evaluation.statistics.calibrate import NestedRun, calibrate
 from briefcontext.evaluation.statistics.confusion import count_decisions
-from briefcontext.evaluation.statistics.labelled import LabelledQuestions, label_questions, questions_sha256
+from briefcontext.evaluation.statistics.inference import auc
+from briefcontext.evaluation.statistics.labelled import KINDS, LabelledQuestions, label_questions, questions_sha256
 from briefcontext.files import json_line, sha256, write_whole
 from briefcontext.graphs.settings import Settings
-from briefcontext.retrievers.calibration import Calibration
+from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K
 
@@ -28,6 +31,7 @@ __all__ = ["run_preflight"]
 TARGET_RECALL = 0.95
 """Of the nested cross-validation, where no calibration is given."""
 HELD_OUT = "nested cross-validation"
+WITHOUT_TITLES = "pooled, without questions that are titles"
 
 
 KS = (8, 16, 32, 64)
@@ -46,6 +50,7 @@ def run_preflight(
     ks: Sequence[int] = KS,
     seed: int = 0,
     target_recall: float = TARGET_RECALL,
+    positive: Positive = "ranked_below",
     iou_threshold: float = PREFLIGHT_IOU_THRESHOLD,
     data_set_left_out: Mapping[str, int] | None = None,
     figures: bool = True,
@@ -55,9 +60,11 @@ def run_preflight(
 
     Writes into the folder `out` rows.jsonl (one row a question), summary.json, report.md, and the figures as PNG and
     SVG. The summary has `n`, `base_rate`, and `iou` and `calibrated` with `tp`, `fp`, `fn`, `tn`, `precision`,
-    `recall`, `specificity`, `f1`, `skip_share` and intervals; positive is a misplaced key document, and a question
-    that goes to the map. With a calibration, `calibrated` is what that fixed model decides. Without one, it is what
-    models decide that were fitted on other folds of these very questions, or None with `calibrated_reason`.
+    `recall`, `specificity`, `f1`, `skip_share` and intervals; positive is a misplaced key document, as in the paper,
+    and a question that goes to the map. Under `kinds` stand the same for each kind of positive by itself: ranked below
+    3, which a map can repair, and not retrieved, which it cannot; under `auc` the areas under the ROC curve. With a
+    calibration, `calibrated` is what that fixed model decides. Without one, it is what models decide that were fitted
+    on other folds of these very questions, or None with `calibrated_reason`.
 
     The folder is taken as a run's is: not that of another run, or of other settings. The same study writes it anew.
 
@@ -68,6 +75,7 @@ def run_preflight(
         n_values, thresholds, ks: what the IoU check is tabulated over.
         seed: of the folds.
         target_recall: of the nested cross-validation.
+        positive: what the nested cross-validation is fitted to predict.
         iou_threshold: of the IoU check.
         data_set_left_out: why questions of the data set are not among the items, and how many.
         figures: whether to draw them.
@@ -99,6 +107,7 @@ def run_preflight(
                 "iou_threshold": iou_threshold,
                 "calibration": None if given is None else sha256(given.model_dump_json()),
                 "target_recall": target_recall,
+                "positive": positive,
                 "seed": seed,
                 "versions": versions(),
             }
@@ -106,34 +115,40 @@ def run_preflight(
         at = label_questions(base, items, sorted({k, *ks}), progress)
         labelled = at[k]
         labels = labelled.misplaced
-        calibrated, reason, runs = None, None, list[NestedRun]()
+        reason, runs = None, list[NestedRun]()
         passages = len(base)
         measured: dict[str, Any] | None = None
         if given is not None:
             predictions = [given.predict(question.rankings) for question in labelled.questions]
             mapped = np.array([prediction.misplaced for prediction in predictions])
             runs = [NestedRun(np.array([prediction.probability for prediction in predictions]), mapped)]
-            calibrated, source = count_decisions(labels, mapped), "calibration"
+            source, positive = "calibration", given.positive
         else:
             source = HELD_OUT
             try:
-                fitted, runs = calibrate(labelled, base.manifest, target_recall, seed=seed)
-                calibrated, measured = fitted.measured.calibrated, fitted.measured.model_dump(mode="json")
+                fitted, runs = calibrate(labelled, base.manifest, target_recall, positive=positive, seed=seed)
+                measured = fitted.measured.model_dump(mode="json")
             except InputError as error:
                 reason = str(error)
     overlap = labelled.iou(PREFLIGHT_TOP_N)
-    iou = count_decisions(labels, overlap <= iou_threshold)
+    checks = {"iou": (overlap <= iou_threshold, -overlap)}
+    if runs:
+        checks["calibrated"] = (runs[0].mapped, runs[0].probability)
+    every = np.ones(len(labels), dtype=bool)
+    decided = {name: _decided(labelled, *check, every, seed) for name, check in checks.items()}
     summary: dict[str, Any] = {
         "experiment": "preflight",
         "n": len(labels),
         "misplaced": int(labels.sum()),
+        **{kind: int((labelled.kinds == kind).sum()) for kind in ("ranked_below", "not_retrieved")},
+        "positive": positive,
         "base_rate": float(labels.mean()),
         "items": len(labels),
         "data_set": ", ".join(dict.fromkeys(question.item.group for question in labelled.questions)),
         "passages": passages,
         "k": k,
-        "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **iou.model_dump(mode="json")},
-        "calibrated": None if calibrated is None else calibrated.model_dump(mode="json"),
+        "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **decided["iou"]},
+        "calibrated": decided.get("calibrated"),
         "calibrated_by": source,
         "calibrated_reason": reason,
         "nested_cross_validation": measured,
@@ -146,20 +161,24 @@ def run_preflight(
         "data_set_left_out": dict(data_set_left_out or {}),
         "missing_gold_ids": labelled.missing_gold_ids,
         "seed": seed,
-        "groups": _groups(labelled, runs, iou_threshold),
+        "groups": _groups(labelled, checks, seed),
         "iou_table": _iou_table(at, n_values, sorted({*thresholds, iou_threshold})),
     }
     write_whole(out / "rows.jsonl", "".join(map(json_line, _rows(labelled, runs, iou_threshold))))
-    if figures and calibrated is not None and 0 < labels.sum() < len(labels):
+    of = labelled.counted(positive)
+    if figures and runs and 0 < labels[of].sum() < of.sum():
         held_out = HELD_OUT if given is None else "by the calibration given"
-        draw_figures(out, labels, runs[0].probability, calibrated, iou, held_out=held_out)
+        counts = [count_decisions(labels[of], checks[name][0][of]) for name in ("calibrated", "iou")]
+        draw_figures(out, labels[of], runs[0].probability[of], *counts, held_out=held_out)
     write_whole(out / REPORT, preflight_report(summary, figures=figures))
     write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
     return summary
 
 
 def _named(calibration: Calibration) -> dict[str, Any]:
-    return calibration.model_dump(mode="json", include={"created", "threshold", "target_recall", "fitted_on", "k"})
+    return calibration.model_dump(
+        mode="json", include={"created", "threshold", "target_recall", "positive", "confidence", "fitted_on", "k"}
+    )
 
 
 def _warnings(
@@ -178,7 +197,13 @@ def _warnings(
         without = sum(not question.has_gold for question in labelled.questions)
         warnings.append(
             f"{len(missing)} gold ids are not in the knowledge base; {without} questions have none that is, and count "
-            "as misplaced."
+            "as not retrieved."
+        )
+    if labelled.titled.any() and not labelled.titled.all():
+        warnings.append(
+            f"{int(labelled.titled.sum())} questions are worded as the title of their key paper, which makes it easy "
+            "to retrieve. Pooled figures with them say little of other questions: see those by data set, and those "
+            "pooled without them."
         )
     return warnings
 
@@ -192,6 +217,8 @@ def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold:
                 "id": question.item.id,
                 "group": question.item.group,
                 "gold_rank": question.rank,
+                "kind": question.kind,
+                "is_title": question.is_title,
                 "misplaced": question.misplaced,
                 "iou": overlap,
                 "iou_maps": overlap <= iou_threshold,
@@ -202,20 +229,47 @@ def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold:
     return rows
 
 
-def _groups(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold: float) -> dict[str, Any]:
-    """The same counts for each data set among the questions, where there are several."""
+Check = tuple[NDArray[np.bool_], NDArray[np.float64]]
+"""What a check maps (n,), and the scores (n,) that it decides by, higher for the map."""
+
+
+def _decided(
+    labelled: LabelledQuestions,
+    mapped: NDArray[np.bool_],
+    scores: NDArray[np.float64],
+    of: NDArray[np.bool_],
+    seed: int,
+) -> dict[str, Any]:
+    """Count a check's decisions on some questions: over both kinds of positives, and for each kind."""
+    labels, kinds, areas = labelled.misplaced, {}, {}
+    for kind in KINDS:
+        some = of & labelled.counted(kind)
+        kinds[kind] = count_decisions(labels[some], mapped[some]).model_dump(mode="json")
+        if 0 < labels[some].sum() < some.sum():
+            interval = auc(scores[some & labels], scores[some & ~labels], seed=seed)
+            area = float(roc_auc_score(labels[some], scores[some]))
+            areas[kind] = {"auc": area, "low": interval.low, "high": interval.high}
+    both = kinds.pop("misplaced")
+    return {**both, "kinds": kinds, "auc": areas}
+
+
+def _groups(labelled: LabelledQuestions, checks: Mapping[str, Check], seed: int) -> dict[str, Any]:
+    """The same counts for each data set, where there are several, and pooled without questions that are titles."""
     groups = np.array([question.item.group for question in labelled.questions])
     if len(set(groups)) < 2:
         return {}
-    mapped = labelled.iou(PREFLIGHT_TOP_N) <= iou_threshold
-    table = {}
-    for group in sorted(set(groups)):
-        of = groups == group
-        labels = labelled.misplaced[of]
-        calibrated = count_decisions(labels, runs[0].mapped[of]).model_dump(mode="json") if runs else None
-        iou = count_decisions(labels, mapped[of]).model_dump(mode="json")
-        table[str(group) or "(none)"] = {"n": int(of.sum()), "iou": iou, "calibrated": calibrated}
-    return table
+    parts = {str(group) or "(none)": groups == group for group in sorted(set(groups))}
+    if 0 < labelled.titled.sum() < len(groups) and len(set(groups[~labelled.titled])) > 1:
+        parts[WITHOUT_TITLES] = ~labelled.titled
+    return {
+        name: {
+            "n": int(of.sum()),
+            "titles": int(labelled.titled[of].sum()),
+            **dict.fromkeys(("iou", "calibrated")),
+            **{check: _decided(labelled, *decided, of, seed) for check, decided in checks.items()},
+        }
+        for name, of in parts.items()
+    }
 
 
 def _iou_table(

@@ -8,46 +8,47 @@ __all__ = ["preflight_report"]
 _COUNTS = ("tp", "fp", "fn", "tn")
 
 
+_HEAD = ["questions", "check", "positives", *_COUNTS, "precision", "recall", "specificity", "F1", "skip the map", "AUC"]
+_KINDS = {"ranked_below": "ranked below 3", "not_retrieved": "not retrieved", "misplaced": "both"}
+_CHECKS = {"iou": "IoU", "calibrated": "calibrated"}
+
+
 def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str:
     """Return the report of a summary that `run_preflight` made, with its figures where they were drawn."""
     lines = [
         "# Preflight check",
         "",
-        f"{summary['n']:,} questions, k = {summary['k']}. Positive is a misplaced key document: below rank 3 of the "
-        f"dense ranking, or not retrieved. That is so for {summary['misplaced']} of them "
-        f"({summary['base_rate']:.1%}). Intervals are Wilson's, at 95%.",
+        f"{summary['n']:,} questions, k = {summary['k']}. Positives are of two kinds: a key document ranked below 3 in "
+        f"the dense ranking, which a map can repair ({summary['ranked_below']:,}), and one that was not retrieved, "
+        f"which it cannot ({summary['not_retrieved']:,}); together {summary['base_rate']:.1%} of the questions. The "
+        "paper counts both. Negatives are the same in all rows. Intervals of shares are Wilson's, those of areas under "
+        "the ROC curve by bootstrap, at 95%.",
         "",
         *(f"> {warning}\n" for warning in summary["warnings"]),
-        *_table(
-            ["check", *_COUNTS, "precision", "recall", "specificity", "F1", "skip the map"],
-            [_row("IoU", summary["iou"]), *([_row("calibrated", summary["calibrated"])] if _has(summary) else [])],
-        ),
-        "",
     ]
+    rows = []
+    for group, counted in summary["groups"].items():
+        titles = ", titles of their papers" if counted["titles"] == counted["n"] else ""
+        rows += _rows(f"{group} ({counted['n']:,}{titles})", counted)
+    rows += _rows(f"pooled ({summary['n']:,})" if rows else f"all ({summary['n']:,})", summary)
+    lines += [*_table(_HEAD, rows), ""]
     if not _has(summary):
         lines += [f"No calibrated check: {summary['calibrated_reason']}", ""]
     elif (nested := summary["nested_cross_validation"]) is not None:
         low, high = nested["recall_range"]
         least, most = nested["specificity_range"]
         lines += [
-            "The calibrated check is measured by nested cross-validation: model, regularisation and threshold are "
-            f"chosen without the questions that they are tested on ({nested['folds']} folds; the table has the first "
-            f"of {nested['repeats']} repeats). Over the repeats, recall is {nested['recall_mean']:.3f} "
-            f"({low:.3f} to {high:.3f}) and specificity {nested['specificity_mean']:.3f} ({least:.3f} to {most:.3f}). "
-            f"The area under the ROC curve is {nested['auc']:.3f}, against {nested['iou_auc']:.3f} for the overlap; "
-            f"the Brier score is {nested['brier']:.4f}.",
+            f"The calibrated check predicts positives of the kind: {_KINDS[summary['positive']]}. It is measured by "
+            "nested cross-validation: model, regularisation and threshold are chosen without the questions that they "
+            f"are tested on ({nested['folds']} folds; the table has the first of {nested['repeats']} repeats). Over "
+            f"the repeats, recall of that kind is {nested['recall_mean']:.3f} ({low:.3f} to {high:.3f}) and "
+            f"specificity {nested['specificity_mean']:.3f} ({least:.3f} to {most:.3f}); the area under the ROC curve "
+            f"is {nested['auc']:.3f}, against {nested['iou_auc']:.3f} for the overlap, and the Brier score "
+            f"{nested['brier']:.4f}.",
             "",
         ]
     else:
         lines += ["The calibrated check is the calibration given, as it stands.", ""]
-    if summary["groups"]:
-        lines += ["## By data set", ""]
-        rows = []
-        for group, counted in summary["groups"].items():
-            for name, label in (("iou", "IoU"), ("calibrated", "calibrated")):
-                if counted[name] is not None:
-                    rows.append(_row(f"{group} ({counted['n']:,}), {label}", counted[name]))
-        lines += [*_table(["check", *_COUNTS, "precision", "recall", "specificity", "F1", "skip the map"], rows), ""]
     if figures and _has(summary) and 0 < summary["misplaced"] < summary["n"]:
         lines += [f"![{name}]({name}.png)" for name in ("calibration_curve", "precision_recall", "cost_curve")]
         lines += [""]
@@ -66,8 +67,19 @@ def _has(summary: Mapping[str, Any]) -> bool:
     return summary["calibrated"] is not None
 
 
-def _row(name: str, counts: Mapping[str, Any]) -> list[str]:
-    return [name, *(str(counts[count]) for count in _COUNTS), *_shares(counts, intervals=True)]
+def _rows(questions: str, counted: Mapping[str, Any]) -> list[list[str]]:
+    """A row for each check and kind of positives that there are."""
+    rows = []
+    for check, label in _CHECKS.items():
+        if (decided := counted[check]) is not None:
+            for kind, words in _KINDS.items():
+                counts = decided if kind == "misplaced" else decided["kinds"][kind]
+                if kind == "misplaced" or counts["tp"] + counts["fn"]:
+                    area = decided["auc"].get(kind)
+                    shown = f"{area['auc']:.3f} ({area['low']:.3f}–{area['high']:.3f})" if area else ""
+                    numbers = [str(counts[count]) for count in _COUNTS]
+                    rows.append([questions, label, words, *numbers, *_shares(counts, intervals=True), shown])
+    return rows
 
 
 def _shares(counts: Mapping[str, Any], *, intervals: bool) -> list[str]:

@@ -9,7 +9,16 @@ from pathlib import Path
 from briefcontext.errors import InputError
 from briefcontext.files import sha256, write_whole
 
-__all__ = ["VERDICTS", "Verdict", "judges", "keep_judged", "keep_verdicts", "kept_verdicts", "read_verdicts"]
+__all__ = [
+    "VERDICTS",
+    "Verdict",
+    "is_judge",
+    "judges",
+    "keep_judged",
+    "keep_verdicts",
+    "kept_verdicts",
+    "read_verdicts",
+]
 
 VERDICTS = {"a": "A", "b": "B", "tie": "tie", "neither": "tie", "both": "tie", "equal": "tie"}
 _DELIMITERS = (",", ";", "\t")
@@ -105,6 +114,11 @@ def judges(folder: Path) -> list[str]:
     """Return the names of the models that judged a run's answers."""
     raters = [v.rater for file in sorted(folder.glob("verdicts-judge*.csv")) for v in read_verdicts(file)]
     return [rater.removeprefix(_JUDGE) for rater in dict.fromkeys(raters)]
+
+
+def is_judge(rater: str) -> bool:
+    """Return whether a rater is a model."""
+    return rater.startswith(_JUDGE)
 
 
 def _files(folder: Path) -> list[Path]:

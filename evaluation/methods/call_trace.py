@@ -43,6 +43,8 @@ class TracedCall:
     """Tokens as the provider reported them when the call was made."""
     context_tokens: int
     """Those of the input tokens that the documents took, by their share of the prompt's characters."""
+    served_model: str
+    """The model's name as the provider returned it."""
     kept: bool
     """Whether the reply was there already, so that nothing was asked or paid now."""
 
@@ -100,6 +102,7 @@ class CallTrace(BaseCallbackHandler):
                     input_tokens=int(usage.get("input_tokens") or 0),
                     output_tokens=int(usage.get("output_tokens") or 0),
                     context_tokens=round(context * int(usage.get("input_tokens") or 0)),
+                    served_model=str(getattr(message, "response_metadata", {}).get("model_name") or ""),
                     # LangChain marks a reply from its cache with a total cost of zero.
                     kept=usage.get("total_cost") == 0,
                 )

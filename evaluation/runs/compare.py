@@ -112,25 +112,50 @@ def _preflight_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]
     counts = ("tp", "fp", "fn", "tn")
     rows = []
     for name, summary in summaries.items():
-        groups = {"all": summary, **(summary.get("groups") or {})}
+        groups = {**(summary.get("groups") or {}), "all": summary}
         for group, counted in groups.items():
-            for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
-                if decided := counted.get(check):
-                    row = [name, title, group, str(summary.get("k", "–")), _number(counted.get("n", "–"))]
-                    row += [_number(decided[count]) for count in counts]
-                    row += [
-                        with_interval(decided[share], *(decided.get(f"{share}_interval") or (None, None)))
-                        for share in ("precision", "recall", "specificity")
-                    ]
-                    rows.append([*row, percent(decided["f1"]), percent(decided["skip_share"])])
-    heads = ["Run", "Check", "Questions", "k", "n", *map(str.upper, counts), "Precision [95% CI]", "Recall [95% CI]"]
+            for check, title, kind, decided in _kinds(counted):
+                row = [name, title, group, str(summary.get("k", "–")), _number(counted.get("n", "–")), kind]
+                row += [_number(decided[count]) for count in counts]
+                row += [
+                    with_interval(decided[share], *(decided.get(f"{share}_interval") or (None, None)))
+                    for share in ("precision", "recall", "specificity")
+                ]
+                row += [percent(decided["f1"]), percent(decided["skip_share"])]
+                area = (counted[check].get("auc") or {}).get(KIND_KEYS[kind])
+                rows.append([*row, with_interval(area["auc"], area["low"], area["high"]) if area else "–"])
+    heads = [
+        "Run",
+        "Check",
+        "Questions",
+        "k",
+        "n",
+        "Positives",
+        *map(str.upper, counts),
+        "Precision [95% CI]",
+        "Recall [95% CI]",
+    ]
     note = (
-        "Positive: the key document is misplaced, and the question goes to the map. Shares in per cent, with Wilson's "
-        "intervals."
+        "Positive: the key document is ranked below 3, which a map can repair, or was not retrieved, which it cannot; "
+        "the papers count both. Predicted positive: the question goes to the map. In per cent, shares with Wilson's "
+        "intervals, areas under the ROC curve with the bootstrap's."
     )
-    tables = [Table("Decisions", [*heads, "Specificity [95% CI]", "F1", "Skip the map"], rows, note)]
+    tables = [Table("Decisions", [*heads, "Specificity [95% CI]", "F1", "Skip the map", "AUC [95% CI]"], rows, note)]
     reasons = [[name, str(s["calibrated_reason"])] for name, s in summaries.items() if s.get("calibrated_reason")]
     return [*tables, Table("Without a calibrated check", ["Run", "Why"], reasons)]
+
+
+KIND_KEYS = {"ranked below 3": "ranked_below", "not retrieved": "not_retrieved", "both": "misplaced"}
+
+
+def _kinds(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
+    """Yield each check, its title, a kind of positives and what was decided on it; both kinds together last."""
+    for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
+        if decided := counted.get(check):
+            for words, kind in KIND_KEYS.items():
+                some = decided if kind == "misplaced" else (decided.get("kinds") or {}).get(kind)
+                if some and (kind == "misplaced" or some["tp"] + some["fn"]):
+                    yield check, title, words, some
 
 
 def _score_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
@@ -205,6 +230,9 @@ def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             f"rater {verdict['rater']}",
             f"{value}p (Holm) {p_value(verdict['p_holm'])})",
         )
+    if agreed := summary.get("consensus"):
+        shares = " / ".join(percent(agreed[name] / agreed["n"]) for name in ("win", "tie", "lose"))
+        yield f"Win / tie / lose in per cent{against}", "consensus of the raters", f"{shares} (n = {agreed['n']})"
     for cost in summary.get("costs", []):
         value = f"{cost['input_tokens']:,.1f} and {cost['output_tokens']:,.1f} (n = {cost['n']})"
         yield f"Input and output tokens, {title_of(cost['method'])}", _label(cost["condition"]), value

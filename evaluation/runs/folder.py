@@ -9,6 +9,7 @@ from typing import Any
 from briefcontext.errors import InputError
 from briefcontext.evaluation.statistics.score_tables import Row
 from briefcontext.files import json_line, json_objects, lock, write_whole
+from briefcontext.prompts import Prompts
 
 __all__ = ["RunFolder"]
 
@@ -17,6 +18,10 @@ ITEMS = "items.jsonl"
 SUMMARY = "summary.json"
 REPORT = "report.md"
 REPLIES = "replies.sqlite"
+PROMPTS = "prompts"
+
+
+_NOTED = ("versions", "provenance")
 
 
 class RunFolder:
@@ -45,7 +50,7 @@ class RunFolder:
     def claim(self, config: Mapping[str, Any]) -> None:
         """Take the folder for a configuration, or go on with the run that has the same one.
 
-        Versions are noted and not compared.
+        Versions, and what the run was started by, are noted and not compared.
 
         Raises:
             InputError: the folder holds a run of another configuration, or something else.
@@ -62,6 +67,12 @@ class RunFolder:
         if any(self.path.glob("*.jsonl")):
             raise InputError(f"{self.path} holds files that no run wrote: there is no {CONFIG}. Give another --out.")
         write_whole(file, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+
+    def keep_prompts(self, prompts: Prompts) -> None:
+        """Write the prompts that the run uses as text, one file each, into the folder `prompts`."""
+        (self.path / PROMPTS).mkdir(exist_ok=True)
+        for name, text in prompts.texts.items():
+            write_whole(self.path / PROMPTS / f"{name}.txt", text)
 
     def config(self) -> dict[str, Any]:
         """Return the configuration of the run.
@@ -106,7 +117,7 @@ def _last_byte(file: Path) -> bytes:
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
-    as_read: dict[str, Any] = json.loads(json.dumps({k: v for k, v in config.items() if k != "versions"}))
+    as_read: dict[str, Any] = json.loads(json.dumps({k: v for k, v in config.items() if k not in _NOTED}))
     return as_read
 
 

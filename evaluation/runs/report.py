@@ -59,12 +59,18 @@ def report_markdown(
     if facts["errors"]:
         parts += ["### Failed calls", "", "They are asked again when the same command is given.", ""]
         parts += [f"- {count} × {error}" for error, count in facts["errors"].items()] + [""]
+    if commit := (config.get("provenance") or {}).get("git_commit"):
+        parts += [f"Code at commit {commit}.", ""]
     parts += ["### Versions", "", ", ".join(f"{name} {version}" for name, version in config["versions"].items())]
     return "\n".join(parts) + "\n"
 
 
 def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     lines = [f"- Model: {config['model']}"]
+    if facts.get("served_models"):
+        lines.append(f"- Served as: {', '.join(facts['served_models'])}")
+    if config.get("document_encoder"):
+        lines.append(f"- Encoder of the chunks: {config['document_encoder']} (OP-RAG: bge)")
     if config.get("extract_model"):
         lines.append(f"- Model for the extractions: {config['extract_model']}")
     lines.append(f"- Questions: {facts['items']} of {config['data_set']['name']}, seed {config['seed']}")

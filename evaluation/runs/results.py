@@ -6,14 +6,14 @@ from typing import Any
 
 from briefcontext.evaluation.experiments.experiment import Experiment, Report
 from briefcontext.evaluation.judging.verdicts import judges
-from briefcontext.evaluation.runs.folder import REPORT, SUMMARY, RunFolder
+from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, REPORT, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.report import is_simulated, report_markdown
 from briefcontext.evaluation.runs.runner import LeftOut
 from briefcontext.evaluation.statistics.score_tables import Row, answered, repeat_rows, repeat_tables, title_of
-from briefcontext.files import write_whole
+from briefcontext.files import file_sha256, write_whole
 
-__all__ = ["Summary", "write_results"]
+__all__ = ["Summary", "counts_of", "write_results"]
 
 Summary = dict[str, Any]
 
@@ -25,18 +25,7 @@ def write_results(
     config = {**folder.config(), "judges": judges(folder.path)}
     rows = list(folder.rows().values())
     failed = [row for row in rows if row["status"] != "ok"]
-    asked = {call["request_sha256"]: call for row in rows for call in row["calls"]}
-    facts = {
-        "items": len({row["item"] for row in rows}),
-        "left_out": left_out,
-        "planned": planned,
-        "answers": len(rows) - len(failed),
-        "failed": len(failed),
-        "errors": dict(Counter(row["error"] for row in failed).most_common()),
-        "calls": len(asked),
-        "input_tokens": sum(call["input_tokens"] for call in asked.values()),
-        "output_tokens": sum(call["output_tokens"] for call in asked.values()),
-    }
+    facts = {"left_out": left_out, "planned": planned, **counts_of(rows)}
     simulation = is_simulated(config)
     report = (
         experiment.report(
@@ -72,9 +61,26 @@ def write_results(
         "missing": planned - len(rows),
         **report.summary,
     }
-    folder.write_json(SUMMARY, summary)
     write_whole(folder.path / REPORT, report_markdown(experiment.title, experiment.question, config, facts, report))
+    summary["sha256"] = {name: file_sha256(folder.path / name) for name in (CONFIG, ITEMS, REPORT)}
+    folder.write_json(SUMMARY, summary)
     return summary
+
+
+def counts_of(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return what a run's rows add up to: questions, answers, failures, and what was asked, equal requests once."""
+    failed = [row for row in rows if row["status"] != "ok"]
+    asked = {call["request_sha256"]: call for row in rows for call in row["calls"]}
+    return {
+        "items": len({row["item"] for row in rows}),
+        "answers": len(rows) - len(failed),
+        "failed": len(failed),
+        "errors": dict(Counter(row["error"] for row in failed).most_common()),
+        "calls": len(asked),
+        "input_tokens": sum(call["input_tokens"] for call in asked.values()),
+        "output_tokens": sum(call["output_tokens"] for call in asked.values()),
+        "served_models": sorted({call["served_model"] for call in asked.values() if call.get("served_model")}),
+    }
 
 
 def _in_parts(rows: Sequence[Row]) -> list[dict[str, Any]]:

@@ -1,11 +1,13 @@
 """Running an experiment from its settings to its report."""
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets import DataSet, load_data_set
@@ -22,12 +24,22 @@ from briefcontext.evaluation.runs.folder import REPLIES, RunFolder
 from briefcontext.evaluation.runs.progress import RunProgress
 from briefcontext.evaluation.runs.results import Summary, write_results
 from briefcontext.evaluation.runs.runner import Runner, Task, plan, usable
-from briefcontext.evaluation.runs.settings import RunSettings, encoder_name, given_name, versions
+from briefcontext.evaluation.runs.settings import (
+    RunSettings,
+    encoder_name,
+    git_commit,
+    given_name,
+    paper_encoder,
+    versions,
+)
 from briefcontext.evaluation.statistics.score_tables import Row, Table
 from briefcontext.files import sha256
 from briefcontext.graphs import resources
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
 
 __all__ = ["BatchDone", "Run"]
 
@@ -138,7 +150,7 @@ class Run:
             return Materials(corpus=corpus, seed=settings.seed, fused=fused)
         from briefcontext.knowledge.encoders import load_encoder
 
-        encoder = settings.document_encoder
+        encoder = self._document_encoder
         encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
         return Materials(
             long=LongDocuments(self._data_set.documents, encoder, exact=settings.exact_chunks), seed=settings.seed
@@ -167,7 +179,7 @@ class Run:
             "temperature": settings.temperature,
             "data_set": {"name": self._data_set.name, "spec": settings.data_set, "sha256": self._data_set.sha256},
             "knowledge_base": None if base is None else base.fingerprint(),
-            "document_encoder": None if base is not None else encoder_name(settings.document_encoder),
+            "document_encoder": None if base is not None else encoder_name(self._document_encoder),
             "exact_chunks": None if base is not None else settings.exact_chunks,
             "methods": [method.name for method in self.methods],
             "ks": list(self.ks),
@@ -182,7 +194,17 @@ class Run:
             **({"repeats": settings.repeats} if settings.repeats > 1 else {}),
             **({"rankings": settings.rankings} if settings.experiment == "conflict" else {}),
             "versions": versions(),
+            "provenance": {
+                "command": sys.argv,
+                "git_commit": git_commit(),
+                "encoder_revision": None if base is None else base.manifest.encoder.revision,
+            },
         }
+
+    @cached_property
+    def _document_encoder(self) -> "str | Encoder":
+        given = self.settings.document_encoder
+        return paper_encoder() if given is None else given
 
     def estimate(self, folder: Path | None = None) -> Table:
         """Return what the run takes, without a call; what a folder has already is left out."""
@@ -206,6 +228,7 @@ class Run:
         folder = RunFolder(out)
         with folder.locked():
             folder.claim(self.config())
+            folder.keep_prompts(self.prompts)
             self._fetch(folder, self._models(folder), self._runner)
             return self._finish(folder)
 
@@ -261,6 +284,7 @@ class Run:
         folder = RunFolder(out)
         with folder.locked():
             folder.claim(self.config())
+            folder.keep_prompts(self.prompts)
             (out / "batch").mkdir(exist_ok=True)
             batch = Batch(out / "batch")
             counts = {} if imported is None else batch.import_file(imported)

@@ -181,6 +181,7 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
         "calls": [
             {
                 "stage": call.stage,
+                "served_model": call.served_model,
                 "index": call.index,
                 "request_sha256": call.request,
                 "prompt_sha256": call.prompt,

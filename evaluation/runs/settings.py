@@ -1,7 +1,9 @@
 """The settings of a run."""
 
+import subprocess
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from platform import python_version
 from typing import TYPE_CHECKING, Literal
 
@@ -15,9 +17,12 @@ from briefcontext.graphs.settings import Settings
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
-__all__ = ["RunSettings", "encoder_name", "given_name", "versions"]
+__all__ = ["RunSettings", "encoder_name", "git_commit", "given_name", "paper_encoder", "versions"]
 
-_VERSIONED = ("briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "scipy", "statsmodels")
+_VERSIONED = (
+    "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
+    "scikit-learn", "statsmodels", "torch", "sentence-transformers",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,9 @@ class RunSettings:
     extract_model: str | BaseChatModel | None = None
     knowledge_base: str | Corpus | None = None
     """A folder, `demo`, or one that is open."""
-    document_encoder: "str | Encoder" = "minilm"
-    """Encoder of the chunks of long documents."""
+    document_encoder: "str | Encoder | None" = None
+    """Encoder of the chunks of long documents; None for OP-RAG's own, bge, where its weights are in the local cache,
+    and else minilm."""
     exact_chunks: bool = False
     """Whether their chunks end at 128 tokens exactly, as OP-RAG's do, and not at the nearest sentence."""
     methods: tuple[str, ...] = ()
@@ -63,6 +69,28 @@ def given_name(model: str | BaseChatModel | None) -> str | None:
 def encoder_name(encoder: "str | Encoder") -> str:
     """Return the name of an encoder."""
     return encoder if isinstance(encoder, str) else encoder.name
+
+
+def paper_encoder() -> str:
+    """Return the encoder of OP-RAG, bge, where its weights are in the local cache, and else minilm."""
+    from huggingface_hub import try_to_load_from_cache
+
+    from briefcontext.knowledge.encoders.sentence_transformer import BGE_MODEL
+
+    return "bge" if isinstance(try_to_load_from_cache(BGE_MODEL, "modules.json"), str) else "minilm"
+
+
+def git_commit() -> str | None:
+    """Return the commit that this package's code is at, with a mark where it was changed; None outside a repository."""
+    folder = Path(__file__).resolve().parent
+    try:
+        commit, changed = (
+            subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10)
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit.stdout.strip() + (", changed" if changed.stdout.strip() else "")
 
 
 def versions() -> dict[str, str]:

@@ -12,10 +12,18 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.statistics.confusion import count_decisions
+from briefcontext.evaluation.statistics.inference import auc
 from briefcontext.evaluation.statistics.labelled import LabelledQuestions
-from briefcontext.evaluation.statistics.logistic import FOLDS, folds, recall_threshold, tune
+from briefcontext.evaluation.statistics.logistic import (
+    CONFIDENCE,
+    FOLDS,
+    folds,
+    least_positives,
+    recall_threshold,
+    tune,
+)
 from briefcontext.knowledge.store.manifest import Manifest, timestamp
-from briefcontext.retrievers.calibration import Calibration, Feature, FittedOn, Measured, sigmoid
+from briefcontext.retrievers.calibration import Calibration, Feature, FittedOn, Measured, Positive, sigmoid
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.signals import SIGNALS
 
@@ -36,27 +44,24 @@ class NestedRun:
 
 
 def least_misplaced(target_recall: float) -> int:
-    """Return how many misplaced questions it takes to promise a recall.
-
-    With m of them, the lowest-ranked one is undercut by a new one with probability 1 / (m + 1), so that no threshold
-    above it can promise a recall beyond m / (m + 1). That must hold within a fold's training part, too.
-    """
-    needed = (1 / (1 - target_recall) - 1) * FOLDS / (FOLDS - 1)
-    return max(LEAST_OF_A_LABEL, math.ceil(needed - 1e-9))
+    """Return how many positive questions it takes to be sure of a recall, within a fold's training part, too."""
+    return max(LEAST_OF_A_LABEL, math.ceil(least_positives(target_recall) * FOLDS / (FOLDS - 1) - 1e-9))
 
 
-def check_enough(labels: NDArray[np.bool_], target_recall: float) -> None:
-    """Raise InputError when the labelled questions are too few to promise a recall, or the target is no share."""
+def check_enough(labels: NDArray[np.bool_], target_recall: float, positive: Positive = "misplaced") -> None:
+    """Raise InputError when the labelled questions are too few to be sure of a recall, or the target is no share."""
     if not 0.5 <= target_recall < 1:
         raise InputError(f"The target recall is {target_recall:g}, and must be from 0.5 to below 1, such as 0.95.")
     misplaced, placed = int(labels.sum()), int((~labels).sum())
     needed = least_misplaced(target_recall)
     if misplaced < needed:
+        what = "ranked below 3" if positive == "ranked_below" else "misplaced (ranked below 3, or not retrieved)"
+        other = ", count those that were not retrieved with them (--positives misplaced)"
         raise InputError(
-            f"Too few labelled questions: {misplaced} of {len(labels)} have their key document misplaced (below rank "
-            f"3, or not retrieved), and a recall of {target_recall:g} can be promised from {needed} on. Label about "
-            f"{_more(misplaced, len(labels), needed)} more questions, or lower the target recall; until then the "
-            "preflight 'iou' decides."
+            f"Too few labelled questions: {misplaced} of {len(labels)} have their key document {what}, and a recall "
+            f"of {target_recall:g} can be promised, at a confidence of {CONFIDENCE:.0%}, from {needed} on. Label about "
+            f"{_more(misplaced, len(labels), needed)} more questions{other if positive == 'ranked_below' else ''}, or "
+            "lower the target recall; until then the preflight 'iou' decides."
         )
     if placed < LEAST_OF_A_LABEL:
         raise InputError(
@@ -71,17 +76,26 @@ def _more(misplaced: int, n: int, needed: int) -> str:
 
 
 def nested_cross_validation(
-    features: NDArray[np.float64], labels: NDArray[np.bool_], target_recall: float, *, repeats: int, seed: int
+    features: NDArray[np.float64],
+    labels: NDArray[np.bool_],
+    target_recall: float,
+    *,
+    repeats: int,
+    seed: int,
+    counted: NDArray[np.bool_] | None = None,
 ) -> list[NestedRun]:
     """Decide on each question with a model, a C and a threshold that are chosen without it, `repeats` times.
 
     Args:
         features, labels: raw (n, f) and (n,), True for misplaced.
+        counted: which questions (n,) are fitted on; the others are decided on only. None for all.
     """
+    counted = np.ones(len(labels), dtype=bool) if counted is None else counted
     runs = []
     for repeat in range(repeats):
         log_odds, mapped = np.empty(len(labels)), np.empty(len(labels), dtype=bool)
-        for inside, outside in folds(seed + repeat).split(features, labels):
+        for within, outside in folds(seed + repeat).split(features, labels + 2 * counted):
+            inside = within[counted[within]]
             tuned = tune(features[inside], labels[inside], seed + repeat)
             threshold = recall_threshold(tuned.held_out[labels[inside]], target_recall)
             log_odds[outside] = tuned.model.decision_function(features[outside])
@@ -95,6 +109,7 @@ def calibrate(
     manifest: Manifest,
     target_recall: float,
     *,
+    positive: Positive = "ranked_below",
     repeats: int = REPEATS,
     seed: int = 0,
 ) -> tuple[Calibration, list[NestedRun]]:
@@ -102,28 +117,36 @@ def calibrate(
 
     Args:
         manifest: of the knowledge base over which the questions are labelled.
+        positive: what it is to predict. By default a key document ranked below 3, which reading in partitions
+            repairs; questions whose key document was not retrieved are then neither fitted on nor measured.
         seed: of the folds; the same seed gives the same calibration.
+
+    Returns:
+        the calibration, and the decisions of each repeat on all questions.
 
     Raises:
         InputError: there are too few labelled questions to promise the target recall.
     """
-    labels = labelled.misplaced
-    check_enough(labels, target_recall)
+    labels, counted = labelled.misplaced, labelled.counted(positive)
+    check_enough(labels[counted], target_recall, positive)
     features = labelled.signals
     # Threads take longer to start than such small fits take: with one thread they are some ten times as fast.
     with threadpool_limits(1):
-        runs = nested_cross_validation(features, labels, target_recall, repeats=repeats, seed=seed)
-        tuned = tune(features, labels, seed)
+        runs = nested_cross_validation(features, labels, target_recall, repeats=repeats, seed=seed, counted=counted)
+        tuned = tune(features[counted], labels[counted], seed)
     scale, regression = tuned.model["scale"], tuned.model["regression"]
     columns = zip(SIGNALS, scale.mean_, scale.scale_, regression.coef_[0], strict=True)
+    threshold = recall_threshold(tuned.held_out[labels[counted]], target_recall)
     calibration = Calibration(
         created=timestamp(),
         encoder=manifest.encoder.name,
         encoder_revision=manifest.encoder.revision,
         k=labelled.k,
         knowledge_base=manifest.id,
+        positive=positive,
         target_recall=target_recall,
-        threshold=sigmoid(recall_threshold(tuned.held_out[labels], target_recall)),
+        confidence=CONFIDENCE,
+        threshold=sigmoid(threshold),
         intercept=float(regression.intercept_[0]),
         features=[
             Feature(name=name, mean=float(mean), sd=float(sd), coefficient=float(coefficient))
@@ -131,22 +154,27 @@ def calibrate(
         ],
         regularisation=tuned.regularisation,
         fitted_on=FittedOn(
-            n=len(labels),
-            misplaced=int(labels.sum()),
-            base_rate=float(labels.mean()),
+            n=int(counted.sum()),
+            misplaced=int(labels[counted].sum()),
+            base_rate=float(labels[counted].mean()),
             sha256=labelled.sha256,
             gold_missing=sum(not question.has_gold for question in labelled.questions),
+            not_retrieved=int((~counted).sum()),
         ),
-        measured=_measured(labelled, runs, seed),
+        measured=_measured(labelled, runs, counted, seed),
     )
     return calibration, runs
 
 
-def _measured(labelled: LabelledQuestions, runs: Sequence[NestedRun], seed: int) -> Measured:
-    labels, iou = labelled.misplaced, labelled.iou(PREFLIGHT_TOP_N)
-    estimates = [count_decisions(labels, run.mapped) for run in runs]
+def _measured(
+    labelled: LabelledQuestions, runs: Sequence[NestedRun], counted: NDArray[np.bool_], seed: int
+) -> Measured:
+    labels, iou = labelled.misplaced[counted], labelled.iou(PREFLIGHT_TOP_N)[counted]
+    estimates = [count_decisions(labels, run.mapped[counted]) for run in runs]
+    probabilities = [run.probability[counted] for run in runs]
     recalls = [estimate.recall or 0.0 for estimate in estimates]
     specificities = [estimate.specificity or 0.0 for estimate in estimates]
+    intervals = [auc(scores[labels], scores[~labels], seed=seed) for scores in (probabilities[0], -iou)]
     return Measured(
         folds=FOLDS,
         repeats=len(runs),
@@ -157,7 +185,9 @@ def _measured(labelled: LabelledQuestions, runs: Sequence[NestedRun], seed: int)
         specificity_mean=float(np.mean(specificities)),
         recall_range=(min(recalls), max(recalls)),
         specificity_range=(min(specificities), max(specificities)),
-        auc=float(np.mean([roc_auc_score(labels, run.probability) for run in runs])),
+        auc=float(np.mean([roc_auc_score(labels, scores) for scores in probabilities])),
+        auc_interval=(intervals[0].low, intervals[0].high),
         iou_auc=float(roc_auc_score(labels, -iou)),
-        brier=float(np.mean([np.mean((run.probability - labels) ** 2) for run in runs])),
+        iou_auc_interval=(intervals[1].low, intervals[1].high),
+        brier=float(np.mean([np.mean((scores - labels) ** 2) for scores in probabilities])),
     )

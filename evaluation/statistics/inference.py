@@ -113,9 +113,9 @@ def bootstrap_ratio(
 def auc(positive: Sequence[float] | Floats, negative: Sequence[float] | Floats, *, seed: int = 0) -> Interval:
     """Return a 95% percentile interval for the area under the ROC curve, both groups' scores resampled.
 
-    Equal scores count half (Mann and Whitney 1947). Without a score of either group nothing is known: 0 to 1.
+    Equal scores count half (Mann and Whitney 1947). From fewer than two scores of a group, nothing is known: 0 to 1.
     """
-    if not len(positive) or not len(negative):
+    if min(len(positive), len(negative)) < 2:
         return Interval(0.0, 1.0, 0)
 
     def area(first: Floats, second: Floats, axis: int) -> Any:

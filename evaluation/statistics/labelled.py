@@ -1,9 +1,11 @@
 """Questions with their rankings and labels: what a calibration is fitted on, and what a check is measured on."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from langchain_core.documents import Document
@@ -18,9 +20,28 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.consistency import clear_top, intersection_over_union
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
-__all__ = ["Labelled", "LabelledQuestions", "gold_rank", "is_misplaced", "label_questions", "questions_sha256"]
+__all__ = [
+    "KINDS",
+    "Kind",
+    "Labelled",
+    "LabelledQuestions",
+    "gold_rank",
+    "is_misplaced",
+    "label_questions",
+    "questions_sha256",
+]
 
 _ENCODED_AT_ONCE = 64
+
+Kind = Literal["placed", "ranked_below", "not_retrieved"]
+KINDS: dict[str, tuple[Kind, ...]] = {
+    "ranked_below": ("ranked_below",),
+    "not_retrieved": ("not_retrieved",),
+    "misplaced": ("ranked_below", "not_retrieved"),
+}
+"""What may count as positive: each kind of misplaced key document by itself, and both."""
+TITLED = "pubmedqa"
+"""A data set whose questions are the titles of their papers, whatever the knowledge base holds as title."""
 
 
 def gold_rank(documents: Sequence[Document], gold_ids: Collection[str]) -> int | None:
@@ -50,11 +71,18 @@ class Labelled:
     """Of the best-ranked gold document, from 1; None when none was retrieved."""
     has_gold: bool
     """Whether one of its gold documents is in the knowledge base."""
+    is_title: bool
+    """Whether its wording is the title of its key paper, which makes it easy to retrieve."""
 
     @property
     def misplaced(self) -> bool:
         """The label: the key document is below rank 3, or was not retrieved."""
         return is_misplaced(self.rank)
+
+    @property
+    def kind(self) -> Kind:
+        """Where the key document stands: among the first three, below them (a map can repair that), or nowhere."""
+        return "placed" if not self.misplaced else "not_retrieved" if self.rank is None else "ranked_below"
 
     def iou(self, n: int) -> float:
         """The overlap of the two top n; 0, which leads to the map, where BM25's scores do not tell its top n."""
@@ -78,6 +106,20 @@ class LabelledQuestions:
     def misplaced(self) -> NDArray[np.bool_]:
         """The labels (n,)."""
         return np.array([question.misplaced for question in self.questions], dtype=bool)
+
+    @cached_property
+    def kinds(self) -> NDArray[np.str_]:
+        """The kind (n,) of each question."""
+        return np.array([question.kind for question in self.questions], dtype=str)
+
+    def counted(self, positive: str) -> NDArray[np.bool_]:
+        """Which questions (n,) count where a key of `KINDS` is positive: those, and the placed ones."""
+        return np.isin(self.kinds, ["placed", *KINDS[positive]])
+
+    @cached_property
+    def titled(self) -> NDArray[np.bool_]:
+        """Which questions (n,) are the title of their key paper."""
+        return np.array([question.is_title for question in self.questions], dtype=bool)
 
     @cached_property
     def signals(self) -> NDArray[np.float64]:
@@ -122,7 +164,7 @@ def label_questions(
     if not asked:
         raise InputError("No question has gold_ids, which say where its answer stands: add them to the rows.")
     held = _held(base, {id for item in asked for id in item.gold_ids})
-    missing = sorted({id for item in asked for id in item.gold_ids} - held)
+    missing = sorted({id for item in asked for id in item.gold_ids} - set(held))
     if not held:
         raise InputError(
             f"The knowledge base {base.path} holds none of the questions' {len(missing):,} gold ids, such as "
@@ -136,17 +178,29 @@ def label_questions(
         if not documents:
             left_out.append(item.id)
             continue
-        rank, has_gold = gold_rank(documents, item.gold_ids), bool(held.intersection(item.gold_ids))
+        rank, has_gold = gold_rank(documents, item.gold_ids), any(id in held for id in item.gold_ids)
+        titles = {_words(held[id]) for id in item.gold_ids if id in held}
+        is_title = TITLED in item.group.lower() or _words(item.question) in titles
         for k in ks:
             rankings = TwoRankings.of(item.question, documents[:k], statistics)
-            found[k].append(Labelled(item, rankings, rank if rank is not None and rank <= k else None, has_gold))
+            found[k].append(
+                Labelled(item, rankings, rank if rank is not None and rank <= k else None, has_gold, is_title)
+            )
     return {k: LabelledQuestions(questions, k, missing, left_out) for k, questions in found.items()}
 
 
-def _held(base: KnowledgeBase, ids: set[str]) -> set[str]:
-    """Return those ids that are a passage's or a source's."""
-    found = base.named(sorted(ids))
-    return ids & {name for document in found for name in (str(document.id), str(document.metadata["source_id"]))}
+def _held(base: KnowledgeBase, ids: set[str]) -> dict[str, str]:
+    """Return the titles by those ids that are a passage's or a source's."""
+    return {
+        name: str(document.metadata.get("title") or "")
+        for document in base.named(sorted(ids))
+        for name in (str(document.id), str(document.metadata["source_id"]))
+        if name in ids
+    }
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def _retrieved(base: KnowledgeBase, items: Sequence[Item], k: int) -> Iterator[tuple[Item, list[Document]]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.stats import beta
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from sklearn.model_selection import (  # type: ignore[import-untyped]
     GridSearchCV,
@@ -16,8 +16,19 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]
 from sklearn.pipeline import Pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 
-__all__ = ["FOLDS", "Tuned", "folds", "held_out_log_odds", "recall_threshold", "tune"]
+__all__ = [
+    "CONFIDENCE",
+    "FOLDS",
+    "Tuned",
+    "folds",
+    "held_out_log_odds",
+    "least_positives",
+    "recall_threshold",
+    "tune",
+]
 
+CONFIDENCE = 0.95
+"""How sure a threshold is of the recall that it is chosen for."""
 FOLDS = 5
 REGULARISATIONS = (0.03, 0.1, 0.3, 1.0, 3.0)
 """C of the logistic regression, from which cross-validation chooses."""
@@ -70,20 +81,19 @@ def _pipeline(regularisation: float) -> Pipeline:
 
 
 def recall_threshold(held_out: Sequence[float] | NDArray[np.float64], target: float) -> float:
-    """Return the log-odds at which new misplaced questions are expected to be caught with a recall of `target`.
+    """Return the log-odds from which on questions are mapped, so that the recall of new ones reaches `target`.
 
-    Two estimates from the held-out log-odds (m,) of the m misplaced questions, averaged. By order: of m + 1
-    exchangeable questions the newest is as likely to fall into each gap between the others, so that the
-    (m + 1)(1 - target)-th lowest is undercut with probability 1 - target; this holds for any distribution, but with
-    few questions it rests on the one or two lowest. By a normal distribution's prediction interval: steadier, but
-    wrong where the distribution is another. The plain quantile of the m themselves would promise too much.
+    That holds with a probability of at least `CONFIDENCE`, whatever the distribution: with the r-th lowest of the
+    held-out log-odds (m,) of m misplaced questions as threshold, the recall of new ones is distributed as
+    Beta(m - r + 1, r) (Wilks 1941), and r is the greatest for which it is sure enough. With fewer than
+    `least_positives` there is none, and all are mapped that are as high as the lowest.
     """
     ordered = np.sort(np.asarray(held_out, dtype=np.float64))
-    m = len(ordered)
-    place = max((m + 1) * (1 - target) - 1, 0.0)
-    by_order = float(np.interp(place, np.arange(m), ordered))
-    if m < 2:
-        return by_order
-    spread = float(ordered.std(ddof=1)) * math.sqrt(1 + 1 / m)
-    by_normal = float(ordered.mean()) - float(student.ppf(target, m - 1)) * spread
-    return (by_order + by_normal) / 2
+    ranks = np.arange(1, len(ordered) + 1)
+    sure = beta.sf(target, len(ordered) - ranks + 1, ranks) >= CONFIDENCE
+    return float(ordered[max(0, int(np.count_nonzero(sure)) - 1)])
+
+
+def least_positives(target: float) -> int:
+    """Return how many positives it takes for a threshold at the lowest to be sure of a recall of `target`."""
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log(target) - 1e-9)
