@@ -69,7 +69,7 @@ def nearest(
     if rows < EXACT_BELOW or (filtered is not None and filtered <= EXACT_FILTERED):
         return asked | {"use_index": False}
     effort = _effort()
-    probes = math.ceil(4 * math.sqrt(_partitions(rows)) * (1 if filtered is None else 2) * effort)
+    probes = math.ceil(6 * math.cbrt(_partitions(rows)) * (1 if filtered is None else 2) * effort)
     refine = math.ceil(REFINE_FACTOR * effort)
     # Without a maximum Lance looks into all partitions.
     return asked | {"minimum_nprobes": probes, "maximum_nprobes": probes, "refine_factor": refine}
