@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import sentencex
 
+from briefcontext.files import encodable
+
 __all__ = ["split_sentences"]
 
 _BLOCK = re.compile(r"[^\s](?:[^\n\f]|\n(?!\s*\n))*")
@@ -48,6 +50,7 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
 
 def _segments(paragraph: str) -> Iterator[tuple[int, int]]:
     """Yield the sentences of a paragraph as sentencex finds them."""
+    paragraph = encodable(paragraph)
     ends = [found.end() for found in _REFERENCE.finditer(paragraph)]
     position = 0
     for piece in sentencex.segment("en", paragraph):
