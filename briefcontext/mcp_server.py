@@ -6,6 +6,7 @@ from importlib.metadata import version
 from itertools import accumulate
 from typing import Annotated, Any
 
+from anyio import CancelScope
 from langchain_core.documents import Document
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -156,6 +157,28 @@ def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits
 
 
 async def _asked(
+    question: str,
+    options: dict[str, str] | None,
+    settings: Settings,
+    filters: AskedFilters | None,
+    ctx: Context[Any, Any],
+) -> Answer:
+    """Answer, and stop when the client leaves.
+
+    The SDK cancels over and over then, and a graph that is cancelled again while it ends leaves its branches, and the
+    calls that they pay for, running. So it is cancelled once, and waited for.
+    """
+    working = asyncio.create_task(_answer(question, options, settings, filters, ctx))
+    try:
+        await asyncio.wait({working})
+    finally:
+        working.cancel()
+        with CancelScope(shield=True):
+            await asyncio.wait({working})
+    return working.result()
+
+
+async def _answer(
     question: str,
     options: dict[str, str] | None,
     settings: Settings,
