@@ -363,7 +363,9 @@ def many_questions(door: Door) -> Outcome:
     path, body = door.question("", assistant_id="nothing")
     headers = {"Authorization": f"Bearer {TOKEN}"}
     tries = range(QUESTIONS_PER_MINUTE + 20)
-    statuses = [door.post(path, body, url=door.locked, headers=headers).status_code for _ in tries]
+    with ThreadPoolExecutor(8) as pool:
+        replies = pool.map(lambda _: door.post(path, body, url=door.locked, headers=headers), tries)
+        statuses = [reply.status_code for reply in replies]
     taken = sum(status != 429 for status in statuses)
     return Outcome(f"{taken} taken, {len(statuses) - taken} refused (429)", 0 < taken <= QUESTIONS_PER_MINUTE)
 

@@ -154,10 +154,10 @@ def test_the_preflight_study_leaves_the_folder_of_another_run_alone(
 ) -> None:
     out = tmp_path / "run"
     run("integration", questions, out, "--kb", "demo", "--method", "vanilla", "--model", "openai:m", "--limit", "2")
-    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
     with pytest.raises(InputError, match=r"another configuration.*experiment was"):
         run("preflight", questions, out, "--kb", "demo", "--limit", "12")
-    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
     assert "| run | integration |" in compare_runs([out])
 
     study = tmp_path / "study"

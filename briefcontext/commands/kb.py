@@ -32,6 +32,8 @@ def info(path: str, *, as_json: bool) -> None:
     for source in sources[-LISTED_SOURCES:]:
         unfinished = "" if source["finished"] else ", not read to its end"
         console.print(f"  {escape(printable_line(source['name']))}: {source['counts']['read']:,} records{unfinished}")
+    for note in sorted({source["note"] for source in sources if source["note"]}):
+        console.print(f"  {escape(printable_line(note))}")
     if len(sources) > LISTED_SOURCES:
         console.print(f"  (the last {LISTED_SOURCES}; kb list shows the documents, and --json all sources)")
     if known["state"] == "half-built":
