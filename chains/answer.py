@@ -10,6 +10,7 @@ from briefcontext.chains.citation import Citation, number_citations
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.reader import Draft
+from briefcontext.chains.study_type import Evidence, summarise_evidence
 from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
 
 __all__ = ["NO_ANSWER", "Answer", "Conflict", "Preflight", "Route", "compose", "find_conflict"]
@@ -70,6 +71,8 @@ class Answer(TypedDict):
     abstained: bool
     """Whether no answer was found in the documents; `text` is then the reason."""
     citations: list[Citation]
+    evidence: Evidence
+    """What kinds of evidence the citations are, taken together."""
     route: Route
     preflight: Preflight
     extractions: list[Extraction]
@@ -101,6 +104,8 @@ def compose(
     both, citations, unknown = number_citations(separator.join(texts), documents, draft["quotes"])
     text, _, statement = both.partition(separator)
     text = text.strip()
+    conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
+    articles = {citation["source_id"]: (citation["study_type"], citation["year"]) for citation in citations}
     doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
     cautions = [*draft.get("cautions", []), *_not_read(extractions)]
     if options and (unchosen := _unchosen(draft["choice"], extractions)):
@@ -126,10 +131,11 @@ def compose(
         choice=draft["choice"],
         abstained=draft["abstained"],
         citations=citations,
+        evidence=summarise_evidence(articles, conflict=conflict is not None),
         route=route,
         preflight=preflight,
         extractions=list(extractions),
-        conflict=find_conflict(extractions, draft["choice"], statement.strip() or None),
+        conflict=conflict,
         usage=usage,
         doubts=doubts,
         cautions=cautions,
@@ -192,6 +198,8 @@ def _unsupported(citations: Sequence[Citation], doubts: Sequence[Doubt]) -> list
         cautions.append(f"{count} of the answer {verb} what the cited documents do not ({said}).")
     if retracted := [citation["source_id"] for citation in citations if citation["retracted"]]:
         cautions.append(f"Retracted articles are cited: {', '.join(retracted)}.")
+    if doubtful := [citation["source_id"] for citation in citations if citation["expression_of_concern"]]:
+        cautions.append(f"Articles under an expression of concern are cited: {', '.join(doubtful)}.")
     return cautions
 
 

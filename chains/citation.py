@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.extraction import Match, Quote
+from briefcontext.chains.study_type import StudyType, journal, species, study_type
 
 __all__ = ["Citation", "assign_keys", "cite", "document_key", "number_citations", "publication_year", "web_link"]
 
@@ -54,7 +55,15 @@ class Citation(TypedDict):
     """The page of a PDF that the quote begins on."""
     year: int | None
     publication_types: str
+    study_type: StudyType | None
+    """What kind of evidence the source is."""
+    journal: str
+    species: list[str]
+    """Whom the study was of, by its MeSH headings."""
     retracted: bool
+    corrected: bool
+    expression_of_concern: bool
+    """Whether the source was corrected, or its publisher warns that it may not be trusted."""
     url: str | None
     """The source's page on the web; for a PDF its file, opened at that page."""
 
@@ -215,6 +224,11 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         page=page,
         year=publication_year(document),
         publication_types=str(metadata.get("publication_types") or ""),
+        study_type=study_type(document),
+        journal=journal(document),
+        species=species(document),
         retracted=bool(metadata.get("retracted", False)),
+        corrected=bool(metadata.get("corrected", False)),
+        expression_of_concern=bool(metadata.get("expression_of_concern", False)),
         url=_paged(web_link(document), page),
     )

@@ -27,6 +27,8 @@ def cited_text(answer: Answer) -> str:
         parts.insert(0, _told("Caution:", answer["cautions"]))
     if answer["citations"]:
         parts.append("\n".join(["Sources:", *map(_source, answer["citations"])]))
+    if answer["evidence"]["summary"]:
+        parts.append(f"Evidence: {answer['evidence']['summary']}")
     if conflict := _conflict(answer):
         parts.append(f"The evidence contradicts itself: {conflict}")
     if answer["warnings"]:
@@ -47,7 +49,7 @@ def _line(text: str) -> str:
 
 
 def _source(citation: Citation) -> str:
-    parts = [citation["title"], citation["source_id"], str(citation["year"] or "")]
+    parts = [citation["title"], citation["source_id"], citation["study_type"] or "", str(citation["year"] or "")]
     parts += ["RETRACTED" if citation["retracted"] else "", citation["url"] or ""]
     return f"[{citation['key']}] {' · '.join(_line(part) for part in parts if part)}"
 

@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.citation import document_key, publication_year
 from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.study_type import study_type
 
 __all__ = ["render_condensed", "render_documents", "render_evidence"]
 
@@ -33,7 +34,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def render_documents(documents: Sequence[Document]) -> str:
-    """Return the documents one after another, each between tags that carry its key, with its kind and year.
+    """Return the documents one after another, each between tags that carry its key, with its study type and year.
 
     A text cannot close its own tag: the closing one carries the key, which stands in no text (see
     `assign_keys`), and what looks like one of our tags, or is a control token of a chat template, is broken up.
@@ -52,7 +53,7 @@ def _document(document: Document) -> str:
 
 
 def render_evidence(extraction: Extraction, documents: Mapping[str, Document]) -> str:
-    """Return a partition's evidence: each quote with its document's key, year and kind, then the finding.
+    """Return a partition's evidence: each quote with its document's key, study type and year, then the finding.
 
     Each takes one line, so that words of a document cannot pass for another quote, a finding or a choice.
     `documents` maps ids to keyed documents.
@@ -75,9 +76,12 @@ def render_condensed(text: str) -> str:
 
 
 def _description(document: Document) -> str:
-    """Return what weighs a document: its publication types, its year, and whether it was retracted."""
-    known = [str(document.metadata.get("publication_types") or ""), str(publication_year(document) or "")]
-    known += ["RETRACTED"] if document.metadata.get("retracted") else []
+    """Return what weighs a document: its study type, its year, and what became of it."""
+    metadata = document.metadata
+    kind = study_type(document) or str(metadata.get("publication_types") or "")
+    known = [kind, str(publication_year(document) or "")]
+    known += ["RETRACTED"] if metadata.get("retracted") else []
+    known += ["EXPRESSION OF CONCERN"] if metadata.get("expression_of_concern") else []
     return ", ".join(part for part in known if part)
 
 

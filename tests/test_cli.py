@@ -82,7 +82,7 @@ def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
     answer = json.loads(out)
     assert (code, err) == (0, "")
     assert set(answer) == {
-        *("text", "choice", "abstained", "citations", "route", "preflight"),
+        *("text", "choice", "abstained", "citations", "evidence", "route", "preflight"),
         *("extractions", "conflict", "usage", "doubts", "cautions", "warnings"),
     }
     assert answer["route"] == "map_reduce"

@@ -386,7 +386,11 @@ def test_links_lead_to_the_source_and_tell_it_nothing(browser: Browser, page: Pa
     assert first.get_attribute("href") == "https://pubmed.ncbi.nlm.nih.gov/1/"
     for link in (first, second):
         assert link.get_attribute("rel") == "noopener noreferrer"
-    assert browser.texts(".reference:first-child .meta .tag") == ["Meta-Analysis", "Review", "1999"]
+    assert browser.texts(".reference:first-child .meta .tag") == [
+        "systematic review or meta-analysis",
+        "1999",
+    ]
+    assert "1 systematic review or meta-analysis; " in browser.see(".evidence").text
 
 
 def test_everything_can_be_done_with_the_keyboard(browser: Browser, demo: str) -> None:
@@ -577,7 +581,15 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str) -> No
     usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "seconds": 0.1}
     answer = {
         **{"text": "It is so [1].", "choice": None, "abstained": False, "citations": [citation], "route": "vanilla"},
-        **{"extractions": [], "conflict": None, "usage": usage, "doubts": [], "cautions": [], "warnings": []},
+        **{
+            "extractions": [],
+            "conflict": None,
+            "usage": usage,
+            "evidence": {"summary": ""},
+            "doubts": [],
+            "cautions": [],
+            "warnings": [],
+        },
     }
     lines = [
         {"event": "documents", "documents": [document], "retracted": []},

@@ -40,6 +40,9 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
         _heading(console, "Sources")
         for citation in answer["citations"]:
             _print_citation(console, citation)
+        if answer["evidence"]["summary"]:
+            _heading(console, "Summary of evidence")
+            console.print(_line(answer["evidence"]["summary"]))
     if answer["conflict"]:
         _heading(console, "Conflict")
         _print_conflict(console, answer["conflict"])
@@ -74,10 +77,13 @@ def _print_item(console: Console, mark: str, text: str) -> None:
 
 
 def _print_citation(console: Console, citation: Citation) -> None:
-    parts = [citation["title"], citation["source_id"], citation["publication_types"]]
+    kind = citation["study_type"] or citation["publication_types"]
+    parts = [citation["title"], citation["source_id"], kind, ", ".join(citation["species"]), citation["journal"]]
     parts += [f"page {citation['page']}"] if citation["page"] else []
     parts += [str(citation["year"])] if citation["year"] else []
     parts += ["RETRACTED"] if citation["retracted"] else []
+    parts += ["EXPRESSION OF CONCERN"] if citation["expression_of_concern"] else []
+    parts += ["corrected"] if citation["corrected"] else []
     _print_item(console, f"[{citation['key']}]", " · ".join(part for part in parts if part))
     for quote in citation["quotes"]:
         chunk = f" of {quote['document_id']}" if quote["document_id"] != citation["source_id"] else ""

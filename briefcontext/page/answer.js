@@ -46,6 +46,7 @@ export function showAnswer(answer, run) {
     conflict(answer),
     notes("Take note", "warnings", answer.warnings),
     references(answer, documents),
+    answer.evidence.summary && el("p", { class: "evidence" }, el("strong", {}, "Summary of evidence: "), answer.evidence.summary),
     el("p", { class: "notice-line" }, NOTICE),
     actions(answer, run),
     usage(answer));
@@ -189,12 +190,14 @@ export function plainText(answer, run) {
   if (answer.conflict?.statement) lines.push(`Conflict: ${answer.conflict.statement}`, "");
   if (answer.citations.length) lines.push("References");
   for (const citation of answer.citations) {
-    const parts = [citation.title, citation.publication_types, citation.year, citation.source_id,
-      citation.retracted && "RETRACTED", isWebAddress(citation.url) && citation.url];
+    const parts = [citation.title, citation.study_type ?? citation.publication_types, citation.journal, citation.year, citation.source_id,
+      citation.retracted && "RETRACTED",
+      citation.expression_of_concern && "EXPRESSION OF CONCERN", isWebAddress(citation.url) && citation.url];
     lines.push(`[${citation.key}] ${parts.filter(Boolean).join(". ")}`);
     for (const quote of citation.quotes) lines.push(`    “${quote.text}”`);
     if (citation.quotes.length === 0) lines.push("    (cited without a quote)");
   }
+  if (answer.evidence.summary) lines.push("", `Summary of evidence: ${answer.evidence.summary}`);
   if (answer.warnings.length) lines.push("", "Take note", ...answer.warnings.map((warning) => `- ${warning}`));
   lines.push("", `BriefContext, ${run.about}, ${run.day}. ${NOTICE}`);
   return shown(lines.join("\n"));

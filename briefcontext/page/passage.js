@@ -55,9 +55,11 @@ function quoteList(quotes) {
 
 /** What is known of a document, as a line of tags. */
 export function meta(doc) {
-  const types = doc.publication_types ? String(doc.publication_types).split(/[;,]\s*/) : [];
+  const types = doc.study_type ? [doc.study_type, ...doc.species, doc.journal].filter(Boolean) : doc.publication_types ? String(doc.publication_types).split(/[;,]\s*/) : [];
   return el("p", { class: "meta" },
     doc.retracted && el("strong", { class: "tag bad" }, "RETRACTED"),
+    doc.expression_of_concern && el("strong", { class: "tag bad" }, "EXPRESSION OF CONCERN"),
+    doc.corrected && el("span", { class: "tag" }, "corrected"),
     types.map((type) => el("span", { class: "tag" }, type)),
     doc.year && el("span", { class: "tag" }, doc.year),
     el("span", { class: "source-id" }, doc.source_id),

@@ -21,6 +21,7 @@ DELETIONS = ("DeleteCitation", "DeleteDocument")
 RECORDS = ("PubmedArticle", "PubmedBookArticle", *CITATIONS, *DELETIONS)
 
 ENGLISH = "eng"
+CORRECTED_TYPE = "Corrected and Republished Article"
 RETRACTION_NOTICE_TYPE = "Retraction of Publication"
 DATE_PATHS = (
     "Journal/JournalIssue/PubDate/Year",
@@ -41,7 +42,8 @@ def read_pubmed_xml(stream: BinaryIO) -> Iterator[Entry]:
     joined by a blank, each after its `LABEL: `. Without an Abstract, the first OtherAbstract in English with
     text takes its place, and `other_abstract_type` names who wrote it; without that too, the title is the
     text and `kind` says `title`. An ArticleTitle that is empty or "[Not Available]." gives way to the
-    VernacularTitle. `retracted` follows the publication type or a RetractionIn reference, `revised` is
+    VernacularTitle. `retracted` follows the publication type or a RetractionIn reference, `corrected` and
+    `expression_of_concern` stand there where an ErratumIn or ExpressionOfConcernIn reference does, `revised` is
     DateRevised as YYYY-MM-DD or "".
 
     Memory stays bounded by the largest record. Where the XML breaks, all records complete before the break
@@ -99,7 +101,7 @@ def _document(citation: etree._Element, pmid: str) -> Document | None:
         "kind": "abstract" if abstract else "title",
         "publication_types": "; ".join(types),
         "languages": "; ".join(_texts(article, "Language")),
-        "retracted": RETRACTED_TYPE in types or _is_retracted_elsewhere(citation),
+        "retracted": RETRACTED_TYPE in types or _is_noted(citation, "RetractionIn"),
         "retraction_notice": RETRACTION_NOTICE_TYPE in types,
         "url": pubmed_url(pmid),
         "journal": _first(article, "Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle"),
@@ -116,6 +118,10 @@ def _document(citation: etree._Element, pmid: str) -> Document | None:
         metadata["journal_abbreviation"] = abbreviation
     if mesh := _texts(citation, "MeshHeadingList/MeshHeading/DescriptorName"):
         metadata["mesh"] = "; ".join(mesh)
+    if CORRECTED_TYPE in types or _is_noted(citation, "ErratumIn"):
+        metadata["corrected"] = True
+    if _is_noted(citation, "ExpressionOfConcernIn"):
+        metadata["expression_of_concern"] = True
     if vernacular:
         metadata["vernacular_title"] = vernacular
     return Document(id=pmid, page_content=text, metadata=metadata)
@@ -158,8 +164,9 @@ def _sections(abstract: etree._Element | None) -> tuple[str, list[str]]:
     return joined, [label for label, _ in sections if label]
 
 
-def _is_retracted_elsewhere(citation: etree._Element) -> bool:
-    return citation.find("CommentsCorrectionsList/CommentsCorrections[@RefType='RetractionIn']") is not None
+def _is_noted(citation: etree._Element, kind: str) -> bool:
+    """Whether another record corrects, doubts or retracts this one."""
+    return citation.find(f"CommentsCorrectionsList/CommentsCorrections[@RefType='{kind}']") is not None
 
 
 def _revised(citation: etree._Element) -> str:

@@ -1,0 +1,166 @@
+"""Study types: what kind of evidence an article is, from its publication types, MeSH headings and text."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+from langchain_core.documents import Document
+from typing_extensions import TypedDict
+
+__all__ = ["Evidence", "StudyType", "journal", "species", "study_type", "summarise_evidence"]
+
+StudyType = Literal[
+    "systematic review or meta-analysis",
+    "guideline",
+    "randomized trial",
+    "cohort study",
+    "case-control study",
+    "case report",
+    "review",
+    "animal or laboratory study",
+]
+
+_BY_TYPE: Mapping[str, StudyType] = {
+    "meta-analysis": "systematic review or meta-analysis",
+    "systematic review": "systematic review or meta-analysis",
+    "guideline": "guideline",
+    "practice guideline": "guideline",
+    "consensus development conference": "guideline",
+    "consensus development conference, nih": "guideline",
+    "randomized controlled trial": "randomized trial",
+    "case reports": "case report",
+    "case-report": "case report",
+}
+"""By publication types of MEDLINE and article types of JATS, in small letters."""
+_NO_STUDY = {"letter", "editorial", "comment", "news", "published erratum", "retraction of publication", "biography"}
+_REVIEW = {"review", "review-article"}
+_BY_HEADING: Mapping[str, StudyType] = {
+    "case-control studies": "case-control study",
+    "cohort studies": "cohort study",
+    "prospective studies": "cohort study",
+    "retrospective studies": "cohort study",
+    "longitudinal studies": "cohort study",
+    "follow-up studies": "cohort study",
+}
+_SYSTEMATIC = re.compile(r"\bsystematic(?:ally)? (?:literature )?review(?!s)|\bmeta-?analys[ie]s\b")
+_TITLED_REVIEW = re.compile(r"\b(?:a|an|literature|narrative|scoping) review\b|\breview of the literature\b")
+_BY_TITLE: Sequence[tuple[StudyType, re.Pattern[str]]] = (
+    ("systematic review or meta-analysis", _SYSTEMATIC),
+    (
+        "guideline",
+        re.compile(
+            r"\b(?:clinical practice |practice |treatment )?guidelines?(?: for\b| on\b|$)|\bconsensus statement\b"
+        ),
+    ),
+    ("case report", re.compile(r"\bcase (?:report|series)\b|\ba case of\b")),
+)
+_BY_TEXT: Sequence[tuple[StudyType, re.Pattern[str]]] = (
+    (
+        "randomized trial",
+        re.compile(
+            r"(?<!non-)(?<!non)(?<!not )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}(?:trial|study)\b"
+            r"|\b(?:were|was) (?:then )?(?:randomly (?:assigned|allocated)|randomi[sz]ed to)\b"
+        ),
+    ),
+    ("case-control study", re.compile(r"\bcase-control(?:led)? (?:study|analysis|design)\b")),
+    (
+        "cohort study",
+        re.compile(r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ )?cohort\b"),
+    ),
+    ("case report", re.compile(r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b")),
+)
+_LABORATORY = re.compile(r"\b(?:mice|mouse|rats?|rabbits?|zebrafish|in vitro|cell lines?|murine)\b")
+_PEOPLE = re.compile(
+    r"\b(?:patients?|women|men|children|adults|participants|volunteers|people|persons|subjects|humans?)\b"
+)
+_SPECIES = ("humans", "mice", "rats", "rabbits", "dogs", "cats", "swine", "sheep", "cattle", "guinea pigs", "zebrafish")
+
+
+def study_type(document: Document) -> StudyType | None:
+    """Return what kind of evidence a document is of; None where nothing tells.
+
+    Publication types come first, then the title, MeSH headings and the text, of which a passage may be a part.
+    """
+    metadata = document.metadata
+    types = _labels(metadata.get("publication_types"))
+    title, text = str(metadata.get("title") or "").lower(), document.page_content.lower()
+    named = {_BY_TYPE[name] for name in types if name in _BY_TYPE}
+    for kind in get_args(StudyType):
+        if kind in named:
+            return kind  # type: ignore[no-any-return]
+    if _SYSTEMATIC.search(title):
+        return "systematic review or meta-analysis"
+    if _REVIEW & types:
+        return "review"
+    if _NO_STUDY & types:
+        return None
+    headings = _labels(metadata.get("mesh"))
+    found = [kind for kind, words in _BY_TITLE if words.search(title)]
+    found += [kind for heading, kind in _BY_HEADING.items() if heading in headings]
+    found += [kind for kind, words in _BY_TEXT if words.search(f"{title}\n{text}")]
+    animals = "animals" in headings and "humans" not in headings
+    if animals or (not headings and _LABORATORY.search(title) and not _PEOPLE.search(f"{title}\n{text}")):
+        return "animal or laboratory study"
+    if _TITLED_REVIEW.search(title) and not found:
+        return "review"
+    return "randomized trial" if "randomized trial" in found else next(iter(found), None)
+
+
+def species(document: Document) -> list[str]:
+    """Return whom a study was of, as far as its MeSH headings say."""
+    headings = _labels(document.metadata.get("mesh"))
+    named = [name for name in _SPECIES if name in headings]
+    return named or (["animals"] if "animals" in headings else [])
+
+
+def journal(document: Document) -> str:
+    """Return the short title of a document's journal, or its whole one."""
+    metadata: Mapping[str, Any] = document.metadata
+    return str(metadata.get("journal_abbreviation") or metadata.get("journal") or "")
+
+
+def _labels(given: object) -> set[str]:
+    labels = given if isinstance(given, list | tuple) else str(given or "").split(";")
+    return {" ".join(str(label).split()).lower() for label in labels if str(label).strip()}
+
+
+class Evidence(TypedDict):
+    """The articles that an answer cites, taken together."""
+
+    study_types: dict[str, int]
+    """How many articles of each study type, the strongest first; `unknown` last."""
+    newest: int | None
+    """Year of the newest."""
+    conflict: bool
+    """Whether partitions, or the reader, say that the evidence contradicts itself."""
+    summary: str
+    """The same in words; empty where neither a study type nor a year is known."""
+
+
+_PLURALS = {
+    "systematic review or meta-analysis": "systematic reviews or meta-analyses",
+    "cohort study": "cohort studies",
+    "case-control study": "case-control studies",
+    "animal or laboratory study": "animal or laboratory studies",
+}
+
+
+def summarise_evidence(articles: Mapping[str, tuple[StudyType | None, int | None]], *, conflict: bool) -> Evidence:
+    """Count the study types of articles, given by source id with their years."""
+    counts = Counter(kind or "unknown" for kind, _ in articles.values())
+    study_types = {kind: counts[kind] for kind in (*get_args(StudyType), "unknown") if counts[kind]}
+    newest = max((year for _, year in articles.values() if year), default=None)
+    parts = [_counted(count, kind) for kind, count in study_types.items()]
+    parts += [f"newest {newest}"] if newest else []
+    parts.append("they contradict each other" if conflict else "no conflict reported")
+    known = newest or study_types.keys() - {"unknown"}
+    return Evidence(
+        study_types=study_types, newest=newest, conflict=conflict, summary="; ".join(parts) if known else ""
+    )
+
+
+def _counted(count: int, kind: str) -> str:
+    if kind == "unknown":
+        return f"{count} of unknown study type"
+    return f"{count} {kind if count == 1 else _PLURALS.get(kind, f'{kind}s')}"
