@@ -149,7 +149,7 @@ def test_an_attack_stays_in_its_place_in_every_prompt(attack: str, route: str, a
 def _check_documents(call: Call, benign: Call, attack: str) -> None:
     assert DOCUMENT.sub("", call.user) == DOCUMENT.sub("", benign.user)
     assert call.user.startswith(f"Question: {QUESTION}\nA. yes\nB. no\n\n<document")
-    assert call.user.endswith(f">\n\nQuestion: {QUESTION}")
+    assert call.user.endswith(f">\n\nQuestion: {QUESTION}\nA. yes\nB. no\n")
     assert len(call.documents) == len(benign.documents)
     signs = " ".join(_signs(text) for _, text in call.documents)
     for (key, text), (_, benign_text) in zip(call.documents, benign.documents, strict=True):
