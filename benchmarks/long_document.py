@@ -24,6 +24,7 @@ from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.search_method import retriever_over
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 MEASURES = ("chunk hit", "hit@1", "hit@4", "wrong abstention")
 
@@ -50,7 +51,7 @@ def main() -> None:
         retriever = LongDocumentRetriever.from_document(document, encoder)
         for method in asked.methods:
             searched = retriever_over(retriever, method)
-            graph = build_graph(reader=ExtractiveReader(encoder), retriever=searched)
+            graph = build_graph(reader=ExtractiveReader(SentenceRanker(encoder).rank), retriever=searched)
             for question in (question for question in questions if question["doc_id"] == row["id"]):
                 found[method].append(_measured(graph, searched, question))
     print(f"{len(documents)} documents, {len(next(iter(found.values())))} questions, {time.monotonic() - began:.0f} s")

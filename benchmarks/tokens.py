@@ -36,6 +36,8 @@ PAPER_RATIO = 5496.5 / 3066
 DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document \1>', re.DOTALL)
 EVIDENCE_KEY = re.compile(r"^\[(\w+)\]", re.MULTILINE)
 MOST_QUOTES = 4
+LEAST_SIMILARITY = 0.4
+"""Of a quote and the question; 99% of sentences that have nothing to do with a question are below it."""
 
 
 class QuotingModel(BaseChatModel):
@@ -76,7 +78,7 @@ class QuotingModel(BaseChatModel):
         if new:
             self._vectors.update(zip(new, self.encoder.encode_passages([("", text) for text in new]), strict=True))
         near = np.array([self._vectors[quote["quote"]] for quote in found]) @ self._query(question)
-        order = [place for place in np.argsort(-near)[:MOST_QUOTES] if near[place] >= self.encoder.relevance_floor]
+        order = [place for place in np.argsort(-near)[:MOST_QUOTES] if near[place] >= LEAST_SIMILARITY]
         return [found[place] for place in order]
 
     def _query(self, question: str) -> Any:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import sentencex
 
 from briefcontext.files import encodable
 
-__all__ = ["split_sentences"]
+__all__ = ["RankedSentence", "split_sentences"]
 
 _BLOCK = re.compile(r"[^\s](?:[^\n\f]|\n(?!\s*\n))*")
 """What stands between blank lines and page breaks."""
@@ -23,6 +24,18 @@ _NARROWEST = 40
 
 _FULL = 0.75
 """Of the longest line of its paragraph: letters differ in width where a text was set in print."""
+
+
+class RankedSentence(NamedTuple):
+    """A sentence of a document, and how it ranks for a question."""
+
+    document_id: str
+    text: str
+    start: int
+    end: int
+    """Character offsets in the document's text."""
+    score: float
+    """The probability that the document answers the question, judged by this sentence, 0 to 1."""
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:

@@ -25,6 +25,8 @@ class Quote(TypedDict):
     """Character offsets of the words in the document's text; None for words of its title."""
     match: Match
     """How the reader's words were found in the document; `title`: in its title, by any of the three ways."""
+    score: NotRequired[float]
+    """How likely the reader thinks it that the words bear on the question, 0 to 1, where it ranks what it quotes."""
 
 
 class Extraction(TypedDict):

@@ -4,7 +4,7 @@ Settings are resolved here and nowhere else; of a served graph's, names become p
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from briefcontext.retrievers.calibration import Calibration
     from briefcontext.retrievers.document_index import Progress
     from briefcontext.retrievers.long_document import LongDocumentRetriever
+    from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 __all__ = [
     "as_ranked",
@@ -96,7 +97,8 @@ def _searched(settings: Settings, progress: "Progress | None") -> "KnowledgeBase
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
     """Return the reader that the settings name: the model's, or the extractive one.
 
-    The extractive reader uses the encoder that retrieves, or `minilm` with a retriever of the caller's own.
+    The extractive reader uses the encoder that retrieves, or `minilm` with a retriever of the caller's own, and that
+    retriever's statistics of terms.
 
     Raises:
         InputError: the prompts cannot be used; or they or a model for the extractions are named, and no model is.
@@ -116,13 +118,22 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     from briefcontext.knowledge.encoders import load_encoder
 
     encoder: Encoder
+    statistics = None if own_retriever is None else own_retriever.term_statistics
     if settings.document is not None:
         encoder = load_encoder(settings.document_encoder)
     elif own_retriever is not None:
         encoder = load_encoder("minilm")
     else:
-        encoder = knowledge_base(settings.knowledge_base).encoder
-    return ExtractiveReader(encoder)
+        base = knowledge_base(settings.knowledge_base)
+        encoder, statistics = base.encoder, base.term_statistics
+    return ExtractiveReader(partial(_sentence_ranker(encoder).rank, statistics=statistics))
+
+
+@lru_cache(_KEPT_OPEN)
+def _sentence_ranker(encoder: "Encoder") -> "SentenceRanker":
+    from briefcontext.retrievers.sentence_ranking import SentenceRanker
+
+    return SentenceRanker(encoder)
 
 
 def refuse_model_settings(settings: Settings) -> None:

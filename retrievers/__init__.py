@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from briefcontext.retrievers.ranking_retriever import RankingRetriever
     from briefcontext.retrievers.rerank import RerankingRetriever
     from briefcontext.retrievers.search_method import retriever_over
+    from briefcontext.retrievers.sentence_ranking import SentenceRanker
     from briefcontext.retrievers.wrapped import WrappedRetriever
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "MedCPTRetriever",
     "RankingRetriever",
     "RerankingRetriever",
+    "SentenceRanker",
     "WrappedRetriever",
     "intersection_over_union",
     "order_preserving",
@@ -41,6 +43,7 @@ _MODULES = {
     "MedCPTRetriever": "dense",
     "RankingRetriever": "ranking_retriever",
     "RerankingRetriever": "rerank",
+    "SentenceRanker": "sentence_ranking",
     "WrappedRetriever": "wrapped",
     "intersection_over_union": "consistency",
     "order_preserving": "order",

@@ -19,7 +19,6 @@ class HashingEncoder:
     dimension: int = 16
     metric: Literal["cosine", "ip"] = "cosine"
     text_format: str = "title and text"
-    relevance_floor: float | None = None
     encoded: int = field(default=0, compare=False)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:

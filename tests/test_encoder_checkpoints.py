@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from briefcontext.chains.extractive_reader import MIN_SCORE
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs import resources
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import Encoder, load_encoder
 from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
 from briefcontext.knowledge.encoders.sentence_transformer import BGE_QUERY_INSTRUCTION
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.checkpoints import HIDDEN, write_bert, write_sentence_transformer
 
 PASSAGES = [
@@ -71,9 +74,16 @@ def medcpt(checkpoints: Path) -> Encoder:
 def test_medcpt_describes_itself(medcpt: Encoder, checkpoints: Path) -> None:
     assert isinstance(medcpt, Encoder)
     assert (medcpt.name, medcpt.metric, medcpt.dimension) == (f"medcpt:{checkpoints}", "ip", HIDDEN)
-    assert medcpt.relevance_floor is None
     assert medcpt.revision.startswith("query sha256:")
     assert load_encoder(f"medcpt:{checkpoints}/", device="cpu") is medcpt
+
+
+def test_medcpt_has_a_measure_of_what_is_unrelated(medcpt: Encoder) -> None:
+    rank = SentenceRanker(medcpt).rank
+    far = Document(id="far", page_content="The sky was blue on all of the days.")
+    near = Document(id="near", page_content="Aspirin lowers the risk of stroke in older people.")
+    scores = {place.document_id: place.score for place in rank("Does aspirin lower the risk of stroke?", [far, near])}
+    assert scores["near"] > MIN_SCORE > scores["far"]
 
 
 def test_medcpt_questions_are_cls_vectors_at_64_tokens(medcpt: Encoder, checkpoints: Path) -> None:
@@ -162,12 +172,7 @@ def test_a_classifier_with_several_outputs_is_no_cross_encoder(tmp_path: Path) -
 def test_bge_puts_its_instruction_before_questions_only(checkpoints: Path) -> None:
     folder = checkpoints / "bge"
     bge = load_encoder(f"bge:{folder}", device="cpu")
-    assert (bge.name, bge.metric, bge.dimension, bge.relevance_floor) == (
-        f"bge:{folder}",
-        "cosine",
-        HIDDEN,
-        None,
-    )
+    assert (bge.name, bge.metric, bge.dimension) == (f"bge:{folder}", "cosine", HIDDEN)
     assert BGE_QUERY_INSTRUCTION in bge.text_format
     expected = cls_vectors(folder, 128, [(BGE_QUERY_INSTRUCTION + QUESTIONS[0],), ("Case 1. the risk",)])
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)

@@ -46,8 +46,7 @@ def test_minilm_puts_a_question_near_what_answers_it(minilm: Encoder) -> None:
             ("", "The mitochondrial genome of the honey bee was sequenced."),
         ]
     )
-    assert minilm.relevance_floor is not None
-    assert question @ related > minilm.relevance_floor > question @ unrelated
+    assert question @ related > 0.5 > 0.2 > question @ unrelated
 
 
 def test_a_vector_does_not_depend_on_the_rest_of_its_batch(minilm: Encoder) -> None:

@@ -8,18 +8,20 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.chains.citation import assign_keys, cite
-from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.extractive_reader import MIN_SCORE, ExtractiveReader
 from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.question import check_question
+from briefcontext.retrievers.sentence_ranking import PAIRS, SentenceRanker
 
 ASKED = check_question("aspirin stroke risk")
 WORDS = ("aspirin", "stroke", "risk", "sky")
 
 
 class WordCountEncoder:
-    """Encodes a text by which of a few words it has, as a unit vector."""
+    """Encodes a text by which of a few words it has; a question on none of them, by itself."""
 
-    relevance_floor = 0.5
+    def __init__(self, *, length: float = 1.0, offset: float = 0.0) -> None:
+        self._length, self._offset = length, offset
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return self._encode(texts)
@@ -28,9 +30,13 @@ class WordCountEncoder:
         return self._encode([f"{title} {text}" for title, text in passages])
 
     def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        counts = np.array([[word in text.lower() for word in WORDS] for text in texts], dtype=np.float32)
-        norms = np.linalg.norm(counts, axis=1, keepdims=True)
-        return np.asarray(counts / np.maximum(norms, 1), dtype=np.float32)
+        pairs = [[text.strip() in pair for pair in PAIRS] for text in texts]
+        words = [
+            [word in text.lower() and not any(pair) for word in WORDS] for text, pair in zip(texts, pairs, strict=True)
+        ]
+        vectors = np.hstack([words, pairs]).astype(np.float32)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1)
+        return np.hstack([self._length * vectors, np.full((len(texts), 1), self._offset)]).astype(np.float32)
 
 
 def _documents(*texts: str, title: str = "") -> list[Document]:
@@ -39,24 +45,22 @@ def _documents(*texts: str, title: str = "") -> list[Document]:
 
 
 FAR = "The sky was blue on all of the days. The sky was grey on the other days."
-NEAR = "Nothing to see in this sentence here. Aspirin lowers the risk of stroke. Aspirin was studied at length."
+NEAR = "Nothing to see in this sentence here. Aspirin was given at length. Aspirin lowers the risk of stroke."
 ACCOUNT = CallBudget()
-READER = ExtractiveReader(WordCountEncoder())
+READER = ExtractiveReader(SentenceRanker(WordCountEncoder()).rank)
 
 
-def test_the_closest_sentences_are_copied_with_their_places() -> None:
+def test_the_best_sentence_is_copied_with_its_place() -> None:
     extraction = READER.extract(ASKED, _documents(FAR, NEAR), 3, ACCOUNT)
-    assert extraction["status"] == "evidence"
-    assert extraction["index"] == 3
-    assert [quote["text"] for quote in extraction["quotes"]] == [
-        "Aspirin lowers the risk of stroke.",
-        "Aspirin was studied at length.",
-    ]
-    assert all(NEAR[quote["start"] : quote["end"]] == quote["text"] for quote in extraction["quotes"])
+    assert (extraction["status"], extraction["index"]) == ("evidence", 3)
+    quote = extraction["quotes"][0]
+    assert quote["text"] == "Aspirin lowers the risk of stroke."
+    assert NEAR[quote["start"] : quote["end"]] == quote["text"]
+    assert extraction["confidence"] == quote["score"] > MIN_SCORE
     assert ACCOUNT.calls == []
 
 
-def test_sentences_below_the_relevance_floor_are_no_evidence() -> None:
+def test_documents_that_do_not_answer_are_no_evidence() -> None:
     extraction = READER.extract(ASKED, _documents(FAR), 0, ACCOUNT)
     assert (extraction["status"], extraction["quotes"]) == ("none", [])
     draft = READER.answer(ASKED, _documents(FAR), "vanilla", ACCOUNT)
@@ -71,25 +75,63 @@ def test_the_answer_is_made_of_sentences_and_says_so() -> None:
     assert first == f"- Aspirin lowers the risk of stroke. {cite(documents[1])}"
 
 
-async def test_reducing_keeps_the_closest_sentence_of_each_partition() -> None:
-    documents = _documents(FAR, NEAR, "A stroke risk was seen in every one of them.")
+async def test_partitions_are_weighed_against_each_other() -> None:
+    texts = (FAR, "A stroke was seen in one of them, and aspirin was not.", NEAR, "The risk of stroke rose with age.")
+    documents = _documents(*texts)
     extractions = [await READER.aextract(ASKED, [document], i, ACCOUNT) for i, document in enumerate(documents)]
+    assert extractions[0]["status"] == "none"
     draft = await READER.areduce(ASKED, documents, extractions, ACCOUNT)
-    assert [quote["document_id"] for quote in draft["quotes"]] == ["d1", "d2"]
+    scores = [quote["score"] for quote in draft["quotes"]]
+    assert draft["quotes"][0]["text"] == "Aspirin lowers the risk of stroke."
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] >= 0.75 * scores[0]
 
 
-def test_a_title_tells_what_a_sentence_is_about() -> None:
-    text = "One tablet a day lowers the risk of a first event."
-    plain = READER.extract(ASKED, _documents(text), 0, ACCOUNT)
-    titled = READER.extract(ASKED, _documents(text, title="Aspirin and stroke"), 0, ACCOUNT)
-    alone, under_title = 1 / np.sqrt(3), 1.0
-    assert plain["confidence"] == pytest.approx(alone)
-    assert titled["confidence"] == pytest.approx((alone + under_title) / 2)
+def test_a_sentence_ranks_by_its_document_too() -> None:
+    sentence = "The risk of it was measured in all of them."
+    documents = _documents(sentence, f"Aspirin may protect from a stroke. {sentence[:-1]} again.")
+    ranked = SentenceRanker(WordCountEncoder()).rank(ASKED["text"], documents)
+    assert [place.document_id for place in ranked if "risk" in place.text] == ["d1", "d0"]
+
+
+def test_among_more_documents_more_is_asked_of_a_sentence() -> None:
+    class Corpus:
+        average_length = 5.0
+
+        def __init__(self, n_documents: int) -> None:
+            self.n_documents = n_documents
+
+        def document_frequency(self, term: str) -> int:
+            return 1
+
+    rank = SentenceRanker(WordCountEncoder()).rank
+    small, large = (rank(ASKED["text"], _documents(NEAR), Corpus(size))[0].score for size in (100, 1_000_000))
+    assert small > large
+
+
+@pytest.mark.parametrize("title", ["Aspirin lowers the risk of stroke", "Aspirin lowers the risk of stroke."])
+def test_a_title_alone_is_no_evidence(title: str) -> None:
+    assert READER.extract(ASKED, _documents(title, title=title), 0, ACCOUNT)["status"] == "none"
+
+
+@pytest.mark.parametrize(("length", "offset"), [(1, 0), (8, 6), (0.1, 2)])
+def test_any_encoder_has_a_measure_of_what_is_unrelated(length: float, offset: float) -> None:
+    reader = ExtractiveReader(SentenceRanker(WordCountEncoder(length=length, offset=offset)).rank)
+    assert reader.answer(ASKED, _documents(FAR), "vanilla", ACCOUNT)["abstained"]
+    ours = reader.answer(ASKED, _documents(FAR, NEAR), "vanilla", ACCOUNT)["quotes"]
+    plain = READER.answer(ASKED, _documents(FAR, NEAR), "vanilla", ACCOUNT)["quotes"]
+    assert [quote["text"] for quote in ours] == [quote["text"] for quote in plain]
+    assert [quote["score"] for quote in ours] == pytest.approx([quote["score"] for quote in plain], abs=1e-4)
+
+
+def test_documents_without_a_sentence_are_no_evidence() -> None:
+    assert READER.answer(ASKED, _documents("", " "), "vanilla", ACCOUNT)["abstained"]
 
 
 def test_the_same_sentence_is_copied_once() -> None:
     extraction = READER.extract(ASKED, _documents(NEAR, NEAR), 0, ACCOUNT)
-    assert len({quote["text"] for quote in extraction["quotes"]}) == 2
+    texts = [quote["text"] for quote in extraction["quotes"]]
+    assert len(set(texts)) == len(texts)
 
 
 def test_it_chooses_no_option_and_says_why() -> None:

@@ -25,6 +25,7 @@ from briefcontext.retrievers.hybrid import HybridRetriever
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from briefcontext.retrievers.wrapped import WrappedRetriever
 from tests.command_line import command_line
 from tests.conftest import FixedRetriever
@@ -175,7 +176,9 @@ async def test_what_cannot_be_searched_by_filters_says_so(what: str) -> None:
 
 
 def _run(base: KnowledgeBase, **settings: Any) -> Any:
-    built = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=DenseRetriever(knowledge_base=base))
+    built = build_graph(
+        reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank), retriever=DenseRetriever(knowledge_base=base)
+    )
     updates = built.stream({"question": QUESTION}, context=Settings(**settings), stream_mode="updates")
     return {name: value for update in updates for part in update.values() for name, value in (part or {}).items()}
 
@@ -193,7 +196,9 @@ def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeB
 
 
 def test_filters_with_a_retriever_of_ones_own_are_an_error_of_the_graph() -> None:
-    built = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=FixedRetriever(documents=RECORDS))
+    built = build_graph(
+        reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank), retriever=FixedRetriever(documents=RECORDS)
+    )
     with pytest.raises(InputError, match="FixedRetriever, a retriever of your own, cannot be searched by filters"):
         built.invoke({"question": QUESTION}, context=Settings(years=(2015, None)))
 

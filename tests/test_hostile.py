@@ -24,6 +24,7 @@ from briefcontext.commands.printable import printable
 from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.attacks import ALL_KEYS, ATTACKS, FORGED, IGNORE
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.hashing_encoder import HashingEncoder
@@ -292,7 +293,9 @@ def test_comparisons_and_formulas_stay_as_they_are(text: str) -> None:
 def test_the_extractive_reader_copies_no_citation_from_a_document() -> None:
     text = "Aspirin lowers the risk of stroke, as shown before [9Z9Z] and by others [1]. It is cheap."
     documents = [Document(id="a", page_content=text, metadata={"source_id": "a", "title": "Aspirin"})]
-    built = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=FixedRetriever(documents=documents))
+    built = build_graph(
+        reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank), retriever=FixedRetriever(documents=documents)
+    )
     answer = built.invoke({"question": QUESTION})["answer"]
     assert "9Z9Z" not in answer["text"]
     assert "by others (1). [1]" in answer["text"]

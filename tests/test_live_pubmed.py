@@ -31,6 +31,7 @@ from briefcontext.knowledge.pubmed.query import MOST_WORDS, pubmed_filters, pubm
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.dense import DenseRetriever, MedCPTRetriever
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.conftest import SHARED_DATA
 from tests.eutils_server import EUtilsServer, Fault, serve
 
@@ -71,7 +72,6 @@ class WordCountEncoder:
     dimension = 4096
     metric: Literal["cosine"] = "cosine"
     text_format = "words"
-    relevance_floor: float | None = None
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.zeros((len(texts), self.dimension), np.float32)
@@ -279,7 +279,9 @@ def test_more_candidates_are_ranked_when_more_are_asked_for(ncbi: EUtilsServer, 
 
 
 def test_more_in_place_of_retracted_records_costs_no_further_request(ncbi: EUtilsServer, live: LivePubMed) -> None:
-    graph = build_graph(reader=ExtractiveReader(WordCountEncoder()), retriever=DenseRetriever(knowledge_base=live))
+    graph = build_graph(
+        reader=ExtractiveReader(SentenceRanker(WordCountEncoder()).rank), retriever=DenseRetriever(knowledge_base=live)
+    )
     answer = graph.invoke({"question": QUESTION}, context={"top_k": 2})["answer"]
     assert any("14" in warning for warning in answer["warnings"])
     assert set(answer["preflight"]["dense_top"]) == {"11", "12"}

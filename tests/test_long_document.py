@@ -15,6 +15,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.retrievers.long_document import LongDocumentRetriever
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.hashing_encoder import HashingEncoder
 
 SECTIONS = [
@@ -39,7 +40,7 @@ def report(tmp_path: Path) -> Path:
 def test_a_long_file_is_answered_with_offsets_that_hold_in_it(route: str, report: Path) -> None:
     encoder = load_encoder("minilm")
     retriever = LongDocumentRetriever.from_file(report, encoder, tokens=64)
-    built = build_graph(reader=ExtractiveReader(encoder), retriever=retriever)
+    built = build_graph(reader=ExtractiveReader(SentenceRanker(encoder).rank), retriever=retriever)
     context = Settings(route=route, top_k=8)  # type: ignore[arg-type]
     answer = built.invoke({"question": "Did the inhaler lower asthma attacks?"}, context=context)["answer"]
     assert answer["route"] == route

@@ -35,6 +35,7 @@ from briefcontext.page.app import create_app
 from briefcontext.page.choices import CHOICES, describe
 from briefcontext.page.headers import SECURITY_HEADERS
 from briefcontext.retrievers.dense import DenseRetriever
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.conftest import QUESTION, FixedRetriever
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
@@ -409,7 +410,10 @@ def test_years_and_study_types_filter_what_is_read(tmp_path: Path) -> None:
     ]
     build(tmp_path, source("a", *entries))
     with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
-        graph = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=DenseRetriever(knowledge_base=base))
+        graph = build_graph(
+            reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank),
+            retriever=DenseRetriever(knowledge_base=base),
+        )
         chosen = {"years": [2010, None], "publication_types": ["Review"]}
         told = asked(create_app(graph=graph), settings=chosen)
     documents = next(line["documents"] for line in told if line["event"] == "documents")

@@ -26,6 +26,7 @@ from briefcontext.graphs.tool import NAME
 from briefcontext.knowledge.demo import demo_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers import DenseRetriever
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
@@ -219,7 +220,9 @@ def dated(tmp_path: Path) -> Iterator[KnowledgeBase]:
 def test_filters_of_a_call_take_the_place_of_the_settings(given: str, dated: KnowledgeBase) -> None:
     settings = Settings(route="vanilla", top_k=3, years="2018-")  # type: ignore[arg-type]
     to_tool = settings if given == "to the tool" else None
-    graph = build_graph(reader=ExtractiveReader(HashingEncoder()), retriever=DenseRetriever(knowledge_base=dated))
+    graph = build_graph(
+        reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank), retriever=DenseRetriever(knowledge_base=dated)
+    )
     tool = briefcontext_tool(graph, settings=to_tool)
 
     def asked(**arguments: Any) -> set[int]:

@@ -22,7 +22,6 @@ class LSAEncoder:
     dimension = DIMENSION
     metric: Literal["cosine", "ip"] = "cosine"
     text_format = "title and text"
-    relevance_floor: float | None = None
 
     def __init__(self, passages: Sequence[Document], seed: int = 0) -> None:
         self._terms = TfidfVectorizer(

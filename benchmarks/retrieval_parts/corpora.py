@@ -124,7 +124,6 @@ class WrappedEncoder:
         self.dimension = encoder.dimension
         self.metric = encoder.metric
         self.text_format = encoder.text_format
-        self.relevance_floor = encoder.relevance_floor
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return self.encoder.encode_queries(texts)

@@ -52,7 +52,6 @@ class GivenVectors:
     revision = ""
     metric: Literal["cosine"] = "cosine"
     text_format = "none"
-    relevance_floor = None
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension

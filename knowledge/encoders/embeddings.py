@@ -25,7 +25,6 @@ class EmbeddingsEncoder:
     """
 
     metric: Literal["cosine"] = "cosine"
-    relevance_floor: float | None = None
     text_format = "question: <question>; passage: <title. text>, the text alone without a title"
 
     def __init__(self, embeddings: Embeddings, *, name: str, revision: str = "") -> None:

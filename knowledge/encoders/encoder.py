@@ -34,10 +34,6 @@ class Encoder(Protocol):
     def text_format(self) -> str:
         """For people: what text is embedded, and how much of it."""
 
-    @property
-    def relevance_floor(self) -> float | None:
-        """Similarity under which a sentence is taken to have nothing to do with a question; None: unknown."""
-
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of questions, `(n, dimension) float32`, in the order given."""
 

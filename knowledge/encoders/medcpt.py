@@ -28,7 +28,6 @@ class MedCPTEncoder:
     """
 
     metric: Literal["ip"] = "ip"
-    relevance_floor: float | None = None
     text_format = (
         f"question: <question>, its first {QUERY_TOKENS} tokens; passage: the pair [<title>, <text>], "
         f"the title empty where there is none, cut to {ARTICLE_TOKENS} tokens together; the vector of [CLS]"

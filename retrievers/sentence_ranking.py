@@ -1,0 +1,131 @@
+"""Sentences of retrieved documents, ranked by how likely they answer a question."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.retrievers.bm25 import BM25Pool
+from briefcontext.sentences import RankedSentence, split_sentences
+
+__all__ = ["SentenceEncoder", "SentenceRanker"]
+
+MIN_CHARACTERS = 25
+"""Shorter pieces are headings and fragments."""
+
+SIMILARITY = 3.0
+COVERAGE = 2.0
+DOCUMENT_COVERAGE = 5.0
+INTERCEPT = -5.0
+CORPUS_SIZE = -0.4
+"""Log-odds that a document answers: by the similarity of its sentence and its best one, each at most 1; by the share of
+the question's terms that the sentence and the document hold; and by the logarithm of the number of documents searched,
+as among more of them more come near a question by chance. Chosen on one half of the questions of
+`benchmarks/extractive.py`, where a logistic regression on their sum has slope 1.0; weights a third larger or smaller
+rank about as well. Left out, as they brought nothing: the sentence under its title, its neighbours, its place, its
+length, and the document's rank."""
+
+PAIRS = (
+    ("Does aspirin prevent a second heart attack?", "Low-dose aspirin reduced recurrent myocardial infarction."),
+    ("What causes Lyme disease?", "Lyme disease is caused by Borrelia burgdorferi, which is transmitted by ticks."),
+    ("Which gene is mutated in cystic fibrosis?", "Mutations of the CFTR gene were found in cystic fibrosis."),
+    ("Is vitamin D useful against falls?", "Vitamin D supplements did not lower the number of falls in older adults."),
+    ("How is acute appendicitis treated?", "Laparoscopic appendectomy is the usual treatment of acute appendicitis."),
+    ("What is the mechanism of action of imatinib?", "Imatinib inhibits the tyrosine kinase BCR-ABL."),
+    ("Do statins cause muscle pain?", "Myalgia was reported as often with placebo as with a statin."),
+    ("How common is postpartum depression?", "About one in seven mothers develops depression after giving birth."),
+    ("Which bacteria colonise burn wounds?", "Pseudomonas aeruginosa was the commonest isolate from infected burns."),
+    ("Can exercise slow cognitive decline?", "Aerobic training was associated with better memory in elderly people."),
+    ("Are hip protectors effective?", "Hip protectors reduced fractures only among residents of nursing homes."),
+    ("What are the symptoms of Addison's disease?", "Adrenal insufficiency presents with fatigue and weight loss."),
+)
+"""Questions with sentences that answer them, which show what an encoder's similarities mean."""
+
+
+class SentenceEncoder(Protocol):
+    """The part of an encoder that ranking uses."""
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return question vectors, `(n, d) float32`."""
+
+    def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """Return vectors of (title, text) pairs, `(n, d) float32`."""
+
+
+class SentenceRanker:
+    """Ranks sentences by the encoder and by BM25's terms, each of the sentence and of its whole document.
+
+    What a similarity means differs from encoder to encoder. So it is put on a scale on which a sentence that has
+    nothing to do with a question is at 0 and one that answers it at 1, by a few such pairs that the encoder is given
+    first.
+
+    Args:
+        encoder: similarity is the inner product of its vectors, whatever their lengths.
+    """
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self._encoder = encoder
+
+    @cached_property
+    def _scale(self) -> tuple[float, float]:
+        """The mean similarity of unrelated pairs, and how much higher that of related pairs is."""
+        questions, sentences = zip(*PAIRS, strict=True)
+        vectors = self._encoder.encode_passages([("", sentence) for sentence in sentences])
+        similarity = self._encoder.encode_queries(questions) @ vectors.T
+        related = float(np.trace(similarity)) / len(PAIRS)
+        unrelated = float(similarity.sum() - np.trace(similarity)) / (len(PAIRS) * (len(PAIRS) - 1))
+        # An encoder that cannot tell the two apart must not turn the ranking around.
+        return unrelated, max(related - unrelated, float(similarity.std()))
+
+    def rank(
+        self, query: str, documents: Sequence[Document], statistics: TermStatistics | None = None
+    ) -> list[RankedSentence]:
+        """Return the documents' sentences, best first; equal ones keep the documents' order.
+
+        Headings, fragments and repetitions of a document's own title are left out: they are no evidence.
+
+        Args:
+            query: the question.
+            documents: with a title in their metadata, where they have one.
+            statistics: how often terms occur in the corpus that was searched; without them, all terms weigh the same.
+        """
+        places = [
+            (number, start, end) for number, document in enumerate(documents) for start, end in _sentences(document)
+        ]
+        if not places:
+            return []
+        of = np.array([number for number, _, _ in places])
+        texts = [documents[number].page_content[start:end] for number, start, end in places]
+        unrelated, related = self._scale
+        vectors = self._encoder.encode_passages([("", text) for text in texts])
+        similarity = np.minimum((vectors @ self._encoder.encode_queries([query])[0] - unrelated) / related, 1)
+        best = np.array([similarity[of == number].max(initial=-np.inf) for number in range(len(documents))])
+        holds, rarity = BM25Pool([Document(page_content=text) for text in texts], statistics).coverage(query)
+        document_holds, _ = BM25Pool(documents, statistics).coverage(query)
+        # Partitions are compared with each other, and what is rare in one of them may not be in another.
+        weights = rarity if statistics is not None else np.ones_like(rarity)
+        share = weights / max(weights.sum(), 1.0)
+        searched = len(documents) if statistics is None else statistics.n_documents
+        odds = INTERCEPT + CORPUS_SIZE * np.log(searched) + SIMILARITY * (similarity + best[of])
+        odds += COVERAGE * (holds @ share) + DOCUMENT_COVERAGE * (document_holds @ share)[of]
+        scores = 1 / (1 + np.exp(-odds))
+        ranked = [
+            RankedSentence(str(documents[number].id), text, start, end, float(score))
+            for (number, start, end), text, score in zip(places, texts, scores, strict=True)
+        ]
+        return sorted(ranked, key=lambda sentence: -sentence.score)
+
+
+def _sentences(document: Document) -> list[tuple[int, int]]:
+    """Return the places of what can be evidence."""
+    text, title = document.page_content, str(document.metadata.get("title") or "").strip()
+    whole = len(text.strip())
+    return [
+        (start, end)
+        for start, end in split_sentences(text)
+        if (end - start >= MIN_CHARACTERS or end - start == whole) and text[start:end] != title
+    ]
