@@ -106,9 +106,11 @@ class ExtractiveReader:
 
 def _best(quotes: Iterable[Quote]) -> list[Quote]:
     """Return the best quotes and those near them, best first, each wording once."""
-    ranked = sorted(quotes, key=lambda quote: -quote["score"])
-    once = list({quote["text"]: quote for quote in reversed(ranked)}.values())[::-1]
-    return [quote for quote in once if quote["score"] >= NEAR_BEST * once[0]["score"]][:MOST_SENTENCES]
+    once: dict[str, Quote] = {}
+    for quote in sorted(quotes, key=lambda quote: -quote["score"]):
+        once.setdefault(quote["text"], quote)
+    ranked = list(once.values())
+    return [quote for quote in ranked if quote["score"] >= NEAR_BEST * ranked[0]["score"]][:MOST_SENTENCES]
 
 
 def _draft(question: Question, documents: Sequence[Document], quotes: list[Quote]) -> Draft:
