@@ -126,7 +126,8 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     else:
         base = knowledge_base(settings.knowledge_base)
         encoder, statistics = base.encoder, base.term_statistics
-    return ExtractiveReader(partial(_sentence_ranker(encoder).rank, statistics=statistics))
+    rank = _sentence_ranker(encoder).rank  # type: ignore[arg-type]  # Loaded encoders are hashable by identity.
+    return ExtractiveReader(partial(rank, statistics=statistics))
 
 
 @lru_cache(_KEPT_OPEN)
