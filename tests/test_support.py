@@ -9,10 +9,10 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys, cite, number_citations
-from briefcontext.chains.extractive_reader import MIN_SENTENCE_CHARACTERS
 from briefcontext.chains.support import Doubt, find_doubts, marked
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.retrievers.sentence_ranking import MIN_CHARACTERS
 from briefcontext.sentences import split_sentences
 from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
 from tests.openai_server import Call, OpenAIServer, Reply
@@ -141,7 +141,7 @@ def test_sentences_that_were_copied_are_never_doubted(name: str) -> None:
         quotes: Any = [
             {"text": row["text"][start:end], "document_id": row["id"], "start": start, "end": end, "match": "exact"}
             for start, end in split_sentences(row["text"])
-            if end - start >= MIN_SENTENCE_CHARACTERS
+            if end - start >= MIN_CHARACTERS
         ]
         lines = [f"- {quote['text']} {cite(document)}" for quote in quotes]
         text, citations, _ = number_citations("\n".join(["The closest:", *lines]), [document], quotes)
