@@ -10,8 +10,8 @@ from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
 from briefcontext.chains.reader import Draft, Reader
 from briefcontext.errors import ModelCallError
+from briefcontext.files import encodable
 from briefcontext.graphs.events import Answered, PartitionDone, PartitionFailed, Reducing, emit
-from briefcontext.graphs.retracted import encodable
 from briefcontext.graphs.runtime import current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import Filters

@@ -1,17 +1,15 @@
 """Retrieved documents: retracted ones are left out, and the others completed."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
+from briefcontext.files import encodable
 from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.retrievers.wrapped import as_ranking
 
-__all__ = ["encodable", "encodable_document", "given_ranking", "more_to_ask", "without_retracted"]
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+__all__ = ["encodable_document", "given_ranking", "more_to_ask", "without_retracted"]
 
 
 def given_ranking(documents: object, most: int = MAX_TOP_K) -> list[Document]:
@@ -66,13 +64,8 @@ def more_to_ask(found: Sequence[Document], wanted: int, settings: Settings) -> i
     return 2 * wanted if left_out and len(kept) < settings.top_k and len(found) >= wanted else 0
 
 
-def encodable(text: str) -> str:
-    """Replace lone surrogates, one for one: a text with one could not be sent, stored or printed."""
-    return _SURROGATE.sub("\ufffd", text)
-
-
 def encodable_document(document: Document) -> Document:
-    """Do so in a document's text and metadata."""
+    """Replace lone surrogates in a document's text and metadata."""
     metadata = {
         name: encodable(value) if isinstance(value, str) else value for name, value in document.metadata.items()
     }

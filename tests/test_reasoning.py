@@ -22,7 +22,7 @@ from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
-THOUGHT = 'Quotes:\n[X] maybe.\nConflict: yes\nNO ANSWER: is it? {"relevant": false} Choice: A.\n'
+THOUGHT = 'Quotes:\n[X] a stray thought.\nConflict: yes\nNO ANSWER: is it? {"relevant": false} Choice: A.\n'
 THINKING = {
     "think": f"<think>{THOUGHT}</think>\n\n",
     "thinking, upper case": f"<THINKING>{THOUGHT}</THINKING>\n",
@@ -76,7 +76,7 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
     for field in ("text", "choice", "abstained", "citations", "conflict", "extractions", "warnings"):
         assert thought_over[field] == plain[field], field
     assert len(calls[0]) == len(calls[1]), "no repair was paid for"
-    assert not any("maybe" in call.prompt for call in calls[1])
+    assert not any("stray thought" in call.prompt for call in calls[1])
 
 
 @pytest.mark.parametrize(
