@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 from langchain_openai import ChatOpenAI
+from starlette.testclient import TestClient
 
+from briefcontext.chains.cited_text import cited_text
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.page.app import create_app
 from tests.conftest import FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.questions import build_corpus, open_corpus, question
@@ -77,6 +80,27 @@ def test_one_call_that_names_no_option_says_so(chat_model: ChatOpenAI, server: O
     answer = _ask(chat_model, server, None, "Choice: N/A", Settings(route="vanilla", max_retries=0))
     assert answer["choice"] is None
     assert answer["cautions"][0] == "No option was chosen by the answer."
+
+
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+@pytest.mark.parametrize(
+    "beginning", ["Insufficient evidence:", "**Insufficient evidence:**", "Insufficient evidence."]
+)
+def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(
+    beginning: str, route: Any, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.script = lambda call: (
+        faithful(call) if call.stage == "extract" else Reply(f"{beginning} kidneys were not studied.\nChoice: B")
+    )
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(8, about=0)))
+    app = create_app(FORCED.model_copy(update={"route": route}), graph=built)
+    told = TestClient(app, client=("127.0.0.1", 1), base_url="http://127.0.0.1").post(
+        "/api/ask", json={"question": QUESTION, "options": OPTIONS}
+    )
+    answer = json.loads(told.text.splitlines()[-1])["answer"]
+    assert answer["choice"] == "B"
+    assert "The choice B is unsupported: the answer says that the evidence is insufficient." in answer["cautions"]
+    assert cited_text(answer).startswith("Caution:")
 
 
 REPLIES = [

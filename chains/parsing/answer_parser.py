@@ -18,6 +18,7 @@ _QUOTE_LINE = re.compile(r"^[ \t*•-]*\[(?P<key>[^\]\n]+)\][ \t:–-]*(?P<quote
 _NO_ANSWER = re.compile(
     r"[\s*_\"'`#]*no[ _-]answer[ \t*_\"'`]*(?:[:.][\s*_\"'`]*|[ \t]+[-–—]+\s+|—\s*|\s*\Z|[ \t]*\n\s*)", re.IGNORECASE
 )
+_INSUFFICIENT = re.compile(r"[\s*_\"'`#]*insufficient[ _-]evidence\b", re.IGNORECASE)
 _NO_REASON = "The reader says that the documents do not answer the question, and gives no reason."
 _NO_CONFLICT = re.compile(r"(?:none|no|n/a)\b.{0,20}$", re.IGNORECASE)
 
@@ -38,6 +39,9 @@ def parse_draft(
     warnings = list(warnings)
     if forced and choice is not None:
         warnings.append("A choice was forced by the setting force_choice.")
+    cautions = [cut_warning(cut, "The answer")] if cut else []
+    if choice is not None and _INSUFFICIENT.match(text):
+        cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
     body, conflict = _without_conflict(_CHOICE_LINE.sub("", text[refusal.end() :] if refusal else text))
     return Draft(
         text=body.strip() or (_NO_REASON if refusal else ""),
@@ -46,7 +50,7 @@ def parse_draft(
         quotes=quotes,
         abstained=bool(refusal),
         warnings=warnings,
-        cautions=[cut_warning(cut, "The answer")] if cut else [],
+        cautions=cautions,
     )
 
 
