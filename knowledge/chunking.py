@@ -15,6 +15,7 @@ from briefcontext.sentences import split_sentences
 CHUNK_TOKENS = 128
 """Chunk size of order-preserving RAG, without overlap (OP-RAG, arXiv 2409.01666, section 4)."""
 
+_PARAGRAPH = re.compile(r"(?:\A|\n[ \t\r]*\n)\s*(?=\S)")
 _BREAKS = re.compile(r"[ \t\n\r\f\v]+")
 """White space that words are broken at: not what stands inside a number, as in 10 000 with a thin or a fixed blank."""
 
@@ -32,7 +33,9 @@ def chunk_document(
 
     Each chunk has the document's metadata but for its `sections`, `chunk_index` (from 0), `start` and `end` (character
     offsets in the document's text), `section` (the heading that most of it stands under, if any) and the id
-    `<source_id>#<chunk_index>`. One of a PDF has the `page_starts` in it, and the `page` that it begins on.
+    `<source_id>#<chunk_index>`. `paragraphs` is JSON, if the document has several: `[start, heading, number]` for each
+    that the chunk has a part of, by its number in its section; 0 is the heading itself. One of a PDF has the
+    `page_starts` in it, and the `page` that it begins on.
 
     Args:
         document: the text, with its `source_id`, or its id, to name chunks after.
@@ -61,6 +64,7 @@ def chunk_document(
     ends = [*starts[1:], len(text)]
     kept = {name: value for name, value in document.metadata.items() if name not in ("sections", "page_starts")}
     pages = json.loads(document.metadata.get("page_starts", "[]"))
+    paragraphs = _paragraphs(text, parts)
     return [
         Document(
             id=f"{source_id}#{index}",
@@ -72,11 +76,29 @@ def chunk_document(
                 "start": start,
                 "end": end,
                 **_section_of(start, end, parts),
+                **_paragraphs_of(start, end, paragraphs),
                 **_pages_of(start, end, pages),
             },
         )
         for index, (start, end) in enumerate(zip(starts, ends, strict=False))
     ]
+
+
+def _paragraphs(text: str, parts: Sequence[Section]) -> list[tuple[int, str, int]]:
+    found = []
+    for part in parts:
+        starts = [part.start + match.end() for match in _PARAGRAPH.finditer(text[part.start : part.end])]
+        first = text[part.start : starts[1] if len(starts) > 1 else part.end].strip("#: \t\r\n")
+        begin = 0 if part.heading and first == part.heading else 1
+        found += [(start, part.heading, number) for number, start in enumerate(starts, begin)]
+    return found if len(found) > 1 else []
+
+
+def _paragraphs_of(start: int, end: int, paragraphs: Sequence[tuple[int, str, int]]) -> dict[str, str]:
+    first = bisect_right(paragraphs, start, key=lambda paragraph: paragraph[0]) - 1
+    last = bisect_left(paragraphs, end, key=lambda paragraph: paragraph[0])
+    known = paragraphs[max(first, 0) : last]
+    return {"paragraphs": json.dumps(known, ensure_ascii=False, separators=(",", ":"))} if known else {}
 
 
 def _pages_of(start: int, end: int, pages: Sequence[tuple[int, int]]) -> dict[str, int | str]:

@@ -23,7 +23,7 @@ from briefcontext.knowledge.sources.source import Source, VectorDocument
 
 __all__ = ["DocumentIndex", "Progress", "index_document", "index_file", "titles"]
 
-VERSION = 2
+VERSION = 3
 """Goes up when the same document is cut or encoded in another way."""
 MAX_KEPT = 64
 """Indexes in the cache: of more, those go that were not used for longest."""

@@ -1,5 +1,6 @@
 """Chunks of a document: complete, in order, without overlap, and of bounded size."""
 
+import json
 import re
 
 import pytest
@@ -188,6 +189,21 @@ def test_chunks_carry_the_documents_metadata_and_leave_the_document_alone() -> N
     }  # fmt: skip
     assert (second.id, second.page_content, second.metadata["start"]) == ("41#1", "Three.", 9)
     assert document == before
+
+
+def test_chunks_know_their_paragraphs_by_section() -> None:
+    text = "# Methods\n\nOne two.\n\nThree four. Five.\n\n# Results\n\nSix."
+    chunks = chunk_document(source(text), WORDS, tokens=5)
+    known = [json.loads(chunk.metadata["paragraphs"]) for chunk in chunks]
+    found = dict.fromkeys((text[start:].split("\n")[0], *place) for paragraphs in known for start, *place in paragraphs)
+    assert list(found) == [
+        ("# Methods", "Methods", 0),
+        ("One two.", "Methods", 1),
+        ("Three four. Five.", "Methods", 2),
+        ("# Results", "Results", 0),
+        ("Six.", "Results", 1),
+    ]
+    assert all(chunk.metadata["start"] >= places[0][0] for chunk, places in zip(chunks, known, strict=True))
 
 
 def test_a_document_is_named_by_its_id_where_it_has_no_source_id() -> None:

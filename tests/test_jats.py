@@ -59,7 +59,7 @@ def test_an_article_is_one_document_with_its_metadata() -> None:
     assert document.page_content == "Title\n\nText."
     assert document.metadata == {
         "source_id": "PMC1", "pmid": "2", "title": "Title", "kind": "article", "year": 2010, "journal": "J",
-        "languages": "eng",
+        "languages": "eng", "doi": "10.0/x",
         "publication_types": "research-article", "retracted": False, "retraction_notice": False,
         "url": "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/", "sections": '[["Title",0,5],["",7,12]]',
     }
@@ -75,6 +75,23 @@ def test_an_article_is_one_document_with_its_metadata() -> None:
 ])
 def test_what_people_filter_by_is_read(found: str, by: str, expected: dict[str, object]) -> None:
     assert read_one(article("<p>Text.</p>").replace(found, by)).metadata.items() >= expected.items()
+
+
+def test_who_wrote_it_and_where_it_is_printed_is_read() -> None:
+    name = "<contrib contrib-type='{}'><name><surname>{}</surname><given-names>{}</given-names></name></contrib>"
+    people = (("author", "Smith", "Jane Ann"), ("author", "Doe", "JP"), ("editor", "Roe", "R"), ("author", "Poe", ""))
+    group = "<contrib contrib-type='author'><collab>Bees Group</collab></contrib>"
+    printed = (
+        f"<contrib-group>{''.join(name.format(*person) for person in people)}{group}</contrib-group>"
+        "<volume>4</volume><issue>2</issue><fpage>12</fpage><lpage>19</lpage>"
+    )
+    metadata = read_one(article("<p>Text.</p>", DOI + TITLE + printed)).metadata
+    assert metadata.items() >= {
+        "authors": "Smith, JA; Doe, JP; Poe; Bees Group", "volume": "4", "issue": "2", "pages": "12-19",
+        "doi": "10.0/x",
+    }.items()
+    alone = read_one(article("<p>Text.</p>", PMC + TITLE + "<elocation-id>e7</elocation-id>")).metadata
+    assert (alone["pages"], "authors" in alone) == ("e7", False)
 
 
 @pytest.mark.parametrize(("ids", "source_id", "url"), [

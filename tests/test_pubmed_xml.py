@@ -79,6 +79,29 @@ def test_a_citation_reads_the_same_under_every_root(root: str) -> None:
     }
 
 
+def test_who_wrote_it_and_where_it_is_printed_is_read() -> None:
+    authors = (
+        "<AuthorList><Author><LastName>Smith</LastName><ForeName>Jane Ann</ForeName><Initials>JA</Initials></Author>"
+        "<Author ValidYN='N'><LastName>Smiht</LastName></Author><Author><LastName>Plato</LastName></Author>"
+        "<Author><CollectiveName>Bees; Study Group</CollectiveName></Author></AuthorList>"
+    )
+    issue = "<Journal><JournalIssue><Volume>4</Volume><Issue>2</Issue></JournalIssue></Journal>"
+    pages = "<Pagination><MedlinePgn>12-9</MedlinePgn></Pagination>"
+    data = "<PubmedData><ArticleIdList><ArticleId IdType='doi'>10.0/y</ArticleId></ArticleIdList></PubmedData>"
+    printed = citation().replace("</Article>", f"{issue}{pages}{authors}</Article>")
+    expected = {"authors": "Smith, JA; Plato; Bees Study Group", "volume": "4", "issue": "2", "pages": "12-9"}
+    by_both = "<PubmedArticle>{}{}</PubmedArticle>"
+    assert read_one(by_both.format(printed, data)).metadata.items() >= {**expected, "doi": "10.0/y"}.items()
+    located = printed.replace("</Article>", "<ELocationID EIdType='doi'>10.0/x</ELocationID></Article>")
+    assert read_one(by_both.format(located, data)).metadata["doi"] == "10.0/x"
+
+
+def test_of_very_many_authors_the_first_are_kept() -> None:
+    many = "".join(f"<Author><LastName>A{number}</LastName></Author>" for number in range(60))
+    document = read_one(citation().replace("</Article>", f"<AuthorList>{many}</AuthorList></Article>"))
+    assert document.metadata["authors"].split("; ")[-2:] == ["A49", "et al."]
+
+
 def test_a_book_chapter_reads_as_a_citation() -> None:
     document = read_one(
         "<PubmedBookArticleSet><PubmedBookArticle><BookDocument><PMID Version='2'>3</PMID>"

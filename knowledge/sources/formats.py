@@ -27,7 +27,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 }
 """The formats, and how the names of their files end, before a `.gz`."""
 
-READER_VERSION = 3
+READER_VERSION = 4
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
 MEDCPT_READER_VERSION = 2
 

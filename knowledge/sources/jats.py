@@ -12,7 +12,7 @@ from typing import BinaryIO
 from langchain_core.documents import Document
 from lxml import etree
 
-from briefcontext.knowledge.sources.publication import has_retracted_title, language, pubmed_url, year_in
+from briefcontext.knowledge.sources.publication import author_list, has_retracted_title, language, pubmed_url, year_in
 from briefcontext.knowledge.sources.records import Entry, Reject
 from briefcontext.knowledge.sources.xml_stream import (
     flatten,
@@ -62,6 +62,7 @@ LEFT_OUT = frozenset({
 FORMULA_ALTERNATIVES = frozenset({"tex-math", "textual-form"})
 """Other writings of a formula, which count only where it has no MathML."""
 
+_INITIAL = re.compile(r"(?<![^\W_])[^\W\d_]|(?<=[A-Z])[A-Z]")
 _DIGITS = re.compile(r"[0-9]+")
 # TeX formulas come as whole LaTeX files, with a preamble that is the same in each.
 _TEX_DOCUMENT = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
@@ -113,6 +114,7 @@ def _article(article: etree._Element, number: int) -> Entry:
         "journal": flatten(article.find("front/journal-meta//journal-title")),
         "sections": json.dumps(text.sections, ensure_ascii=False, separators=(",", ":")),
     }
+    metadata |= {name: value for name, value in _imprint(article, ids).items() if value}
     if pmid := ids.get("pmid"):
         metadata["pmid"] = pmid
     if abbreviation := flatten(article.find("front/journal-meta/journal-id[@journal-id-type='nlm-ta']")):
@@ -122,6 +124,30 @@ def _article(article: etree._Element, number: int) -> Entry:
     if year := _year(article):
         metadata["year"] = year
     return Document(id=source_id, page_content=content, metadata=metadata)
+
+
+def _imprint(article: etree._Element, ids: dict[str, str]) -> dict[str, str]:
+    """Who wrote it and where it is printed, as a reference gives it."""
+    volume, issue, first, last, number = (
+        flatten(article.find(f"front/article-meta/{name}"))
+        for name in ("volume", "issue", "fpage", "lpage", "elocation-id")
+    )
+    authors = article.iterfind("front/article-meta/contrib-group/contrib[@contrib-type='author']")
+    return {
+        "authors": author_list(map(_author, authors)),
+        "volume": volume,
+        "issue": issue,
+        "pages": f"{first}-{last}" if last not in ("", first) else first or number,
+        "doi": ids.get("doi", ""),
+    }
+
+
+def _author(author: etree._Element) -> str:
+    family, given = (flatten(author.find(f".//name/{part}")) for part in ("surname", "given-names"))
+    if family:
+        return f"{family}, {''.join(_INITIAL.findall(given))}"
+    group = author.find("collab")
+    return "" if group is None else group.text or flatten(group.find("institution"))
 
 
 def _strip_namespaces(article: etree._Element) -> None:

@@ -22,6 +22,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "publication_types": ("publication_types",),
     "mesh": ("mesh",),
     "languages": ("languages", "language"),
+    "authors": ("authors", "author"),
     "retracted": ("retracted",),
     "url": ("url",),
     "journal": ("journal",),
@@ -63,8 +64,9 @@ def read_jsonl(stream: BinaryIO, columns: Mapping[str, tuple[str, ...]] = COLUMN
     A row needs an id (a string or a whole number), and a text or a title; a row with a title only has it as
     its text, and the kind `title`. The text stays as it is, character for character. `source_id` is its own
     column, else the PMID, else the id; rows of one source must follow each other. `url` is its own column,
-    else the page in PubMed of a row that names a PMID. `publication_types`, `mesh` and `languages` are lists,
-    or strings with semicolons; `retracted` is a truth value, else whether the types say so, and missing without either.
+    else the page in PubMed of a row that names a PMID. `publication_types`, `mesh`, `languages` and `authors` are
+    lists, or strings with semicolons; `retracted` is a truth value, else whether the types say so, and missing
+    without either.
 
     Other columns are kept as metadata where they are strings, numbers or truth values; lists, objects, nulls
     and NaN are not, nor `rank` and `score`, which retrieval sets. Blank lines do not count as records.
@@ -173,7 +175,7 @@ def _document(row: dict[str, Any], columns: Mapping[str, tuple[str, ...]]) -> Do
     types = _types(row, columns["publication_types"])
     if types is not None:
         metadata["publication_types"] = "; ".join(types)
-    for field in ("mesh", "languages"):
+    for field in ("mesh", "languages", "authors"):
         if listed := _list(row, columns[field]):
             metadata[field] = listed
     retracted = _truth(row, columns["retracted"])

@@ -1,6 +1,7 @@
 """Bibliographic facts: identifiers, addresses, years and retraction marks."""
 
 import re
+from collections.abc import Iterable
 
 NO_TITLE = "[Not Available]."
 """What PubMed writes where an article has no English title."""
@@ -14,6 +15,9 @@ LANGUAGES = {
     **{"fi": "fin", "cs": "cze", "hu": "hun", "uk": "ukr", "ar": "ara", "fa": "per", "he": "heb", "el": "gre"},
 }
 """PubMed's codes of languages, which are MARC's, by those of ISO 639-1 that articles in JATS have."""
+
+MOST_AUTHORS = 50
+"""Of an article; those after them are "et al."."""
 
 _RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
 _PMID = re.compile(r"[1-9][0-9]*")
@@ -38,6 +42,13 @@ def pubmed_url(pmid: str) -> str:
 def language(code: str) -> str:
     """A language as PubMed writes it: `eng` for `en` and `en-US`; a code that is not known stays as it is."""
     return LANGUAGES.get(re.split("[-_]", code.strip().casefold())[0], code.strip())
+
+
+def author_list(names: Iterable[str]) -> str:
+    """Authors as metadata has them: `Smith, JA; Doe, B`; a group by its name alone."""
+    written = [" ".join(name.replace(";", " ").split()).strip(" ,") for name in names]
+    listed = list(filter(None, written))
+    return "; ".join([*listed[:MOST_AUTHORS], *(["et al."] if len(listed) > MOST_AUTHORS else [])])
 
 
 def year_in(text: str) -> int | None:

@@ -11,7 +11,14 @@ from typing import BinaryIO
 from langchain_core.documents import Document
 from lxml import etree
 
-from briefcontext.knowledge.sources.publication import NO_TITLE, RETRACTED_TYPE, is_pmid, pubmed_url, year_in
+from briefcontext.knowledge.sources.publication import (
+    NO_TITLE,
+    RETRACTED_TYPE,
+    author_list,
+    is_pmid,
+    pubmed_url,
+    year_in,
+)
 from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
 from briefcontext.knowledge.sources.xml_stream import flatten, stream_elements, unresolved_entity
 
@@ -44,7 +51,7 @@ def read_pubmed_xml(stream: BinaryIO) -> Iterator[Entry]:
     text and `kind` says `title`. An ArticleTitle that is empty or "[Not Available]." gives way to the
     VernacularTitle. `retracted` follows the publication type or a RetractionIn reference, `corrected` and
     `expression_of_concern` stand there where an ErratumIn or ExpressionOfConcernIn reference does, `revised` is
-    DateRevised as YYYY-MM-DD or "".
+    DateRevised as YYYY-MM-DD or "". `authors`, `volume`, `issue`, `pages` and `doi` are as far as the record has them.
 
     Memory stays bounded by the largest record. Where the XML breaks, all records complete before the break
     have been yielded, and one Reject tells the line.
@@ -112,6 +119,7 @@ def _document(citation: etree._Element, pmid: str) -> Document | None:
         "end": len(text),
         **abstract_metadata,
     }
+    metadata |= {name: value for name, value in _imprint(citation, article).items() if value}
     if year := year_in(_first(article, *DATE_PATHS)):
         metadata["year"] = year
     if abbreviation := _first(citation, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"):
@@ -125,6 +133,26 @@ def _document(citation: etree._Element, pmid: str) -> Document | None:
     if vernacular:
         metadata["vernacular_title"] = vernacular
     return Document(id=pmid, page_content=text, metadata=metadata)
+
+
+def _imprint(citation: etree._Element, article: etree._Element) -> dict[str, str]:
+    """Who wrote it and where it is printed, as a reference gives it."""
+    record = citation.getparent()
+    return {
+        "authors": author_list(map(_author, article.iterfind("AuthorList/Author"))),
+        "volume": _first(article, "Journal/JournalIssue/Volume"),
+        "issue": _first(article, "Journal/JournalIssue/Issue"),
+        "pages": _first(article, "Pagination/MedlinePgn"),
+        "doi": _first(article, "ELocationID[@EIdType='doi']")
+        or ("" if record is None else _first(record, "PubmedData/ArticleIdList/ArticleId[@IdType='doi']")),
+    }
+
+
+def _author(author: etree._Element) -> str:
+    if author.get("ValidYN") == "N":
+        return ""
+    family, given = flatten(author.find("LastName")), _first(author, "Initials", "ForeName")
+    return f"{family}, {given}" if family else flatten(author.find("CollectiveName"))
 
 
 def _title(article: etree._Element) -> str:
