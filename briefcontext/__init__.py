@@ -1,7 +1,8 @@
 """BriefContext: medical questions answered over retrieved literature, with citations to check them by."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
     from briefcontext.chains.answer import Answer
@@ -89,53 +90,33 @@ __all__ = [
     "load_encoder",
 ]
 
-_HOME = {
-    "Answer": "briefcontext.chains.answer",
-    "AnswerToken": "briefcontext.graphs.events",
-    "AnswerTokens": "briefcontext.graphs.events",
-    "Answered": "briefcontext.graphs.events",
-    "Answering": "briefcontext.graphs.events",
-    "BM25Retriever": "briefcontext.retrievers",
-    "BriefContextError": "briefcontext.errors",
-    "DenseRetriever": "briefcontext.retrievers",
-    "Encoding": "briefcontext.graphs.events",
-    "Event": "briefcontext.graphs.events",
-    "ExtractiveReader": "briefcontext.chains.extractive_reader",
-    "HybridRetriever": "briefcontext.retrievers",
-    "InputError": "briefcontext.errors",
-    "KnowledgeBase": "briefcontext.knowledge.knowledge_base",
-    "KnowledgeBaseError": "briefcontext.errors",
-    "LLMReader": "briefcontext.chains.llm_reader",
-    "LongDocumentRetriever": "briefcontext.retrievers",
-    "MedCPTRetriever": "briefcontext.retrievers",
-    "MissingExtraError": "briefcontext.errors",
-    "ModelCallError": "briefcontext.errors",
-    "ModelError": "briefcontext.errors",
-    "ModelSetupError": "briefcontext.errors",
-    "PartitionDone": "briefcontext.graphs.events",
-    "PartitionFailed": "briefcontext.graphs.events",
-    "PartitionStarted": "briefcontext.graphs.events",
-    "Prompts": "briefcontext.prompts",
-    "RankingRetriever": "briefcontext.retrievers",
-    "Reducing": "briefcontext.graphs.events",
-    "RerankingRetriever": "briefcontext.retrievers",
-    "Retrieved": "briefcontext.graphs.events",
-    "RouteDecided": "briefcontext.graphs.events",
-    "Settings": "briefcontext.graphs.settings",
-    "WrappedRetriever": "briefcontext.retrievers",
-    "briefcontext_tool": "briefcontext.graphs.tool",
-    "build_graph": "briefcontext.graphs.graph",
-    "build_knowledge_base": "briefcontext.knowledge.build",
-    "graph": "briefcontext.graphs.graph",
-    "load_encoder": "briefcontext.knowledge.encoders",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: langgraph and its kin take most of a second."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__ = lazy(
+    __name__,
+    {
+        "chains.answer": "Answer",
+        "chains.extractive_reader": "ExtractiveReader",
+        "chains.llm_reader": "LLMReader",
+        "errors": (
+            "BriefContextError InputError KnowledgeBaseError MissingExtraError ModelCallError ModelError "
+            "ModelSetupError"
+        ),
+        "graphs.events": (
+            "AnswerToken AnswerTokens Answered Answering Encoding Event PartitionDone PartitionFailed "
+            "PartitionStarted Reducing Retrieved RouteDecided"
+        ),
+        "graphs.graph": "build_graph graph",
+        "graphs.settings": "Settings",
+        "graphs.tool": "briefcontext_tool",
+        "knowledge.build": "build_knowledge_base",
+        "knowledge.encoders": "load_encoder",
+        "knowledge.knowledge_base": "KnowledgeBase",
+        "prompts": "Prompts",
+        "retrievers": (
+            "BM25Retriever DenseRetriever HybridRetriever LongDocumentRetriever MedCPTRetriever RankingRetriever "
+            "RerankingRetriever WrappedRetriever"
+        ),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -8,9 +8,13 @@
         ├── ModelSetupError       unknown model or provider, missing or refused key: retrying cannot help
         └── ModelCallError        a call that failed: unreachable, overloaded, timed out
 
-Each message says what was wrong, with which value, and what to do. This module imports nothing, so that
-every layer may raise these.
+Each message says what was wrong, with which value, and what to do. This module imports nothing of BriefContext, so
+that every layer may raise these; and it reads what others' errors say.
 """
+
+from datetime import UTC
+from math import isfinite
+from time import time
 
 __all__ = [
     "BriefContextError",
@@ -21,6 +25,8 @@ __all__ = [
     "ModelError",
     "ModelSetupError",
     "first_line",
+    "one_line",
+    "retry_after",
 ]
 
 
@@ -58,6 +64,27 @@ class ModelCallError(ModelError):
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, without its full stop, for a message of ours that has one line.
 
-    The name of the error's class where it says nothing.
+    Without the XML that a server sent along; the name of the error's class where it says nothing.
     """
-    return str(error).strip().partition("\n")[0].rstrip(".: ") or type(error).__name__
+    return str(error).strip().partition("\n")[0].partition("<?xml")[0].rstrip(".: ") or type(error).__name__
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's whole message as one line that ends like a sentence."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def retry_after(value: str | None) -> float | None:
+    """Return the seconds that a Retry-After header (RFC 9110) asks to wait, given as seconds or as a date, or None."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        seconds = float(value or "")
+    except ValueError:
+        try:
+            date = parsedate_to_datetime(value or "")
+            seconds = date.replace(tzinfo=date.tzinfo or UTC).timestamp() - time()
+        except ValueError:
+            return None
+    return max(0.0, seconds) if isfinite(seconds) else None

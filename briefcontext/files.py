@@ -5,7 +5,7 @@
 - `cache_folder`: where to keep what can be made again
 - `sha256`, `file_sha256`: hashes of texts, bytes and files, in hexadecimal
 - `json_line`, `split_lines`, `json_objects`: JSON lines that survive any text
-- `encodable`: a text without lone surrogates
+- `lone_surrogate`, `encodable`: texts that cannot be encoded, found and mended
 
 Like `briefcontext.errors`, this module imports nothing of BriefContext.
 """
@@ -27,6 +27,7 @@ __all__ = [
     "json_line",
     "json_objects",
     "lock",
+    "lone_surrogate",
     "replacing",
     "sha256",
     "split_lines",
@@ -124,6 +125,11 @@ def json_objects(path: Path) -> Iterator[dict[str, Any]]:
             row = json.loads(line.decode())
             if isinstance(row, dict):
                 yield row
+
+
+def lone_surrogate(text: str) -> re.Match[str] | None:
+    """Find the first lone surrogate: half of a character, as a text cut within an emoji leaves it."""
+    return _SURROGATE.search(text)
 
 
 def encodable(text: str) -> str:

@@ -20,7 +20,7 @@ from briefcontext.chains.parsing.grounding import ground
 from briefcontext.chains.parsing.json_record import read_record
 from briefcontext.chains.question import Question
 from briefcontext.chains.render import render_documents
-from briefcontext.errors import ModelCallError
+from briefcontext.errors import ModelCallError, first_line
 
 __all__ = ["extract", "ground_all", "lost_quotes"]
 
@@ -169,7 +169,7 @@ def _reason(error: ValueError, reply: Reply) -> str:
         return f"it was cut off by {reply.cut}, and has to be shorter"
     if isinstance(error, ValidationError):
         return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'reply'}: {e['msg']}" for e in error.errors())
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return first_line(error)[:200]
 
 
 def _extraction(

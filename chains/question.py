@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing_extensions import TypedDict
 
 from briefcontext.errors import InputError
+from briefcontext.files import lone_surrogate
 
 __all__ = ["MAX_QUESTION_CHARACTERS", "Question", "check_question"]
 
@@ -40,15 +41,12 @@ def check_question(text: object, options: object = None) -> Question:
 
 
 def _check_characters(text: str, what: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        found = ord(text[error.start])
+    if found := lone_surrogate(text):
         raise InputError(
-            f"{what} holds U+{found:04X} at character {error.start + 1}, which is half of a character (a lone "
-            "surrogate, as a text cut within an emoji leaves it, or one that is not UTF-8). "
+            f"{what} holds U+{ord(found[0]):04X} at character {found.start() + 1}, which is half of a character (a "
+            "lone surrogate, as a text cut within an emoji leaves it, or one that is not UTF-8). "
             "Remove it, or write the whole character."
-        ) from None
+        )
 
 
 def _check_options(options: object) -> dict[str, str]:

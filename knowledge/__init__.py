@@ -1,7 +1,8 @@
 """Knowledge bases: reading sources, building, opening and searching."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.build.build import BuildReport, SourceReport, build_knowledge_base
@@ -37,34 +38,21 @@ __all__ = [
     "open_sources",
 ]
 
-_MODULES = {
-    "BuildReport": "build",
-    "Counts": "store.manifest",
-    "Deletion": "sources.records",
-    "Encoder": "encoders",
-    "Entry": "sources.records",
-    "EntrySource": "sources.source",
-    "Filters": "store.filters",
-    "KnowledgeBase": "knowledge_base",
-    "Manifest": "store.manifest",
-    "Progress": "build.pipeline",
-    "Reject": "sources.records",
-    "Source": "sources.source",
-    "SourceReport": "build",
-    "VectorDocument": "sources.source",
-    "build_knowledge_base": "build",
-    "demo_knowledge_base": "demo",
-    "demo_questions": "demo",
-    "load_encoder": "encoders",
-    "open_sources": "sources.files",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Modules are imported when one of their names is first used, so that `import briefcontext` stays quick.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazy(
+    __name__,
+    {
+        "build": "BuildReport SourceReport build_knowledge_base",
+        "build.pipeline": "Progress",
+        "demo": "demo_knowledge_base demo_questions",
+        "encoders": "Encoder load_encoder",
+        "knowledge_base": "KnowledgeBase",
+        "sources.files": "open_sources",
+        "sources.records": "Deletion Entry Reject",
+        "sources.source": "EntrySource Source VectorDocument",
+        "store.filters": "Filters",
+        "store.manifest": "Counts Manifest",
+    },
+)
 
 
 def __dir__() -> list[str]:

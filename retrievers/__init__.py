@@ -1,7 +1,8 @@
 """Retrievers on LangChain's interface, the comparison of two rankings, and order preservation."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
     from briefcontext.retrievers.bm25 import rank_by_bm25
@@ -35,29 +36,24 @@ __all__ = [
     "retriever_over",
 ]
 
-_MODULES = {
-    "BM25Retriever": "bm25_retriever",
-    "DenseRetriever": "dense",
-    "HybridRetriever": "hybrid",
-    "LongDocumentRetriever": "long_document",
-    "MedCPTRetriever": "dense",
-    "RankingRetriever": "ranking_retriever",
-    "RerankingRetriever": "rerank",
-    "SentenceRanker": "sentence_ranking",
-    "WrappedRetriever": "wrapped",
-    "intersection_over_union": "consistency",
-    "order_preserving": "order",
-    "rank_by_bm25": "bm25",
-    "reciprocal_rank_fusion": "fusion",
-    "retriever_over": "search_method",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = lazy(
+    __name__,
+    {
+        "bm25": "rank_by_bm25",
+        "bm25_retriever": "BM25Retriever",
+        "consistency": "intersection_over_union",
+        "dense": "DenseRetriever MedCPTRetriever",
+        "fusion": "reciprocal_rank_fusion",
+        "hybrid": "HybridRetriever",
+        "long_document": "LongDocumentRetriever",
+        "order": "order_preserving",
+        "ranking_retriever": "RankingRetriever",
+        "rerank": "RerankingRetriever",
+        "search_method": "retriever_over",
+        "sentence_ranking": "SentenceRanker",
+        "wrapped": "WrappedRetriever",
+    },
+)
 
 
 def __dir__() -> list[str]:

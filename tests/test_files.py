@@ -68,7 +68,12 @@ def test_half_a_pair_is_replaced_and_the_length_kept() -> None:
 
 @pytest.mark.parametrize(
     ("error", "said"),
-    [(ValueError("bad value.\nmore"), "bad value"), (ValueError(), "ValueError"), (KeyError("x"), "'x'")],
+    [
+        (ValueError("bad value.\nmore"), "bad value"),
+        (ValueError(), "ValueError"),
+        (KeyError("x"), "'x'"),
+        (OSError("Denied. <?xml version=…>"), "Denied"),
+    ],
 )
 def test_the_first_line_of_an_error_says_what_is_wrong(error: Exception, said: str) -> None:
     assert first_line(error) == said

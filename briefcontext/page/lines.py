@@ -5,14 +5,13 @@ import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import urlsplit
 
 from langchain_core.documents import Document
 from langgraph.graph.state import CompiledStateGraph
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from briefcontext.chains.citation import publication_year
+from briefcontext.chains.citation import publication_year, web_link
 from briefcontext.chains.question import Question
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs.events import AnswerTokens
@@ -94,16 +93,8 @@ def _document(rank: int, document: Document) -> Line:
         "year": publication_year(document),
         "publication_types": str(metadata.get("publication_types") or ""),
         "retracted": bool(metadata.get("retracted", False)),
-        "url": _web_address(metadata.get("url")),
+        "url": web_link(document),
     }
-
-
-def _web_address(url: object) -> str | None:
-    """Return an address that is one of the web; anything else could be a script."""
-    try:
-        return str(url) if url and urlsplit(str(url)).scheme in ("http", "https") else None
-    except ValueError:
-        return None
 
 
 class JSONLines(Response):

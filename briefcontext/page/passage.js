@@ -1,6 +1,6 @@
 // The passage: a document's text, with the quotes that were taken from it marked at their offsets.
 
-import { byId, counted, el, link, refill } from "./dom.js";
+import { byId, counted, el, isWebAddress, link, refill } from "./dom.js";
 
 const NARROW = matchMedia("(max-width: 60rem)");
 const MATCHES = {
@@ -63,7 +63,7 @@ export function meta(doc) {
     types.map((type) => el("span", { class: "tag" }, type)),
     doc.year && el("span", { class: "tag" }, doc.year),
     el("span", { class: "source-id" }, doc.source_id),
-    doc.url && link(doc.url, place(doc.url)));
+    isWebAddress(doc.url) && link(doc.url, place(doc.url)));
 }
 
 function place(address) {

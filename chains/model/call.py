@@ -25,11 +25,11 @@ from briefcontext.chains.model.chat_model import (
 from briefcontext.chains.model.event_loop import on_loop
 from briefcontext.chains.model.finish_reason import Cut, cut_message, cut_off, cut_warning
 from briefcontext.chains.model.limits import limiter_for
-from briefcontext.chains.model.model_errors import one_line, retry_after, what_failed
+from briefcontext.chains.model.model_errors import asked_wait, what_failed
 from briefcontext.chains.model.reasoning import without_reasoning
 from briefcontext.chains.model.usage import ModelCall
 from briefcontext.chains.parsing.json_record import json_schema
-from briefcontext.errors import ModelCallError, ModelSetupError
+from briefcontext.errors import ModelCallError, ModelSetupError, one_line
 from briefcontext.prompts import BUNDLED, Prompts
 
 __all__ = ["CHARACTERS_PER_TOKEN", "Model", "Reply", "Request", "StructuredOutput"]
@@ -192,7 +192,7 @@ class Model:
                     return reply
                 failure = "the reply was empty."
             except Exception as error:  # noqa: BLE001 - what a provider's client raises is not known
-                failure, wait = self._judge(error, budget), retry_after(error)
+                failure, wait = self._judge(error, budget), asked_wait(error)
             finally:
                 if started is not None:
                     budget.calls.append(self._record(request, message, attempt, started))

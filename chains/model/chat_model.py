@@ -6,8 +6,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 
-from briefcontext.chains.model.model_errors import one_line
-from briefcontext.errors import MissingExtraError, ModelSetupError
+from briefcontext.errors import MissingExtraError, ModelSetupError, one_line
 
 __all__ = ["counting_streamed_tokens", "model_key", "model_name", "open_chat_model", "without_streaming"]
 

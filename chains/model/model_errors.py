@@ -1,14 +1,13 @@
 """Classification of providers' exceptions: retry, fall back, or give up."""
 
 import re
-from email.utils import parsedate_to_datetime
-from math import isfinite
-from time import time
 from typing import Any, Literal
 
 from langchain_core import exceptions as langchain_errors
 
-__all__ = ["Failure", "one_line", "retry_after", "what_failed"]
+from briefcontext.errors import retry_after
+
+__all__ = ["Failure", "asked_wait", "what_failed"]
 
 Failure = Literal["retry", "refused", "final", "setup", "quota"]
 """What helps.
@@ -81,23 +80,7 @@ def _said(error: Exception) -> str:
     return " ".join(said) or str(error)
 
 
-def retry_after(error: Exception) -> float | None:
-    """Return the seconds that the provider asks to wait, by the reply's Retry-After header (RFC 9110), or None."""
+def asked_wait(error: Exception) -> float | None:
+    """Return the seconds that the provider asks to wait, by its reply's header, or None."""
     headers = getattr(getattr(error, "response", None), "headers", None)
-    value = headers.get("retry-after") if headers is not None else None
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time()
-        except ValueError:
-            return None
-    return max(0.0, seconds) if isfinite(seconds) else None
-
-
-def one_line(error: BaseException) -> str:
-    """Return an exception's message as one line that ends like a sentence."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    return None if headers is None else retry_after(headers.get("retry-after"))

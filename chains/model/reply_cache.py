@@ -19,9 +19,8 @@ from langchain_core.messages import BaseMessage, message_to_dict, messages_from_
 from langchain_core.outputs import ChatGeneration, Generation
 
 from briefcontext.chains.model.finish_reason import cut_off
-from briefcontext.chains.model.model_errors import one_line
 from briefcontext.chains.model.reasoning import without_reasoning
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, one_line
 
 __all__ = ["ReplyCache"]
 

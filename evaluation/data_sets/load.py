@@ -12,7 +12,7 @@ from briefcontext.evaluation.data_sets.infinitebench import read_en_mc, read_en_
 from briefcontext.evaluation.data_sets.json_lines import read_json_lines
 from briefcontext.evaluation.data_sets.medq import read_medq
 from briefcontext.evaluation.data_sets.mirage import read_mirage, read_pubmedqa
-from briefcontext.files import file_sha256, sha256
+from briefcontext.files import file_sha256, lone_surrogate, sha256
 
 __all__ = ["KINDS", "Kind", "load_data_set"]
 
@@ -112,14 +112,12 @@ def load_data_set(spec: str) -> DataSet:
 
 
 def _refuse_half_characters(what: str, path: Path, *texts: str) -> None:
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        around = ascii(error.object[max(0, error.start - 30) : error.start + 10])
+    if found := lone_surrogate("".join(texts)):
+        around = ascii(found.string[max(0, found.start() - 30) : found.start() + 10])
         raise InputError(
             f"{path}, {what}: half of a character (a lone surrogate, as a text cut within an emoji leaves it) in "
             f"{around}, which no model can be sent. Remove it, or write the whole character."
-        ) from None
+        )
 
 
 def _refuse_equal_ids(ids: list[str], path: Path) -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from briefcontext.errors import KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError, first_line
 from briefcontext.files import file_sha256
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin")
@@ -93,11 +93,6 @@ def _checked(folder: Path, needs: str) -> Path:
 
 def _is_complete(folder: Path, needs: str) -> bool:
     return (folder / needs).is_file() and bool(weight_files(folder))
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message, for a message of ours that has one line."""
-    return str(error).strip().partition("\n")[0].rstrip(".")
 
 
 def weight_files(folder: Path) -> list[Path]:

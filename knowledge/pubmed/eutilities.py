@@ -15,19 +15,14 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote, quote_plus
 
 from langchain_core.documents import Document
 
-from briefcontext.errors import KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError, retry_after
 from briefcontext.knowledge.pubmed.polite_rate import PoliteRate
 from briefcontext.knowledge.sources.records import Reject
-
-if TYPE_CHECKING:
-    import httpx2
 
 __all__ = ["EUtilities"]
 
@@ -206,7 +201,7 @@ class EUtilities:
         complaint = _complaint(response.content)
         reason = f"HTTP {response.status_code}" + (f", {complaint!r}" if complaint else "")
         if response.status_code == 429 or response.status_code >= 500:
-            raise _Trouble(reason, _retry_after(response))
+            raise _Trouble(reason, retry_after(response.headers.get("Retry-After")))
         if self._api_key and "api key" in complaint.lower():
             raise KnowledgeBaseError(
                 f"{self._server} refused the API key ({self._without_secrets(reason)}): correct {KEY_VARIABLE}, or "
@@ -288,15 +283,3 @@ def _json(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return answer if isinstance(answer, dict) else {}
-
-
-def _retry_after(response: "httpx2.Response") -> float | None:
-    """Seconds that the server asks to wait; None when it does not say. It may give a date."""
-    value = response.headers.get("Retry-After", "").strip()
-    if value.isdecimal():
-        return float(value)
-    try:
-        date = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

@@ -16,7 +16,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError, first_line
 from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP, file_errors, fingerprint, open_content
 from briefcontext.knowledge.sources.publication import NO_TITLE, has_retracted_title, is_pmid, pubmed_url, year_in
 from briefcontext.knowledge.sources.records import Reject
@@ -114,7 +114,7 @@ class MedCPTEmbeddings:
                 vectors = np.load(self.path, mmap_mode="r")
         except (ValueError, EOFError) as error:
             raise KnowledgeBaseError(
-                f"{self.path} is damaged or incomplete ({_first_line(error)}): download it again from {DOWNLOAD}."
+                f"{self.path} is damaged or incomplete ({first_line(error)}): download it again from {DOWNLOAD}."
             ) from error
         if vectors.ndim != 2 or vectors.shape[1] != DIMENSION or vectors.dtype.kind != "f":
             raise KnowledgeBaseError(
@@ -132,7 +132,7 @@ class MedCPTEmbeddings:
             return np.array([int(pmid) for pmid in pmids], np.int64)
         except (*DAMAGED_GZIP, ValueError, TypeError, OverflowError) as error:
             raise KnowledgeBaseError(
-                f"{self._pmids_path} is not a list of PMIDs ({_first_line(error)}): download it again from {DOWNLOAD}."
+                f"{self._pmids_path} is not a list of PMIDs ({first_line(error)}): download it again from {DOWNLOAD}."
             ) from error
 
     def _count(self, size: int) -> None:
@@ -174,7 +174,7 @@ def _articles(stream: BinaryIO) -> Iterator[tuple[str, Any]]:
         except DAMAGED_GZIP as error:
             problem = f"The compressed data is damaged: {error}"
         except ijson.JSONError as error:
-            problem = f"The JSON could not be read from here on: {_first_line(error)}"
+            problem = f"The JSON could not be read from here on: {first_line(error)}"
         yield from articles
         articles.clear()
     if problem:
@@ -226,8 +226,3 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "; ".join(filter(None, map(_text, value)))
     return "" if value is None else str(value).strip()
-
-
-def _first_line(error: Exception) -> str:
-    """An error's message without the drawings that JSON parsers add."""
-    return str(error).strip().split("\n", 1)[0].rstrip(".: ")

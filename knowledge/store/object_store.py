@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
+from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError, first_line
 from briefcontext.knowledge.store.place import LOCK_FILE, Place
 
 __all__ = ["ObjectStore"]
@@ -46,7 +46,7 @@ class ObjectStore(Place):
         try:
             self._store: Any = from_url(self.path)
         except self._failures as error:
-            raise InputError(f"{self.path} cannot be used as an object store: {_first_line(error)}") from error
+            raise InputError(f"{self.path} cannot be used as an object store: {first_line(error)}") from error
 
     def names(self) -> set[str]:
         with self._errors():
@@ -159,10 +159,6 @@ class ObjectStore(Place):
             yield
         except self._failures as error:
             raise KnowledgeBaseError(
-                f"{self} cannot be used ({_first_line(error)}): check the bucket, the network, and the keys and the "
+                f"{self} cannot be used ({first_line(error)}): check the bucket, the network, and the keys and the "
                 "address in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)."
             ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].split("<?xml", 1)[0].strip()
