@@ -21,8 +21,10 @@ _LINE = re.compile(
 )
 _SENTENCE = re.compile(
     rf"\b{_LABEL}\b(?: to (?:this|the)\b[^.\n]*?)?[*_\"']*\s*"
-    r"(?::|(?:is|would be|must be)\b(?: (?:therefore|most likely|likely|probably))?(?: to be)?:?)",
-    re.IGNORECASE,
+    r"(?::|(?:is|(?:would|should|must) be)\b(?: (?:therefore|most likely|likely|probably))?(?: to be)?:?)"
+    r"|\bI(?:'d| would| will)? (?:choose|select|pick|go with)\b|\b(?:therefore|thus|hence),(?= *\W*(?:option )?\w+\W*$)"
+    r"|(?=(?<!\w)(?:option )?[(*]*[A-Z][)*]* is (?:the )?(?:most likely |single )?(?:correct|right|best)\b)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _DENIED = re.compile(
     r"(?:^[^\w\n]*conflicts?\b[^\n]*|\b(?:if|unless|whether)\b[^.;!?\n]*"
@@ -35,17 +37,17 @@ _NONE = re.compile(
     r"|not (?:known|determin\w+|applicable|available|enough)|[-–—?]+)(?!\w)",
     re.IGNORECASE,
 )
+_MARKS = r"[\s\"'`*_()\[\]{}<>$]*"
 _BEFORE = re.compile(
-    r"(?:[-•*#>]+ )?[\s\"'`*_()\[{<$]*(?:(?:option|choice|answer|letter|either|both|the)\b[\s:]*)?[\"'`*_()\[{<$]*",
-    re.I,
+    rf"(?:[-•*#>]+ )?{_MARKS}(?:(?:option|choice|answer|letter|either|both|the)\b[\s:]*)?{_MARKS}", re.IGNORECASE
 )
-_BETWEEN = re.compile(r"[\s\"'`*_()\[\]{}<>$.:–—-]*")
-_LETTER = re.compile(r"(?:[A-Z]|[a-z](?=[\W_]*\Z|[).:]))(?![^\W_]|'\w)")
-_WORD = re.compile(r"[^\W_]")
-_ENDS = re.compile(
-    r"\s*(?:\Z|[^\w\s'-]|_|'(?!\w)|-\s|(?:or|and|because|since|as|is|was|with|for|which|but|not|rather|due)\b)", re.I
+_BETWEEN = r"[\s\"'`*_()\[\]{}<>$.:–—-]*?"
+_ALPHANUMERIC = r"[^\W_]"
+_LETTER = r"(?P<letter>[A-Z]|[a-z](?=[\W_]*\Z|[).:]))(?![^\W_]|'\w)"
+_ENDS = (
+    r"(?i:\s*(?:\Z|[^\w\s'-]|_|'(?!\w)|-\s"
+    r"|(?:or|and|because|since|as|is|was|with|for|which|but|not|rather|due|if|unless|are|seems)\b))"
 )
-_SPECIES = re.compile(r"\. [a-z]")
 _JOINED = re.compile(
     r"[\s\"'`*_)\]]*(?:[/,;&+|>(]|\b(?:or|and)\b)"
     r"(?:[\s\"'`*_(\[]|(?:or|and|either|but|maybe|perhaps|possibly|option)\b)*",
@@ -62,8 +64,9 @@ def parse_choice(reply: str, options: Mapping[str, str]) -> str | None:
     r"""Return the letter, as in `options`, of the option that a reply settles on; None when it settles on none.
 
     In this order: a structured field (JSON, `\boxed{}`, `<answer>`); a line that begins with Choice or Answer; a
-    sentence that says what the answer is; lines that are only a letter; lines that begin with a letter, as in
-    "B) …", or are an option's own words. Of the first three the last one counts, of lines of the others all must agree.
+    sentence that says what the answer is, or what is chosen or follows; lines that are only a letter; lines that begin
+    with a letter, as in "B) …", or are an option's own words. Of the first three the last one counts, of lines of the
+    others all must agree.
     """
     text = without_reasoning(_plain(reply))
     if fields := list(_FIELD.finditer(text)):
@@ -104,11 +107,19 @@ class _Options:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._letters = {letter.upper(): letter for letter in options}
-        words = {letter: " ".join(_plain(text).lower().split()).strip(" .;:,!") for letter, text in options.items()}
-        # Words that are a letter of an option (blood group "B") cannot be told from the letter.
-        self._words = sorted(
-            ((text, letter) for letter, text in words.items() if text and text.upper() not in self._letters),
-            key=lambda each: -len(each[0]),
+        self._words: dict[str, frozenset[str]] = {}
+        own = []
+        for letter, text in options.items():
+            words = " ".join(_plain(text).lower().split()).strip(" .;:,!")
+            # Words that are a letter of an option (blood group "B") cannot be told from the letter.
+            if words and words.upper() not in self._letters:
+                self._words[words] = self._words.get(words, frozenset()) | {letter}
+                own.append(rf"(?:{letter.upper()}|{letter.lower()}(?=[).:])){_BETWEEN}(?i:{re.escape(words)})")
+        words = "|".join(map(re.escape, sorted(self._words, key=len, reverse=True))) or "(?!)"
+        # "B) Atropine" where Atropine is A: the letter and the words beside it contradict each other.
+        self._item = re.compile(
+            rf"(?P<own>{'|'.join(own) or '(?!)'})(?!{_ALPHANUMERIC})|(?P<words>(?i:{words}))(?={_ENDS})"
+            rf"|{_LETTER}(?:{_BETWEEN}(?P<beside>(?i:{words}))(?={_ENDS})|(?={_ENDS})(?!\. [a-z]))"
         )
 
     def named(self, value: str) -> frozenset[str] | None:
@@ -125,57 +136,34 @@ class _Options:
         """Return what a line names that begins with a letter and a mark, or is an option's words and nothing else."""
         line = " ".join(line.split())
         letters, end = self._named(line) or (frozenset[str](), 0)
-        if not _WORD.search(line, end) or not letters:
+        if not letters or not re.search(_ALPHANUMERIC, line[end:]):
             return letters
         lettered = _LETTERED.findall(line) if _LETTERED.match(line, _start(line)) else []
-        return letters | {self._letter(letter) for letter in lettered} if lettered else frozenset()
+        return letters | set(map(self._letter, lettered)) if lettered else frozenset()
 
     def _letter(self, letter: str) -> str:
         return self._letters.get(letter.upper(), "")
 
     def _named(self, value: str) -> tuple[frozenset[str], int] | None:
         """Return the letters, and where in the value what names them ends."""
-        start = _start(value)
-        item = self._words_item(value, start)
-        if item is None and _NONE.match(value, start):
+        end = _start(value)
+        found = self._item.match(value, end)
+        if _NONE.match(value, end) and not (found and found["words"]):
             return frozenset(), len(value)
-        if (item := item or self._letter_item(value, start)) is None:
+        if found is None:
             return None
-        letters, end = item
-        if _WITHDRAWN.match(value, end):
-            return frozenset(), len(value)
-        while (joined := _JOINED.match(value, end)) and (
-            item := self._words_item(value, joined.end()) or self._letter_item(value, joined.end())
-        ):
-            letters, end = letters | item[0], item[1]
-        return letters, end
+        letters = frozenset[str]()
+        while found:
+            letters |= self._read(found)
+            end = found.end()
+            joined = _JOINED.match(value, end)
+            found = joined and self._item.match(value, joined.end())
+        return (frozenset(), len(value)) if _WITHDRAWN.match(value, end) else (letters, end)
 
-    def _words_item(self, value: str, at: int) -> tuple[frozenset[str], int] | None:
-        letters, end = self._worded(value, at)
-        return (letters, end) if letters and _ENDS.match(value, end) else None
-
-    def _letter_item(self, value: str, at: int) -> tuple[frozenset[str], int] | None:
-        """Return the letter at a place, with the option's words behind it."""
-        if not (found := _LETTER.match(value, at)):
-            return None
-        own = frozenset([self._letter(found[0])])
-        between = _BETWEEN.match(value, found.end())
-        behind = [self._worded(value, place) for place in range(found.end(), (between or found).end() + 1)]
-        for letters, end in behind:
-            if own & letters:
-                return own, end
-        if not _ENDS.match(value, found.end()) or _SPECIES.match(value, found.end()):
-            return None
-        # "B) Atropine" where Atropine is A: the letter and the words contradict each other.
-        return own | _union(letters for letters, end in behind if _ENDS.match(value, end)), found.end()
-
-    def _worded(self, value: str, at: int) -> tuple[frozenset[str], int]:
-        """Return the letters of the option, the longest one, whose words stand at a place, and where they end."""
-        for words, _ in self._words:
-            end = at + len(words)
-            if value[at:end].lower() == words and not value[end : end + 1].isalnum():
-                return frozenset(letter for text, letter in self._words if text == words), end
-        return frozenset(), at
+    def _read(self, item: re.Match[str]) -> frozenset[str]:
+        letter = item["letter"] or (item["own"] or "")[:1]
+        named = self._words.get((item["words"] or item["beside"] or "").lower(), frozenset())
+        return named | {self._letter(letter)} if letter else named
 
 
 def _start(value: str) -> int:
