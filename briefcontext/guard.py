@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import json
 import os
 import time
 from collections import Counter, deque
@@ -9,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -26,6 +28,7 @@ __all__ = [
     "admit",
     "checked_tokens",
     "is_loopback",
+    "objects",
     "refusal",
 ]
 
@@ -84,6 +87,15 @@ class Refused(Exception):
 def refusal(status: int, message: str, *, kind: str = "Refused", headers: Mapping[str, str] | None = None) -> Response:
     """Return an error as JSON: `{"error": {"kind": …, "message": …}}`."""
     return JSONResponse({"error": {"kind": kind, "message": message}}, status, headers)
+
+
+def objects(body: bytes) -> list[dict[str, Any]]:
+    """Return the JSON objects that a body is or lists; nothing of what is no JSON."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        return []
+    return [each for each in (given if isinstance(given, list) else [given]) if isinstance(each, dict)]
 
 
 def checked_tokens(given: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from briefcontext.access import served
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.long_document import LongDocumentSettings, NamedDocument
 from briefcontext.graphs.settings import Settings
-from briefcontext.guard import TOKEN_VARIABLE, Guard, Limits, Refused, admit, checked_tokens, refusal
+from briefcontext.guard import TOKEN_VARIABLE, Guard, Limits, Refused, admit, checked_tokens, objects, refusal
 from briefcontext.page.app import create_page, open_paths
 
 __all__ = ["STUDIO", "app", "auth", "briefcontext", "long_document"]
@@ -71,8 +71,12 @@ async def keep_apart(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth
     return owner
 
 
-class StopWithClient:
-    """Has a run stop when the client that waits for it leaves, unless the client wants it to go on."""
+class QuestionsOnly:
+    """Takes runs that ask a question, and has them stop when the client that waits leaves, unless it wants otherwise.
+
+    A `command` would start any node, as often as it says, with a state of the client's own: a question could then be
+    longer, and its documents more, than is checked, and one request be thousands of model calls.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -82,12 +86,13 @@ class StopWithClient:
             await self._app(scope, receive, send)
             return
         waiting: list[Message] = [await receive()]  # The guard passes the body on whole.
-        try:
-            given = json.loads(waiting[0]["body"])
-        except (ValueError, RecursionError):
-            given = None
-        if isinstance(given, dict):
-            waiting[0]["body"] = json.dumps({"on_disconnect": "cancel", **given}).encode()
+        runs = objects(waiting[0]["body"])
+        if any(run.get("command") for run in runs):
+            reply = refusal(403, "A run takes a question, and no command. Send it as input.")
+            await reply(scope, receive, send)
+            return
+        if len(runs) == 1 and not scope["path"].endswith("/batch"):
+            waiting[0]["body"] = json.dumps({"on_disconnect": "cancel", **runs[0]}).encode()
 
         async def receive_changed() -> Message:
             return waiting.pop() if waiting else await receive()
@@ -99,22 +104,17 @@ def _questions(path: str, body: bytes) -> int:
     """Return how many runs a request starts."""
     if path.endswith("/api/ask"):
         return 1
-    if not _RUN.search(path):
-        return 0
-    try:
-        given = json.loads(body)
-    except (ValueError, RecursionError):
-        return 1
-    return len(given) if isinstance(given, list) else 1
+    return max(1, len(objects(body))) if _RUN.search(path) else 0
 
 
 async def _not_served(request: Request) -> Response:
-    return refusal(404, "This way to ask is not served: what it starts goes on when its client leaves.")
+    return refusal(404, "This is not served: ask by a run, which stops with its client and takes a question.")
 
 
 app = Starlette(
     routes=[
         Mount("/page", app=create_page(_settings())),
+        Route("/threads/{thread_id}/state", _not_served, methods=["POST"]),
         Route("/threads/{thread_id}/commands", _not_served, methods=["POST"]),
         Route("/threads/{thread_id}/stream/events", _not_served, methods=["POST"]),
     ],
@@ -127,7 +127,7 @@ app = Starlette(
             questions=_questions,
             limits=replace(Limits.from_environment(), body_bytes=_BODY_BYTES),
         ),
-        Middleware(StopWithClient),
+        Middleware(QuestionsOnly),
     ],
 )
 """The page, below `/page/`. The server adds its own routes, behind the same guard."""

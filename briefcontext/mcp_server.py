@@ -20,13 +20,14 @@ from typing_extensions import TypedDict
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import publication_year, web_link
 from briefcontext.chains.cited_text import cited_text
+from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
 from briefcontext.commands.progress import event_words
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
-from briefcontext.guard import Guard, Limits, checked_tokens
+from briefcontext.guard import Guard, Limits, checked_tokens, objects
 
 __all__ = ["MOST_CHARACTERS", "Passage", "Passages", "build_server", "http_app"]
 
@@ -79,9 +80,15 @@ _Options = Annotated[
 _Filters = Annotated[
     AskedFilters | None, Field(description="Only when certain publications are wanted: what they must be.")
 ]
-_Query = Annotated[str, Field(min_length=1, description="What to look for, in words or as a question.")]
+_Query = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="What to look for, in words or as a question."),
+]
 _Count = Annotated[int, Field(ge=1, le=_MOST, description="How many passages, at most.")]
-_Source = Annotated[str, Field(min_length=1, description="The source_id of a citation or a passage.")]
+_Source = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="The source_id of a citation or a passage."),
+]
 
 
 def build_server(settings: Settings) -> MCPServer[Any]:
@@ -151,7 +158,7 @@ def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits
     return Guard(
         server.streamable_http_app(stateless_http=True, transport_security=open_to),
         tokens=() if token is None else checked_tokens(token),
-        questions=lambda path, body: int(b'"tools/call"' in body),
+        questions=lambda path, body: sum(each.get("method") == "tools/call" for each in objects(body)),
         limits=limits,
     )
 

@@ -25,8 +25,8 @@ def check_question(text: object, options: object = None) -> Question:
     """Return the question with outer white space removed, or say what is wrong with it.
 
     Raises:
-        InputError: the question is blank or too long; there is only one option, or one is blank; a text holds half
-            of a surrogate pair, which no model can be sent.
+        InputError: the question is blank, or it or its options are too long; there is only one option, or one is
+            blank; a text holds half of a surrogate pair, which no model can be sent.
     """
     if not isinstance(text, str) or not text.strip():
         raise InputError("The question is empty. Ask one, for example: Which drug is first choice for type 2 diabetes?")
@@ -65,4 +65,8 @@ def _check_options(options: object) -> dict[str, str]:
         checked[letter] = text.strip()
     if len(checked) < 2:
         raise InputError("Multiple choice needs at least two options, for example A=yes B=no.")
+    if (length := sum(map(len, checked.values()))) > MAX_QUESTION_CHARACTERS:
+        raise InputError(
+            f"The options have {length:,} characters; at most {MAX_QUESTION_CHARACTERS:,} are taken. Shorten them."
+        )
     return checked

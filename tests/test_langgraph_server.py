@@ -14,6 +14,8 @@ pytestmark = pytest.mark.slow
 
 MINE, ANOTHERS = "correct-horse-battery-staple", "incorrect-donkey-battery-staple"
 RUN = {"assistant_id": "briefcontext", "input": {"question": "Which drug is first choice for type 2 diabetes?"}}
+STEERED = {"assistant_id": "briefcontext", "command": {"goto": [{"node": "extract", "input": {}}] * 300}}
+"""Three hundred model calls, and no question."""
 NOBODYS = "00000000-0000-4000-8000-000000000000"
 
 
@@ -101,6 +103,9 @@ def test_each_token_finds_only_its_own_threads(url: str, thread: dict[str, Any])
         ("POST", "/mcp", {}, 404),
         ("POST", f"/a2a/{NOBODYS}", {}, 404),
         ("POST", f"/threads/{NOBODYS}/commands", {}, 404),
+        ("POST", f"/threads/{NOBODYS}/state", {"values": {"partitions": [[]] * 300}, "as_node": "map_fanout"}, 404),
+        *(("POST", f"/runs{way}", STEERED, 403) for way in ("", "/wait", "/stream")),
+        ("POST", "/runs/batch", [RUN, STEERED], 403),
         ("POST", f"/threads/{NOBODYS}/stream/events", {}, 404),
     ],
 )

@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from starlette.testclient import TestClient
 
 from briefcontext.graphs.graph import graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.guard import Limits
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.sources.files import open_sources
+from briefcontext.mcp_server import build_server, http_app
 from tests.openai_server import OpenAIServer, Reply, faithful
 from tests.studio_server import clean_environment
 
@@ -118,6 +122,7 @@ async def test_a_session(connect: Connect) -> None:
     [
         ("ask", {"question": "  "}, "The question is empty. Ask one"),
         ("ask", {"question": QUESTION, "options": {"A": "yes"}}, "at least two options"),
+        ("ask", {"question": QUESTION, "options": {"A": "yes" * 4_000, "B": "no" * 4_001}}, "20,002 characters"),
         ("ask", {}, "question"),
         ("search", {"query": QUESTION, "top_k": 0}, "greater than or equal to 1"),
         ("search", {"query": QUESTION, "filters": {"years": "then"}}, "years"),
@@ -202,3 +207,14 @@ async def test_another_sites_page_cannot_call_it(served: str) -> None:
     async with httpx.AsyncClient(trust_env=False) as client:
         answered = await client.post(served, json={}, headers={"Host": "evil.example", "Origin": "http://evil.example"})
     assert answered.status_code in (403, 421)
+
+
+@pytest.mark.parametrize("method", ['"tools/call"', '"tools\\/call"', '"\\u0074ools/call"'])
+def test_a_call_counts_however_its_name_is_written(method: str) -> None:
+    called = f'{{"jsonrpc": "2.0", "id": 1, "method": {method}, "params": {{"name": "search", "arguments": {{}}}}}}'
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    app = http_app(build_server(Settings()), limits=Limits(questions_per_minute=2))
+    with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1)) as client:
+        replies = [client.post("/mcp", content=called, headers=headers) for _ in range(3)]
+    assert [reply.status_code for reply in replies] == [200, 200, 429]
+    assert "query" in replies[0].text
