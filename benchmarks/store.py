@@ -188,6 +188,8 @@ def main() -> None:
     given = parser.parse_args()
     console = Console(width=None if os.isatty(1) else 200)
     figures: Row = {"cores": os.cpu_count()}
+    if given.work:
+        given.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="store-", dir=given.work) as work:
         if given.hardness:
             table, figures["hardness"] = hardness(given.data, given.cache or Path(work))

@@ -37,7 +37,7 @@ _REJECT_SCHEMA = pa.schema({"source": pa.int32(), "position": pa.string(), "reas
 
 
 class Draft:
-    """A reader's answer, with citation keys in its text.
+    """The state that a build has reached, beyond the published one.
 
     What is written counts once the manifest or the draft's file names the tables' versions: whatever a build that is
     killed has written after that is taken back when the next one begins. Readers stay with the versions that the

@@ -19,7 +19,7 @@ CODE_BITS = 3
 TRAINING_ROUNDS = 10
 TRAINING_SAMPLE = 64
 """Vectors for each partition that it is trained on."""
-REFINE_FACTOR = 4
+REFINE_FACTOR = 2
 """How many times as many candidates as are wanted are compared by their whole vectors."""
 EFFORT_VARIABLE = "BRIEFCONTEXT_SEARCH_EFFORT"
 """The environment variable that says how many times as much of the vector index is looked into, 1 to 100."""
