@@ -175,11 +175,17 @@ def ask(
     languages: Languages = None,
     include_retracted: IncludeRetracted = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
+    references: Annotated[
+        Literal["ris", "bibtex", "nlm"] | None,
+        typer.Option(help="Print what the answer cites, for a reference manager."),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every document and quote.")] = False,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""
     question, choices = _question_and_options(words, options or [])
     check_document_options(document, kb, encoder)
+    if references and as_json:
+        raise InputError("--references and --json are both given: name one of them.")
     settings = settings_from(
         knowledge_base=kb,
         document=document,
@@ -213,6 +219,10 @@ def ask(
         state = run(question, choices, settings, lines)
     if as_json:
         typer.echo(json.dumps(state["answer"], ensure_ascii=False))
+    elif references:
+        from briefcontext.chains.reference_formats import write_references
+
+        typer.echo(write_references(state["answer"]["references"], references), nl=False)
     else:
         print_answer(state, verbose=verbose)
 

@@ -10,6 +10,7 @@ from briefcontext.chains.citation import Citation, number_citations
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.reader import Draft
+from briefcontext.chains.references import Reference, list_references
 from briefcontext.chains.study_type import Evidence, summarise_evidence
 from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
 
@@ -71,6 +72,8 @@ class Answer(TypedDict):
     abstained: bool
     """Whether no answer was found in the documents; `text` is then the reason."""
     citations: list[Citation]
+    references: list[Reference]
+    """The articles that the citations are of, each once."""
     evidence: Evidence
     """What kinds of evidence the citations are, taken together."""
     route: Route
@@ -131,6 +134,7 @@ def compose(
         choice=draft["choice"],
         abstained=draft["abstained"],
         citations=citations,
+        references=list_references(citations, documents),
         evidence=summarise_evidence(articles, conflict=conflict is not None),
         route=route,
         preflight=preflight,

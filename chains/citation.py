@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from string import ascii_lowercase
+from typing import Any
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -13,7 +15,22 @@ from typing_extensions import TypedDict
 from briefcontext.chains.extraction import Match, Quote
 from briefcontext.chains.study_type import StudyType, journal, species, study_type
 
-__all__ = ["Citation", "assign_keys", "cite", "document_key", "number_citations", "publication_year", "web_link"]
+__all__ = [
+    "MARK",
+    "Citation",
+    "CitedQuote",
+    "assign_keys",
+    "cite",
+    "document_key",
+    "number_citations",
+    "paragraph",
+    "publication_year",
+    "web_link",
+]
+
+MARK = r"\[(\d+[a-z]*)\]"
+"""What stands for a citation in an answer's text: `[2]`, or `[2a]` and `[2b]` where several passages of one source are
+cited."""
 
 _DIGITS = "23456789"
 _LETTERS = "BCDFGHJKLMNPQRSTVWXZ"
@@ -25,17 +42,29 @@ _KEY = re.compile(f"(?:{_PAIR}){{{_PAIRS},}}")
 _BRACKET = re.compile(r"[\[【［]([^\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.)[^()\s]*\))?", re.IGNORECASE)
 _BRACKETS = re.compile(rf"(?<!\s)(?P<gap>\s*){_BRACKET.pattern}(?:[^\S\n]*{_BRACKET.pattern})*", re.IGNORECASE)
 _WORDS_WITH_KEYS = frozenset({"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "AND"})
-_NUMBERS = re.compile(r"[\d\s,;–-]+")
+_NUMBERS = re.compile(r"(?:\d++[a-z]{0,2}+|[\s,;–-])+")
 _NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
 _LINK = re.compile(r"(?:https?|file)://\S+")
 
 
+class CitedQuote(Quote):
+    """A quote, and where a person finds it."""
+
+    section: str
+    """The heading that it stands under; empty where none is known."""
+    paragraph: int | None
+    """The number of its paragraph in that section, from 1."""
+    page: int | None
+    """The page of a PDF that it begins on."""
+
+
 class Citation(TypedDict):
-    """A source that the answer rests on."""
+    """A passage that the answer rests on."""
 
     key: str
-    """The number that stands for it in the answer's text, in square brackets."""
+    """What stands for it in the answer's text, in square brackets: the number of its source, and a letter where
+    several passages of it are cited."""
     document_id: str
     source_id: str
     """The source's own identifier: a PMID where there is one."""
@@ -49,7 +78,7 @@ class Citation(TypedDict):
     source_end: int | None
     """Character offsets of the quote in the whole source, of which the document may be a chunk."""
     match: Match | None
-    quotes: list[Quote]
+    quotes: list[CitedQuote]
     """All quotes from this document, the first one included."""
     page: int | None
     """The page of a PDF that the quote begins on."""
@@ -125,10 +154,10 @@ def cite(*documents: Document) -> str:
 def number_citations(
     text: str, documents: Sequence[Document], quotes: Iterable[Quote]
 ) -> tuple[str, list[Citation], list[str]]:
-    """Replace the keys in a reader's text by numbers in order of appearance.
+    """Replace the keys in a reader's text by the numbers of their sources, in order of appearance.
 
     Returns:
-        the text with `[1]`, `[2]`…; the citations in that order; and the keys that belong to no document,
+        the text with `[1]`, `[2a]`, `[2b]`…; the citations in that order; and the keys that belong to no document,
         which are taken out of the text. A number that the reader itself put in square brackets, and that would pass
         for one of these, stands in round ones.
     """
@@ -138,14 +167,22 @@ def number_citations(
         by_document.setdefault(quote["document_id"], []).append(quote)
     cited = list(dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket[1])))
     unknown = [key for key in cited if key not in by_key]
-    numbers = {key: number for number, key in enumerate((key for key in cited if key in by_key), 1)}
+    by_source: dict[str, list[str]] = {}
+    for key in cited:
+        if key in by_key:
+            by_source.setdefault(_source_id(by_key[key]), []).append(key)
+    numbers = {
+        key: f"{number}{_letters(place) if len(keys) > 1 else ''}"
+        for number, keys in enumerate(by_source.values(), 1)
+        for place, key in enumerate(keys)
+    }
 
     def replace(found: re.Match[str]) -> str:
         marks, ours = [], False
         for bracket in _BRACKET.finditer(found[0]):
             if keys := _keys(bracket[1]):
                 marks += [f"[{numbers[key]}]" for key in keys if key in numbers]
-            elif _passes_for(bracket[1], len(numbers)):
+            elif _passes_for(bracket[1], len(by_source)):
                 marks.append(f"({bracket[1]})")
             else:
                 marks.append(bracket[0])
@@ -158,9 +195,19 @@ def number_citations(
 
     numbered = _BRACKETS.sub(replace, text).strip()
     citations = [
-        _citation(str(number), by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
+        _citation(number, by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
     ]
     return numbered, citations, unknown
+
+
+def _source_id(document: Document) -> str:
+    return str(document.metadata.get("source_id", document.id))
+
+
+def _letters(place: int) -> str:
+    """Return a, b, … z, aa, ab and so on."""
+    before, letter = divmod(place, len(ascii_lowercase))
+    return (_letters(before - 1) if before else "") + ascii_lowercase[letter]
 
 
 def _keys(words: str) -> list[str]:
@@ -192,9 +239,45 @@ def printed_page(document: Document, offset: int | None = None) -> int | None:
     # LangChain's loaders count pages from 0.
     page = document.metadata.get("page") if document.metadata.get("kind") == "pdf" else None
     if isinstance(page, int) and offset is not None:
-        for start, number in json.loads(document.metadata.get("page_starts") or "[]"):
+        for start, number in _starts(document, "page_starts", 2):
             page = number if start <= offset else page
     return page if isinstance(page, int) else None
+
+
+def paragraph(document: Document, start: int = 0) -> tuple[str, int | None]:
+    """Return the heading that a place in a document stands under, and the number of its paragraph there.
+
+    Args:
+        document: a passage, or an abstract whose parts are labelled.
+        start: offset of the place in the document's text.
+    """
+    metadata = document.metadata
+    here: tuple[str, int | None] = ("", None)
+    for begin, heading, number in _starts(document, "paragraph_starts", 3):
+        if begin <= _chunk_start(document) + start:
+            here = (str(heading), number if isinstance(number, int) and number else None)
+    if here[0] or here[1]:
+        return here
+    at, heading = 0, str(metadata.get("section") or "")
+    for label in filter(None, str(metadata.get("labels") or "").split("; ")):
+        at = document.page_content.find(f"{label}: ", at)
+        heading = label if 0 <= at <= start else heading
+        at = max(at, 0)
+    return heading, None
+
+
+def _starts(document: Document, name: str, width: int) -> list[list[Any]]:
+    """Return a list of places from the metadata, which may come from anywhere and hold anything."""
+    try:
+        listed = json.loads(str(document.metadata.get(name) or "[]"))
+    except (ValueError, RecursionError):
+        return []
+    entries = listed if isinstance(listed, list) else []
+    return [each for each in entries if isinstance(each, list) and len(each) == width and isinstance(each[0], int)]
+
+
+def _chunk_start(document: Document) -> int:
+    return int(str(document.metadata.get("start") or 0))
 
 
 def _paged(url: str | None, page: int | None) -> str | None:
@@ -207,12 +290,12 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
     first = quotes[0] if quotes else None
     start, end = (first["start"], first["end"]) if first else (None, None)
     metadata: Mapping[str, object] = document.metadata
-    chunk_start = int(str(metadata.get("start") or 0))
+    chunk_start = _chunk_start(document)
     page = printed_page(document, None if start is None else chunk_start + start)
     return Citation(
         key=key,
         document_id=str(document.id),
-        source_id=str(metadata.get("source_id", document.id)),
+        source_id=_source_id(document),
         title=str(metadata.get("title") or ""),
         quote=first["text"] if first else None,
         start=start,
@@ -220,7 +303,7 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         source_start=None if start is None else chunk_start + start,
         source_end=None if end is None else chunk_start + end,
         match=first["match"] if first else None,
-        quotes=quotes,
+        quotes=[_placed(quote, document) for quote in quotes],
         page=page,
         year=publication_year(document),
         publication_types=str(metadata.get("publication_types") or ""),
@@ -232,3 +315,10 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         expression_of_concern=bool(metadata.get("expression_of_concern", False)),
         url=_paged(web_link(document), page),
     )
+
+
+def _placed(quote: Quote, document: Document) -> CitedQuote:
+    start = quote["start"]
+    section, number = ("", None) if start is None else paragraph(document, start)
+    page = None if start is None else printed_page(document, _chunk_start(document) + start)
+    return CitedQuote(**quote, section=section, paragraph=number, page=page)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from briefcontext.chains.answer import NO_ANSWER, Answer
 from briefcontext.chains.citation import Citation
+from briefcontext.chains.references import Reference
 from briefcontext.chains.support import marked
 
 __all__ = ["cited_text"]
@@ -26,7 +27,8 @@ def cited_text(answer: Answer) -> str:
     if answer["cautions"]:
         parts.insert(0, _told("Caution:", answer["cautions"]))
     if answer["citations"]:
-        parts.append("\n".join(["Sources:", *map(_source, answer["citations"])]))
+        sources = [_source(reference, answer["citations"]) for reference in answer["references"]]
+        parts.append("\n".join(["Sources:", *sources]))
     if answer["evidence"]["summary"]:
         parts.append(f"Evidence: {answer['evidence']['summary']}")
     if conflict := _conflict(answer):
@@ -48,10 +50,11 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _source(citation: Citation) -> str:
-    parts = [citation["title"], citation["source_id"], citation["study_type"] or "", str(citation["year"] or "")]
-    parts += ["RETRACTED" if citation["retracted"] else "", citation["url"] or ""]
-    return f"[{citation['key']}] {' · '.join(_line(part) for part in parts if part)}"
+def _source(reference: Reference, citations: Sequence[Citation]) -> str:
+    first = next(citation for citation in citations if citation["key"] in reference["keys"])
+    parts = [reference["citation"], first["study_type"] or "", "RETRACTED" if first["retracted"] else ""]
+    parts.append(reference["url"] or "")
+    return f"[{']['.join(reference['keys'])}] {' · '.join(_line(part) for part in parts if part)}"
 
 
 def _conflict(answer: Answer) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.citation import Citation, publication_year
+from briefcontext.chains.citation import MARK, Citation, publication_year
 from briefcontext.chains.parsing.grounding import NEGATION, SIGN
 from briefcontext.sentences import split_sentences
 
@@ -82,8 +82,8 @@ _DENIED = re.compile(
 """What a source may have where an answer denies."""
 _NEAR = 0.7
 """Share of a sentence's words that another has, if they say the same or the opposite."""
-_MARK = re.compile(r"\[(\d+)\]")
-_MARKS = re.compile(r"(?:\[\d+\]\s*)*")
+_MARK = re.compile(MARK)
+_MARKS = re.compile(rf"(?:{MARK}\s*)*")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 

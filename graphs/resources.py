@@ -18,6 +18,8 @@ from briefcontext.prompts import Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 if TYPE_CHECKING:
+    from langchain_core.documents import Document
+
     from briefcontext.knowledge.encoders import Encoder
     from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
@@ -35,6 +37,7 @@ __all__ = [
     "reader",
     "refuse_model_settings",
     "retriever",
+    "source",
 ]
 
 _KEPT_OPEN = 8
@@ -92,6 +95,15 @@ def _searched(settings: Settings, progress: "Progress | None") -> "KnowledgeBase
     if (path := settings.document) is not None:
         return _document(_DocumentFile(path, _modified(path), settings.document_encoder, progress))
     return knowledge_base(settings.knowledge_base)
+
+
+def source(settings: Settings, source_id: str) -> "list[Document]":
+    """Return all passages of one source, in its order.
+
+    Raises:
+        KnowledgeBaseError: neither the knowledge base nor the one document has it.
+    """
+    return _searched(settings.resolved(), None).source(source_id)
 
 
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:

@@ -33,8 +33,8 @@ def chunk_document(
 
     Each chunk has the document's metadata but for its `sections`, `chunk_index` (from 0), `start` and `end` (character
     offsets in the document's text), `section` (the heading that most of it stands under, if any) and the id
-    `<source_id>#<chunk_index>`. `paragraphs` is JSON, if the document has several: `[start, heading, number]` for each
-    that the chunk has a part of, by its number in its section; 0 is the heading itself. One of a PDF has the
+    `<source_id>#<chunk_index>`. `paragraph_starts` is JSON, if the document has several: `[start, heading, number]`
+    for each that the chunk has a part of, by its number in its section; 0 is the heading itself. One of a PDF has the
     `page_starts` in it, and the `page` that it begins on.
 
     Args:
@@ -62,7 +62,7 @@ def chunk_document(
     parts = sections(document)
     starts = _chunk_starts(text, encoder.token_offsets(text), parts, tokens, exact=exact)
     ends = [*starts[1:], len(text)]
-    kept = {name: value for name, value in document.metadata.items() if name not in ("sections", "page_starts")}
+    kept = {name: value for name, value in document.metadata.items() if not name.endswith(("sections", "_starts"))}
     pages = json.loads(document.metadata.get("page_starts", "[]"))
     paragraphs = _paragraphs(text, parts)
     return [
@@ -98,7 +98,7 @@ def _paragraphs_of(start: int, end: int, paragraphs: Sequence[tuple[int, str, in
     first = bisect_right(paragraphs, start, key=lambda paragraph: paragraph[0]) - 1
     last = bisect_left(paragraphs, end, key=lambda paragraph: paragraph[0])
     known = paragraphs[max(first, 0) : last]
-    return {"paragraphs": json.dumps(known, ensure_ascii=False, separators=(",", ":"))} if known else {}
+    return {"paragraph_starts": json.dumps(known, ensure_ascii=False, separators=(",", ":"))} if known else {}
 
 
 def _pages_of(start: int, end: int, pages: Sequence[tuple[int, int]]) -> dict[str, int | str]:

@@ -72,6 +72,10 @@ class LongDocumentRetriever(RankingRetriever):
         index = index_file(path, encoder, tokens=tokens, progress=progress)
         return cls(encoder=encoder, chunks=index.chunks, vectors=index.vectors, k=k)
 
+    def source(self, source_id: str) -> list[Document]:
+        """The chunks of this document, in order; none where another is asked for."""
+        return [chunk for chunk in self.chunks if chunk.metadata["source_id"] == source_id]
+
     @cached_property
     def bm25(self) -> BM25Retriever:
         """Retrieves from the same chunks by BM25, with what each stands under."""

@@ -194,7 +194,7 @@ def test_chunks_carry_the_documents_metadata_and_leave_the_document_alone() -> N
 def test_chunks_know_their_paragraphs_by_section() -> None:
     text = "# Methods\n\nOne two.\n\nThree four. Five.\n\n# Results\n\nSix."
     chunks = chunk_document(source(text), WORDS, tokens=5)
-    known = [json.loads(chunk.metadata["paragraphs"]) for chunk in chunks]
+    known = [json.loads(chunk.metadata["paragraph_starts"]) for chunk in chunks]
     found = dict.fromkeys((text[start:].split("\n")[0], *place) for paragraphs in known for start, *place in paragraphs)
     assert list(found) == [
         ("# Methods", "Methods", 0),

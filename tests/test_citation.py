@@ -97,4 +97,4 @@ def test_words_of_a_title_are_cited_without_a_place_and_after_those_of_the_text(
     assert {citation["start"], citation["end"], citation["source_start"], citation["source_end"]} == {None}
     _, (citation,), _ = number_citations(cite(keyed), [keyed], [title, text])
     assert (citation["quote"], citation["source_start"]) == ("Words", 100)
-    assert citation["quotes"] == [text, title]
+    assert [quote["text"] for quote in citation["quotes"]] == ["Words", "A title"]

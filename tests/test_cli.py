@@ -37,9 +37,8 @@ def test_ask_prints_the_answer_with_numbered_citations_route_and_use(run: Run) -
     assert "Metformin" in out
     assert "[1]" in out
     for part in (
-        "Sources",
+        "Sources: ",
         "demo-type-2-diabetes-01",
-        "characters",
         "Route",
         "vanilla",
         "IoU",
@@ -82,7 +81,7 @@ def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
     answer = json.loads(out)
     assert (code, err) == (0, "")
     assert set(answer) == {
-        *("text", "choice", "abstained", "citations", "evidence", "route", "preflight"),
+        *("text", "choice", "abstained", "citations", "references", "evidence", "route", "preflight"),
         *("extractions", "conflict", "usage", "doubts", "cautions", "warnings"),
     }
     assert answer["route"] == "map_reduce"

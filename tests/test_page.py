@@ -250,6 +250,20 @@ def test_every_reply_carries_the_security_headers(path: str, demo: Starlette) ->
     assert headers["cache-control"] == "no-store"
 
 
+def test_a_source_is_given_whole_and_only_from_what_is_read(demo: Starlette, mapped: Starlette) -> None:
+    known = client(demo).post("/api/source", json={"source_id": "demo-type-2-diabetes-01"})
+    (passage,) = known.json()["passages"]
+    assert passage["id"] == "demo-type-2-diabetes-01"
+    assert passage["text"].startswith("Metformin is")
+    for app, given, status in (
+        (demo, {"source_id": "/etc/passwd"}, 400),
+        (demo, {"source_id": ["x"]}, 404),
+        (demo, {}, 404),
+        (mapped, {"source_id": "src-0"}, 404),
+    ):
+        assert client(app).post("/api/source", json=given).status_code == status
+
+
 def test_the_policy_lets_nothing_in_but_the_pages_own_files() -> None:
     policy = SECURITY_HEADERS["Content-Security-Policy"]
     assert "unsafe" not in policy

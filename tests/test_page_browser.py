@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import rispy
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 from selenium.webdriver.common.keys import Keys
@@ -91,7 +92,7 @@ def without_group_9(call: Call) -> Reply:
 def test_the_first_question_is_an_example_and_its_answer_is_cited(browser: Browser, demo: str) -> None:
     browser.open(demo)
     browser.see(".example", FIRST_CHOICE).click()
-    browser.see("#status", "with 2 citations")
+    browser.see("#status", "citing 2 articles")
     assert browser.see("#result-heading").text == FIRST_CHOICE
     assert "Metformin is the usual first-choice drug" in browser.see("#answer .text").text
     assert len(browser.all(".reference")) == 2
@@ -311,6 +312,71 @@ def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
             browser.see("#ask").click()
             browser.see(".abstained")
             assert f"(year 2015, publication types {trial})" in browser.see("#answer").text
+
+
+FINDING = "Aspirin lowered the risk of stroke"
+FILLER = "The participants were seen by their doctors every month, and nothing else was changed in their care. " * 5
+
+
+@pytest.fixture(scope="module")
+def long_document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A page over one article, of which several passages answer."""
+    text = (
+        f"# Aspirin and stroke\n\n## Methods\n\n{FILLER}\n\n{FILLER}\n\n## Results\n\n{FILLER}\n\n"
+        f"{FINDING} in men.\n\n{FILLER}\n\n{FILLER}\n\n## Discussion\n\n{FINDING} in women.\n\n{FILLER}"
+    )
+    path = tmp_path_factory.mktemp("document") / "aspirin.md"
+    path.write_text(text, encoding="utf-8")
+    settings = Settings(document=str(path), route="order_preserving")
+    open_resources(settings)
+    with serve_page(create_app(settings)) as address:
+        yield address
+
+
+def test_an_article_stands_once_with_its_quotes_and_where_they_stand(browser: Browser, long_document: str) -> None:
+    browser.open(long_document)
+    browser.ask(QUESTION)
+    browser.see("#status", "citing 1 article, 2 passages")
+    assert "1 article, 2 passages" in browser.see("#references-heading").text
+    assert {*browser.texts("#answer .text .cite")} == {"[1a]", "[1b]"}
+    assert browser.texts(".reference > .number") == ["[1]"]
+    quotes = dict(
+        zip(browser.texts(".reference blockquote .quote"), browser.texts(".reference blockquote .where"), strict=True)
+    )
+    assert quotes[f"“{FINDING} in men.”"] == "Results, paragraph 2"
+    assert quotes[f"“{FINDING} in women.”"] == "Discussion, paragraph 1"
+    named = browser.texts(".ranking:first-child .document")
+    assert len(set(named)) == len(named) == 3
+
+
+def test_references_are_saved_for_a_reference_manager(browser: Browser, long_document: str, tmp_path: Path) -> None:
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    browser.open(long_document)
+    browser.ask(QUESTION)
+    browser.see(".save", "Save as RIS").click()
+    saved = tmp_path / "references.ris"
+    browser.until(lambda: saved.exists() and saved.read_text(), "the file is there")
+    (entry,) = rispy.loads(saved.read_text())
+    assert entry["title"] == "Aspirin and stroke"
+    assert len(browser.all(".save")) == 3
+
+
+def test_an_opened_passage_shows_what_stands_around_it_and_the_whole_source(
+    browser: Browser, long_document: str
+) -> None:
+    browser.open(long_document)
+    browser.ask(QUESTION)
+    browser.see(".reference blockquote .quote", "in men").click()
+    browser.until(lambda: "participants" in browser.texts("#passage .context")[0], "the passage before it is shown")
+    before, after = (len(text) for text in browser.texts("#passage .context"))
+    browser.see("#passage .whole").click()
+    browser.until(lambda: browser.texts("#passage .whole") == [], "all is shown")
+    texts = browser.texts("#passage :is(.context, .passage-text)")
+    assert len(texts[0]) > before
+    assert len(texts[2]) > after
+    assert "".join(texts).startswith("# Aspirin and stroke")
+    assert "".join(texts).rstrip().endswith("in their care.")
+    assert browser.texts("#passage mark.current") == [f"{FINDING} in men."]
 
 
 def hostile() -> list[Document]:
@@ -581,6 +647,7 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str) -> No
     usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "seconds": 0.1}
     answer = {
         **{"text": "It is so [1].", "choice": None, "abstained": False, "citations": [citation], "route": "vanilla"},
+        "references": [{**document, "number": "1", "keys": ["1"], "authors": [], "citation": "On mice. a"}],
         **{
             "extractions": [],
             "conflict": None,

@@ -1,6 +1,6 @@
 """Printing an answer in the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
@@ -12,6 +12,7 @@ from rich.table import Table
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.references import Reference, counted_references, place_words
 from briefcontext.chains.support import marked
 from briefcontext.commands.printable import printable, printable_line
 
@@ -37,9 +38,9 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
         console.print(f"[bold]{NO_ANSWER}[/bold]")
     console.print(_words(marked(answer["text"], answer["doubts"])))
     if answer["citations"]:
-        _heading(console, "Sources")
-        for citation in answer["citations"]:
-            _print_citation(console, citation)
+        _heading(console, f"Sources: {counted_references(answer['references'])}")
+        for reference in answer["references"]:
+            _print_reference(console, reference, answer["citations"])
         if answer["evidence"]["summary"]:
             _heading(console, "Summary of evidence")
             console.print(_line(answer["evidence"]["summary"]))
@@ -76,25 +77,26 @@ def _print_item(console: Console, mark: str, text: str) -> None:
     console.print(grid)
 
 
-def _print_citation(console: Console, citation: Citation) -> None:
-    kind = citation["study_type"] or citation["publication_types"]
-    parts = [citation["title"], citation["source_id"], kind, ", ".join(citation["species"]), citation["journal"]]
-    parts += [f"page {citation['page']}"] if citation["page"] else []
-    parts += [str(citation["year"])] if citation["year"] else []
-    parts += ["RETRACTED"] if citation["retracted"] else []
-    parts += ["EXPRESSION OF CONCERN"] if citation["expression_of_concern"] else []
-    parts += ["corrected"] if citation["corrected"] else []
-    _print_item(console, f"[{citation['key']}]", " · ".join(part for part in parts if part))
-    for quote in citation["quotes"]:
-        chunk = f" of {quote['document_id']}" if quote["document_id"] != citation["source_id"] else ""
-        place = "title" if quote["start"] is None else f"characters {quote['start']}–{quote['end']}"
-        way = "" if quote["match"] == "title" else f", {quote['match']}"
-        text = f"“{quote['text']}” ({place}{chunk}{way})"
-        console.print(Padding(_words(text), (0, 0, 0, 4)))
-    if not citation["quotes"]:
-        console.print("    (cited without a quote)")
-    if citation["url"]:
-        console.print(Padding(_line(citation["url"]), (0, 0, 0, 4)))
+def _print_reference(console: Console, reference: Reference, citations: Sequence[Citation]) -> None:
+    """Print an article once, with the quotes from each passage of it that is cited."""
+    passages = [citation for citation in citations if citation["key"] in reference["keys"]]
+    first = passages[0]
+    parts = [reference["citation"], first["study_type"] or first["publication_types"], ", ".join(first["species"])]
+    parts += ["RETRACTED"] if first["retracted"] else []
+    parts += ["EXPRESSION OF CONCERN"] if first["expression_of_concern"] else []
+    parts += ["corrected"] if first["corrected"] else []
+    _print_item(console, f"[{reference['number']}]", " · ".join(part for part in parts if part))
+    for citation in passages:
+        key = f"[{citation['key']}] " if len(passages) > 1 else ""
+        for quote in citation["quotes"]:
+            told = [place_words(quote), "" if quote["match"] in ("exact", "title") else quote["match"]]
+            where = ", ".join(filter(None, told))
+            text = f"{key}“{quote['text']}”{f' ({where})' if where else ''}"
+            console.print(Padding(_words(text), (0, 0, 0, 4)))
+        if not citation["quotes"]:
+            console.print(f"    {escape(key)}(cited without a quote)")
+    if first["url"]:
+        console.print(Padding(_line(first["url"]), (0, 0, 0, 4)))
 
 
 def _print_conflict(console: Console, conflict: Conflict) -> None:

@@ -1,9 +1,11 @@
 // The answer: its text with citations, what to take note of, and its references.
 
-import { byId, counted, el, isWebAddress, refill, shown } from "./dom.js";
-import { matchWords, meta, open } from "./passage.js";
+import { byId, counted, countedReferences, el, isWebAddress, refill, shown } from "./dom.js";
+import { matchWords, meta, open, where } from "./passage.js";
 
 export const NO_ANSWER = "No answer was found in the documents.";
+const ENDINGS = { ris: "ris", bibtex: "bib", nlm: "txt" };
+const LABELS = { ris: "RIS", bibtex: "BibTeX", nlm: "text (NLM)" };
 const NOTICE = "Not medical advice: check every statement against its source.";
 
 export function showWaiting() {
@@ -88,8 +90,8 @@ function sentences(line, start, answer, documents) {
 
 function inline(line, answer, documents) {
   const citations = new Map(answer.citations.map((citation) => [citation.key, citation]));
-  return line.split(/(\*\*[^*]+\*\*|\[\d+\])/).map((part) => {
-    const number = /^\[(\d+)\]$/.exec(part)?.[1];
+  return line.split(/(\*\*[^*]+\*\*|\[\d+[a-z]*\])/).map((part) => {
+    const number = /^\[(\d+[a-z]*)\]$/.exec(part)?.[1];
     if (citations.has(number)) return mark(citations.get(number), documents);
     return /^\*\*[^*]+\*\*$/.test(part) ? el("strong", {}, part.slice(2, -2)) : part;
   });
@@ -131,23 +133,38 @@ function notes(heading, kind, told) {
 function references(answer, documents) {
   if (answer.citations.length === 0) return null;
   return el("section", { class: "references", "aria-labelledby": "references-heading" },
-    el("h4", { id: "references-heading" }, "References"),
-    el("ol", {}, answer.citations.map((citation) => reference(citation, documents))));
+    el("h4", { id: "references-heading" }, "References", el("span", { class: "hint" }, ` ${countedReferences(answer)}`)),
+    el("ol", {}, answer.references.map((article) => reference(article, passages(article, answer), documents))));
 }
 
-function reference(citation, documents) {
-  const title = citation.title || citation.source_id;
-  const click = () => openCitation(citation, documents);
+function passages(article, answer) {
+  return answer.citations.filter((citation) => article.keys.includes(citation.key));
+}
+
+function reference(article, cited, documents) {
+  const [first] = cited;
+  const click = () => openCitation(first, documents);
   return el("li", { class: "reference" },
-    el("span", { class: "number", "aria-hidden": "true" }, `[${citation.key}]`),
+    el("span", { class: "number", "aria-hidden": "true" }, `[${article.number}]`),
     el("div", {},
-      el("button", { type: "button", class: "title", click }, title),
-      meta(citation),
-      citation.quotes.map((quote) => el("blockquote", {},
-        el("button", { type: "button", class: "quote", click: () => openCitation(citation, documents, quote) },
-          `“${quote.text}”`),
-        quote.match !== "exact" && el("span", { class: "tag warn" }, matchWords(quote)))),
-      citation.quotes.length === 0 && el("p", {}, el("span", { class: "tag warn" }, "cited without a quote"))));
+      el("button", { type: "button", class: "title", click }, article.title || article.source_id),
+      article.authors.length > 0 && el("p", { class: "hint" }, authors(article)),
+      meta(first),
+      cited.map((citation) => [
+        citation.quotes.map((quote) => el("blockquote", {},
+          cited.length > 1 && el("span", { class: "number" }, `[${citation.key}] `),
+          el("button", { type: "button", class: "quote", click: () => openCitation(citation, documents, quote) },
+            `“${quote.text}”`),
+          where(quote) && el("span", { class: "where" }, where(quote)),
+          quote.match !== "exact" && el("span", { class: "tag warn" }, matchWords(quote)))),
+        citation.quotes.length === 0 && el("p", {}, cited.length > 1 && `[${citation.key}] `,
+          el("span", { class: "tag warn" }, "cited without a quote")),
+      ])));
+}
+
+function authors(article) {
+  const names = article.authors.map((name) => name.replace(",", ""));
+  return names.length > 3 ? `${names.slice(0, 3).join(", ")}, et al.` : names.join(", ");
 }
 
 function actions(answer, run) {
@@ -158,7 +175,16 @@ function actions(answer, run) {
   };
   return el("div", { class: "actions" },
     el("button", { type: "button", class: "copy", click: copy }, "Copy with references"),
-    el("button", { type: "button", class: "print", click: () => window.print() }, "Print"), told);
+    el("button", { type: "button", class: "print", click: () => window.print() }, "Print"),
+    answer.references.length > 0 && Object.entries(run.formats).map(([name, words]) => el("button",
+      { type: "button", class: "save", click: () => save(words, ENDINGS[name] ?? "txt") }, `Save as ${LABELS[name] ?? name}`)), told);
+}
+
+/** Give a text to the browser as a file to save. */
+function save(words, ending) {
+  const address = URL.createObjectURL(new Blob([words], { type: "text/plain" }));
+  el("a", { href: address, download: `references.${ending}` }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 async function toClipboard(words) {
@@ -189,13 +215,17 @@ export function plainText(answer, run) {
   lines.push(withDoubts(answer), "");
   if (answer.conflict?.statement) lines.push(`Conflict: ${answer.conflict.statement}`, "");
   if (answer.citations.length) lines.push("References");
-  for (const citation of answer.citations) {
-    const parts = [citation.title, citation.study_type ?? citation.publication_types, citation.journal, citation.year, citation.source_id,
-      citation.retracted && "RETRACTED",
-      citation.expression_of_concern && "EXPRESSION OF CONCERN", isWebAddress(citation.url) && citation.url];
-    lines.push(`[${citation.key}] ${parts.filter(Boolean).join(". ")}`);
-    for (const quote of citation.quotes) lines.push(`    “${quote.text}”`);
-    if (citation.quotes.length === 0) lines.push("    (cited without a quote)");
+  for (const article of answer.references) {
+    const cited = passages(article, answer);
+    const [first] = cited;
+    const parts = [article.citation, first.study_type ?? first.publication_types, first.retracted && "RETRACTED",
+      first.expression_of_concern && "EXPRESSION OF CONCERN", isWebAddress(article.url) && article.url];
+    lines.push(`[${article.number}] ${parts.filter(Boolean).join(" · ")}`);
+    for (const citation of cited) {
+      const key = cited.length > 1 ? `[${citation.key}] ` : "";
+      for (const quote of citation.quotes) lines.push(`    ${key}“${quote.text}”${where(quote) && ` (${where(quote)})`}`);
+      if (citation.quotes.length === 0) lines.push(`    ${key}(cited without a quote)`);
+    }
   }
   if (answer.evidence.summary) lines.push("", `Summary of evidence: ${answer.evidence.summary}`);
   if (answer.warnings.length) lines.push("", "Take note", ...answer.warnings.map((warning) => `- ${warning}`));

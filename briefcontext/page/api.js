@@ -1,6 +1,7 @@
 // Talking to the server that this page came from.
 
 const KEY = "briefcontext-token";
+const sources = new Map();
 
 /** An error that the server told of, or that there is no server. */
 export class Refused extends Error {
@@ -38,18 +39,24 @@ async function call(path, options = {}) {
   throw new Refused(told.error?.kind ?? "Refused", told.error?.message ?? `The server answered ${response.status}.`);
 }
 
+function post(path, given, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return call(path, { method: "POST", headers, body: JSON.stringify(given), signal });
+}
+
 export async function about() {
   return (await call("api/about")).json();
 }
 
+/** Fetch all passages of one source, once. */
+export function source(id) {
+  if (!sources.has(id)) sources.set(id, post("api/source", { source_id: id }).then((response) => response.json()));
+  return sources.get(id);
+}
+
 /** Ask, and yield the server's lines as they come. */
 export async function* ask(question, signal) {
-  const response = await call("api/ask", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(question),
-    signal,
-  });
+  const response = await post("api/ask", question, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {

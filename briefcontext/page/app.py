@@ -1,9 +1,11 @@
 """The page's web application: static files, what the page needs to know, and questions answered as they go."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import PurePath
 from typing import Any
 
@@ -17,15 +19,18 @@ from starlette.routing import Mount, Route
 
 from briefcontext.chains.question import check_question
 from briefcontext.errors import BriefContextError
+from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph as ready_made
 from briefcontext.graphs.settings import DEMO, Settings
 from briefcontext.guard import Guard, Limits, checked_tokens, refusal
 from briefcontext.page.choices import choose, describe
 from briefcontext.page.headers import SecurityHeaders
-from briefcontext.page.lines import JSONLines, run
+from briefcontext.page.lines import JSONLines, passage, run
 
 __all__ = ["create_app", "create_page", "open_paths"]
 
+_MOST_CHARACTERS = 500_000
+"""Of a whole source: about 80,000 words."""
 _MEDIA_TYPES = {
     "html": "text/html",
     "css": "text/css",
@@ -57,8 +62,12 @@ def create_app(
         InputError: the token is too short, or cannot stand in a header.
     """
     tokens = () if token is None else checked_tokens(token)
-    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), limits=limits)
+    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), questions=_questions, limits=limits)
     return create_page(settings, graph=graph, source=source, guard=guard)
+
+
+def _questions(path: str, body: bytes) -> int:
+    return int(path.endswith("/api/ask"))
 
 
 def open_paths() -> set[str]:
@@ -94,7 +103,19 @@ def create_page(
         ranking = "retrieved" if own else "re-ranked" if settings.cross_encoder else settings.retrieval
         return JSONLines(run(graph, asked, settings, ranking=ranking))
 
-    api = [Route("/about", about), Route("/ask", ask, methods=["POST"])]
+    async def whole_source(request: Request) -> Response:
+        wanted = (await _read_json(request)).get("source_id")
+        if own or not isinstance(wanted, str):
+            raise HTTPException(404, "There is no such source.")
+        found = await asyncio.to_thread(resources.source, fixed, wanted)
+        lengths = accumulate(len(document.page_content) for document in found)
+        shown = [document for document, length in zip(found, lengths, strict=True) if length <= _MOST_CHARACTERS]
+        return JSONResponse(
+            {"passages": [passage(document) for document in shown], "left_out": len(found) - len(shown)}
+        )
+
+    routes = {"/ask": ask, "/source": whole_source}
+    api = [Route("/about", about), *(Route(path, answer, methods=["POST"]) for path, answer in routes.items())]
     return Starlette(
         routes=[Mount("/api", routes=api), Route("/", asset), Route("/{name}", asset)],
         middleware=[Middleware(SecurityHeaders), *([guard] if guard else [])],
@@ -125,6 +146,7 @@ def _about(settings: Settings, graph: CompiledStateGraph[Any, Any, Any, Any], so
     return {
         "version": version("briefcontext"),
         "own_graph": own,
+        "sources": not own,
         "source": source or ("the sources of its graph" if own else _source(settings)),
         "model": settings.model,
         "extract_model": settings.extract_model,

@@ -55,6 +55,12 @@ export function sentence(words) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** Say how many articles and passages an answer cites. */
+export function countedReferences({ references, citations }) {
+  const articles = counted(references.length, "article");
+  return references.length === citations.length ? articles : `${articles}, ${counted(citations.length, "passage")}`;
+}
+
 export function counted(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }

@@ -11,13 +11,14 @@ from langgraph.graph.state import CompiledStateGraph
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from briefcontext.chains.citation import publication_year, web_link
+from briefcontext.chains.citation import paragraph, printed_page, publication_year, web_link
 from briefcontext.chains.question import Question
+from briefcontext.chains.reference_formats import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["MOST_BYTES", "JSONLines", "run"]
+__all__ = ["MOST_BYTES", "JSONLines", "passage", "run"]
 
 Line = dict[str, Any]
 
@@ -68,7 +69,7 @@ async def run(
 
 def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
     if "ranking" in update:
-        documents = [_document(place, document) for place, document in enumerate(update["ranking"], 1)]
+        documents = [{**passage(document), "rank": place} for place, document in enumerate(update["ranking"], 1)]
         yield {"event": "documents", "documents": documents, "retracted": update.get("retracted", [])}
     if "preflight" in update:
         yield {"event": "preflight", "preflight": update["preflight"], "route": update.get("route"), "ranking": ranking}
@@ -78,18 +79,25 @@ def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
     for extraction in update.get("extractions", []) if "ranking" not in update else ():
         yield {"event": "extraction", "extraction": extraction}
     if "answer" in update:
-        yield {"event": "answer", "answer": update["answer"]}
+        answer = update["answer"]
+        formats = {name: write_references(answer["references"], name) for name in REFERENCE_FORMATS}
+        yield {"event": "answer", "answer": answer, "formats": formats}
 
 
-def _document(rank: int, document: Document) -> Line:
+def passage(document: Document) -> Line:
+    """Return what the page shows of a passage: its text, of what it is, and where in it."""
     metadata: Mapping[str, Any] = document.metadata
+    section, number = paragraph(document)
     return {
         "id": str(document.id),
-        "rank": rank,
         "key": str(metadata.get("key") or ""),
         "source_id": str(metadata.get("source_id", document.id)),
         "title": str(metadata.get("title") or ""),
         "text": document.page_content,
+        "authors": str(metadata.get("authors") or ""),
+        "section": section,
+        "paragraph": number,
+        "page": printed_page(document),
         "year": publication_year(document),
         "publication_types": str(metadata.get("publication_types") or ""),
         "retracted": bool(metadata.get("retracted", False)),

@@ -1,8 +1,8 @@
 // The page: asks, and shows what the server tells as it comes.
 
 import { NO_ANSWER, showAnswer, showDraft, showNone, showWaiting } from "./answer.js";
-import { Refused, about, ask, keepToken, takeToken } from "./api.js";
-import { byId, counted, el, refill, sentence, shown } from "./dom.js";
+import { Refused, about, ask, keepToken, source, takeToken } from "./api.js";
+import { byId, counted, countedReferences, el, refill, sentence, shown } from "./dom.js";
 import * as form from "./form.js";
 import * as passage from "./passage.js";
 import { Path } from "./path.js";
@@ -64,14 +64,15 @@ const ON = {
     run.attempt = attempt;
     showDraft(run.draft, run.documents);
   },
-  answer: (run, { answer }) => {
+  answer: (run, { answer, formats }) => {
+    run.formats = formats ?? {};
     run.ended = true;
     run.answer = answer;
     run.path.answered(answer);
     showAnswer(answer, run);
     const count = answer.cautions.length + answer.warnings.length;
     const notes = count ? ` ${counted(count, "warning")}.` : "";
-    const cited = answer.citations.length ? `with ${counted(answer.citations.length, "citation")}` : "without a citation";
+    const cited = answer.citations.length ? `citing ${countedReferences(answer)}` : "without a citation";
     say(`${answer.abstained ? NO_ANSWER : `The answer is there, ${cited}.`}${notes}`);
   },
   error: (run, { kind, message }) => {
@@ -168,6 +169,7 @@ async function start(tried) {
     el("div", {}, el("dt", {}, "Reads"), el("dd", {}, known.source)),
     reader && el("div", {}, el("dt", {}, "Model"), el("dd", {}, reader)),
     known.extract_model && el("div", {}, el("dt", {}, "Extractions"), el("dd", {}, known.extract_model)));
+  passage.useSources(known.sources ? source : null);
   form.prepare(known, submit);
   byId("question").focus();
 }

@@ -9,7 +9,14 @@ const MATCHES = {
   fuzzy: "similar words: compare them",
   title: "in the title",
 };
+const BEGINNING = 60;
 let opener = null;
+let source = null;
+
+/** Say how a whole source is fetched, by its id; where it cannot be, passages are shown alone. */
+export function useSources(fetched) {
+  source = fetched;
+}
 
 export function prepare() {
   const dialog = byId("passage");
@@ -35,8 +42,12 @@ export function open(doc, quotes = [], current = quotes[0]) {
   const dialog = byId("passage");
   if (!dialog.contains(document.activeElement)) opener = document.activeElement;
   refill(byId("passage-title"), marked(doc.title || doc.source_id, inTitle(doc, quotes), current));
-  refill(byId("passage-body"), meta(doc), el("div", { class: "passage-text" }, marked(doc.text, quotes.filter((quote) => quote.start !== null), current)),
-    quotes.length > 0 && quoteList(quotes));
+  const [before, after, whole] = [el("div", { class: "context" }), el("div", { class: "context" }), el("div")];
+  refill(byId("passage-body"), meta(doc), doc.authors && el("p", { class: "hint" }, doc.authors),
+    el("p", { class: "where" }, where(current?.match && current.match !== "title" ? current : doc)), before,
+    el("div", { class: "passage-text" }, marked(doc.text, quotes.filter((quote) => quote.start !== null), current)),
+    after, whole, quotes.length > 0 && quoteList(quotes));
+  if (source && doc.id !== doc.source_id) surround(doc, before, after, whole);
   if (!dialog.open) {
     if (NARROW.matches) dialog.showModal();
     else dialog.show();
@@ -47,9 +58,41 @@ export function open(doc, quotes = [], current = quotes[0]) {
   dialog.querySelector("mark.current")?.scrollIntoView({ block: "nearest" });
 }
 
+/** Show what stands before and after a passage in its source, and on a click all of it. */
+async function surround(doc, before, after, whole) {
+  const { passages, left_out: left } = await source(doc.source_id).catch(() => ({ passages: [] }));
+  const at = passages.findIndex((passage) => passage.id === doc.id);
+  if (passages.length < 2 || at < 0) return;
+  const show = (from, to) => {
+    refill(before, passages.slice(from, at).map((passage) => passage.text).join(""));
+    refill(after, passages.slice(at + 1, to).map((passage) => passage.text).join(""));
+    byId("passage").querySelector("mark.current")?.scrollIntoView({ block: "nearest" });
+  };
+  show(Math.max(at - 1, 0), at + 2);
+  if (passages.length <= 3 && at === 1) return;
+  const click = () => {
+    show(0, passages.length);
+    refill(whole, left > 0 && el("p", { class: "hint" }, `${counted(left, "passage")} at the end are left out.`));
+  };
+  refill(whole, el("button", { type: "button", class: "whole", click }, "Show the whole source"));
+}
+
+/** Say where in its source something stands, in words; nothing where that is not known. */
+export function where({ section, paragraph, page }) {
+  return [section, paragraph && `paragraph ${paragraph}`, page && `page ${page}`].filter(Boolean).join(", ");
+}
+
+/** Say which passage of a source this is: where it stands, and how it begins. */
+export function beginning(doc) {
+  const text = doc.text.trim().replace(/^#+\s*/, "");
+  const words = text.slice(text.startsWith(doc.section) ? doc.section.length : 0).trim().replace(/\s+/g, " ");
+  const cut = words.length > BEGINNING ? `${words.slice(0, BEGINNING).trimEnd()}…` : words;
+  return [where(doc), `“${cut}”`].filter(Boolean).join(": ");
+}
+
 function quoteList(quotes) {
   return el("p", { class: "hint" }, `${counted(quotes.length, "quote")}: `, quotes.map((quote, place) => [
-    place > 0 && "; ", quote.start === null ? "in the title" : `characters ${quote.start}–${quote.end}, ${matchWords(quote)}`,
+    place > 0 && "; ", [quote.start === null ? "" : where(quote), matchWords(quote)].filter(Boolean).join(", "),
   ]));
 }
 

@@ -1,7 +1,7 @@
 // The path that a question takes: retrieval, the two rankings, the partitions, and every document with what became of it.
 
-import { byId, counted, el, refill, sentence } from "./dom.js";
-import { open } from "./passage.js";
+import { byId, counted, countedReferences, el, refill, sentence } from "./dom.js";
+import { beginning, open } from "./passage.js";
 
 const ROUTES = {
   map_reduce: "Read in groups, then reduced (map-reduce)",
@@ -61,8 +61,10 @@ export class Path {
     this.state("rank", "active");
   }
 
-  button(doc, words = doc.title || doc.source_id) {
-    return el("button", { type: "button", class: "document", click: () => open(doc) }, words);
+  button(doc) {
+    const several = [...this.documents.values()].filter((other) => other.title === doc.title).length > 1;
+    return el("button", { type: "button", class: "document", click: () => open(doc) }, doc.title || doc.source_id,
+      several && el("span", { class: "beginning" }, beginning(doc)));
   }
 
   tag(id, words, kind = "") {
@@ -183,7 +185,7 @@ export class Path {
       if (this.steps[name].item.dataset.state !== "skipped") this.state(name, "done");
     }
     refill(this.steps.answer.body, el("p", {}, answer.abstained ? "No answer was found in the documents."
-      : `${counted(answer.citations.length, "document")} cited`));
+      : `${countedReferences(answer)} cited`));
   }
 }
 

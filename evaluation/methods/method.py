@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.citation import assign_keys
+from briefcontext.chains.citation import MARK, assign_keys
 from briefcontext.chains.model.call import Request
 from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.context_window import room_for, split_to_fit
@@ -30,7 +30,7 @@ VANILLA = "vanilla"
 Need = Literal["documents", "fused", "key documents", "whole"]
 Run = Callable[[Reading, RunModels, Settings], Awaitable[Outcome]]
 
-_MARKS = re.compile(r"\s*\[\d+\]")
+_MARKS = re.compile(rf"\s*{MARK}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,166 @@
+"""References: an article once, where its quotes stand, and the formats that reference managers read."""
+
+import json
+from functools import partial
+from typing import Any
+
+import bibtexparser
+import pytest
+import rispy
+from langchain_core.documents import Document
+
+from briefcontext.chains.citation import assign_keys, cite, number_citations
+from briefcontext.chains.extraction import Quote
+from briefcontext.chains.reference_formats import write_references
+from briefcontext.chains.references import Reference, counted_references, list_references, place_words
+from tests.command_line import command_line
+
+TRIAL: dict[str, Any] = {
+    "source_id": "123",
+    "title": "Does DNA & RNA help? A 50% answer",
+    "authors": "Smith, JA; Müller, B; Bees Study Group",
+    "journal": "The Journal of Bees",
+    "journal_abbreviation": "J Bees",
+    "year": 2021,
+    "volume": "4",
+    "issue": "2",
+    "pages": "1234-6",
+    "doi": "10.1000/x_1",
+    "url": "https://pubmed.ncbi.nlm.nih.gov/123/",
+}
+
+
+def passage(index: int, **metadata: Any) -> Document:
+    return Document(id=f"123#{index}", page_content="One. Two.", metadata={**TRIAL, "chunk_index": index, **metadata})
+
+
+def cited(*documents: Document) -> tuple[str, list[Reference], list[Any]]:
+    """Cite all documents in turn, each with its first sentence."""
+    keyed = assign_keys("Q?", documents)
+    quotes = [Quote(text="One.", document_id=str(each.id), start=0, end=4, match="exact") for each in keyed]
+    text, citations, _ = number_citations(", ".join(map(cite, keyed)), keyed, quotes)
+    return text, list_references(citations, keyed), citations
+
+
+def test_an_article_is_one_reference_whatever_of_it_is_cited() -> None:
+    other = Document(id="b", page_content="One.", metadata={"title": "Another"})
+    text, references, citations = cited(passage(0), other, passage(7))
+    assert text == "[1a], [2], [1b]"
+    assert [citation["document_id"] for citation in citations] == ["123#0", "123#7", "b"]
+    assert [(reference["number"], reference["keys"]) for reference in references] == [("1", ["1a", "1b"]), ("2", ["2"])]
+    assert counted_references(references) == "2 articles, 3 passages"
+    assert counted_references(references[1:]) == "1 article"
+
+
+def test_letters_go_on_after_z() -> None:
+    text, _, _ = cited(*(passage(index) for index in range(28)))
+    assert text.endswith("[1y], [1z], [1aa], [1ab]")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({}, ""),
+        ({"section": "Results"}, "Results"),
+        ({"paragraph_starts": '[[0, "Results", 3]]'}, "Results, paragraph 3"),
+        ({"paragraph_starts": '[[0, "Aim", 1], [500, "Results", 2]]', "start": 500}, "Results, paragraph 2"),
+        ({"paragraph_starts": '[[0, "Results", 0]]'}, "Results"),
+        ({"kind": "pdf", "page": 6, "page_starts": "[]"}, "page 6"),
+        ({"kind": "pdf", "page": 6, "page_starts": "no JSON", "paragraph_starts": '{"a": 1}'}, "page 6"),
+        ({"paragraph_starts": '[[0], ["x", "y", 1], 7]', "section": "Aim"}, "Aim"),
+        ({"labels": "AIM; RESULTS"}, ""),
+    ],
+)
+def test_a_person_is_told_where_a_quote_stands(metadata: dict[str, Any], words: str) -> None:
+    _, _, (citation,) = cited(passage(0, **metadata))
+    assert place_words(citation["quotes"][0]) == words
+
+
+def test_the_parts_of_an_abstract_are_told_by_their_labels() -> None:
+    text = "AIM: To see. RESULTS: Bees fly. END: So it is."
+    document = Document(id="1", page_content=text, metadata={"labels": "AIM; RESULTS; END"})
+    (keyed,) = assign_keys("Q?", [document])
+    start = text.index("Bees")
+    quote = Quote(text="Bees fly.", document_id="1", start=start, end=start + 9, match="exact")
+    _, (citation,), _ = number_citations(cite(keyed), [keyed], [quote])
+    assert place_words(citation["quotes"][0]) == "RESULTS"
+
+
+def test_a_reference_reads_as_the_library_of_medicine_writes_it() -> None:
+    _, (reference,), _ = cited(passage(0))
+    assert write_references([reference], "nlm") == (
+        "1. Smith JA, Müller B, Bees Study Group. Does DNA & RNA help? A 50% answer. J Bees. 2021;4(2):1234-6. "
+        "doi: 10.1000/x_1. PMID: 123.\n"
+    )
+    _, (bare,), _ = cited(Document(id="notes/a.txt", page_content="One.", metadata={"title": "A note"}))
+    assert bare["citation"] == "A note. notes/a.txt"
+
+
+def test_ris_reads_back() -> None:
+    _, references, _ = cited(passage(0), Document(id="b", page_content="One.", metadata={"title": "Another"}))
+    first, second = rispy.loads(write_references(references, "ris"))
+    assert first == {
+        "type_of_reference": "JOUR",
+        "authors": ["Smith, JA", "Müller, B", "Bees Study Group"],
+        "title": TRIAL["title"],
+        "secondary_title": "J Bees",
+        "year": "2021",
+        "volume": "4",
+        "number": "2",
+        "start_page": "1234",
+        "end_page": "1236",
+        "doi": "10.1000/x_1",
+        "accession_number": "123",
+        "name_of_database": "PubMed",
+        "urls": ["https://pubmed.ncbi.nlm.nih.gov/123/"],
+        "id": "123",
+    }
+    assert second == {"type_of_reference": "GEN", "title": "Another", "id": "b"}
+
+
+def test_a_line_break_in_a_source_makes_no_field_of_its_own() -> None:
+    forged = passage(0, title="Bees\nER  - \nTY  - JOUR", authors="Smith, J\nDO  - 10.0/forged")
+    _, references, _ = cited(forged)
+    (entry,) = rispy.loads(write_references(references, "ris"))
+    assert entry["title"] == "Bees ER - TY - JOUR"
+    assert entry["doi"] == TRIAL["doi"]
+
+
+def test_bibtex_reads_back() -> None:
+    _, references, _ = cited(passage(0))
+    decoded = [bibtexparser.middlewares.LatexDecodingMiddleware()]
+    (entry,) = bibtexparser.parse_string(write_references(references, "bibtex"), append_middleware=decoded).entries
+    assert (entry.entry_type, entry.key) == ("article", "Smith2021-1")
+    assert {name: field.value for name, field in entry.fields_dict.items()}.items() >= {
+        "author": "Smith, JA and Müller, B and Bees Study Group",
+        "title": TRIAL["title"],
+        "journal": "J Bees",
+        "year": "2021",
+        "volume": "4",
+        "number": "2",
+        "pages": "1234–1236",
+        "pmid": "123",
+    }.items()
+
+
+@pytest.mark.parametrize(("pages", "written"), [("12-9", ("12", "19")), ("e7", ("e7", None)), ("S1-12", ("S1", "S12"))])
+def test_pages_are_written_in_full(pages: str, written: tuple[str, str | None]) -> None:
+    _, references, _ = cited(passage(0, pages=pages))
+    (entry,) = rispy.loads(write_references(references, "ris"))
+    assert (entry["start_page"], entry.get("end_page")) == written
+
+
+def test_ask_prints_references_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = partial(command_line(monkeypatch, capsys), "ask", "Which drug is first choice for type 2 diabetes?")
+    code, printed, _ = run("--references", "ris")
+    titles = [entry["title"] for entry in rispy.loads(printed)]
+    assert code == 0
+    assert titles[0] == "First-choice drug for type 2 diabetes"
+    _, printed, _ = run("--json")
+    assert [reference["title"] for reference in json.loads(printed)["references"]] == titles
+    code, _, said = run("--references", "ris", "--json")
+    assert code == 2
+    assert "--references and --json" in said
+    assert run("--references", "endnote")[0] == 2
