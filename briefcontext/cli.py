@@ -22,6 +22,9 @@ from briefcontext.commands.experiment import experiment
 from briefcontext.commands.interrupt import EXIT_INTERRUPTED, Interrupted, end_now
 from briefcontext.commands.mcp import mcp
 from briefcontext.commands.options import (
+    MODEL,
+    OUTPUT,
+    READING,
     CalibrationFile,
     CrossEncoder,
     Document,
@@ -136,26 +139,37 @@ def ask(
     document: Document = None,
     encoder: DocumentEncoder = None,
     model: Annotated[
-        str | None, typer.Option(help="Chat model as provider:model, for example openai:gpt-4o-mini.")
+        str | None,
+        typer.Option(rich_help_panel=MODEL, help="Chat model as provider:model, for example openai:gpt-4o-mini."),
     ] = None,
     extract_model: ExtractModel = None,
     prompts: PromptsFolder = None,
     reader: Annotated[
         ReaderName | None,
-        typer.Option(help="Copy sentences (extractive), or ask a model (llm). Default: llm with --model."),
+        typer.Option(
+            rich_help_panel=MODEL, help="Copy sentences (extractive), or ask a model (llm). Default: llm with --model."
+        ),
     ] = None,
     route: Route = None,
     fallback: Annotated[
         str | None,
-        typer.Option(help="When the rankings agree: vanilla or order_preserving. Default: vanilla."),
+        typer.Option(
+            rich_help_panel=READING, help="When the rankings agree: vanilla or order_preserving. Default: vanilla."
+        ),
     ] = None,
-    top_k: Annotated[int | None, typer.Option(help="Documents to retrieve. Default: 16.")] = None,
-    partition_size: Annotated[int | None, typer.Option(help="Documents for one extraction. Default: 4.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(rich_help_panel=READING, help="Documents to retrieve. Default: 16.")
+    ] = None,
+    partition_size: Annotated[
+        int | None, typer.Option(rich_help_panel=READING, help="Documents for one extraction. Default: 4.")
+    ] = None,
     preflight_top_n: Annotated[
-        int | None, typer.Option(help="Documents at the top that the preflight compares. Default: 3.")
+        int | None,
+        typer.Option(rich_help_panel=READING, help="Documents at the top that the preflight compares. Default: 3."),
     ] = None,
     iou_threshold: Annotated[
-        float | None, typer.Option(help="Overlap above which the rankings agree. Default: 0.2.")
+        float | None,
+        typer.Option(rich_help_panel=READING, help="Overlap above which the rankings agree. Default: 0.2."),
     ] = None,
     preflight: Preflight = None,
     calibration_file: CalibrationFile = None,
@@ -165,7 +179,10 @@ def ask(
     ] = None,
     retrieval: Annotated[
         str | None,
-        typer.Option(help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid."),
+        typer.Option(
+            rich_help_panel=READING,
+            help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid.",
+        ),
     ] = None,
     cross_encoder: CrossEncoder = None,
     years: Years = None,
@@ -174,12 +191,16 @@ def ask(
     mesh: Mesh = None,
     languages: Languages = None,
     include_retracted: IncludeRetracted = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print the answer as one JSON object.")
+    ] = False,
     references: Annotated[
         Literal["ris", "bibtex", "nlm"] | None,
-        typer.Option(help="Print what the answer cites, for a reference manager."),
+        typer.Option(rich_help_panel=OUTPUT, help="Print what the answer cites, for a reference manager."),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show every document and quote.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", rich_help_panel=OUTPUT, help="Show every document and quote.")
+    ] = False,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""
     question, choices = _question_and_options(words, options or [])

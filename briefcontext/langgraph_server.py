@@ -16,7 +16,7 @@ from langgraph_sdk import Auth
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -113,6 +113,7 @@ async def _not_served(request: Request) -> Response:
 
 app = Starlette(
     routes=[
+        Route("/page", lambda request: RedirectResponse("/page/")),
         Mount("/page", app=create_page(_settings())),
         Route("/threads/{thread_id}/state", _not_served, methods=["POST"]),
         Route("/threads/{thread_id}/commands", _not_served, methods=["POST"]),
@@ -122,7 +123,7 @@ app = Starlette(
         Middleware(
             Guard,
             tokens=_tokens,
-            open_paths={"/ok", *(f"/page{path}" for path in open_paths())},
+            open_paths={"/ok", "/page", *(f"/page{path}" for path in open_paths())},
             origins=STUDIO,
             questions=_questions,
             limits=replace(Limits.from_environment(), body_bytes=_BODY_BYTES),

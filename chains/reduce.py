@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
 
+from briefcontext.chains.ask_for_answer import ask_for_answer
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.call_budget import CallBudget
@@ -53,9 +54,10 @@ async def reduce(
     messages = model.prompts.render(
         "reduce", question["text"], question["options"], may_abstain=not forced, evidence="\n".join(texts)
     )
-    reply = await model.ask(Request("reduce", messages, streamed=True), budget)
+    reply, warnings = await ask_for_answer(model, question, "reduce", messages, budget)
     quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
-    warnings = [f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."] if rounds else []
+    if rounds:
+        warnings.append(f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}.")
     return parse_draft(reply.text, question, quotes, warnings, forced=forced, cut=reply.cut)
 
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
+from briefcontext.chains.ask_for_answer import ask_for_answer
 from briefcontext.chains.extract import extract, ground_all, lost_quotes
-from briefcontext.chains.model.call import Model, Request
+from briefcontext.chains.model.call import Model
 from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.context_window import room_for
 from briefcontext.chains.parsing.answer_parser import parse_draft, split_quotes
@@ -41,9 +42,8 @@ async def answer(
         draft["warnings"] += filter(None, said)
         return draft
     messages = answer_prompt(model.prompts, question, documents, forced=forced)
-    reply = await model.ask(Request(stage, messages, streamed=True), budget)
+    reply, warnings = await ask_for_answer(model, question, stage, messages, budget)
     body, given = split_quotes(reply.text)
     quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
-    lost_warning = lost_quotes(lost, len(given))
-    warnings = [lost_warning] if lost_warning else []
+    warnings += filter(None, [lost_quotes(lost, len(given))])
     return parse_draft(body, question, quotes, warnings, forced=forced, cut=reply.cut)

@@ -155,7 +155,7 @@ class AnswerTokens:
         message, metadata = part
         if "stage" not in metadata:
             return
-        if self._call != (call := (metadata["stage"], metadata.get("attempt"))):
+        if self._call != (call := (metadata["stage"], metadata.get("attempt"), metadata.get("again"))):
             self._call, self._spoken = call, Spoken()
             self._begin()
         words = self._spoken.take(message.text)

@@ -4,6 +4,7 @@ Settings are resolved here and nowhere else; of a served graph's, names become p
 """
 
 from dataclasses import dataclass, field
+from datetime import date
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -37,6 +38,7 @@ __all__ = [
     "reader",
     "refuse_model_settings",
     "retriever",
+    "size",
     "source",
 ]
 
@@ -95,6 +97,25 @@ def _searched(settings: Settings, progress: "Progress | None") -> "KnowledgeBase
     if (path := settings.document) is not None:
         return _document(_DocumentFile(path, _modified(path), settings.document_encoder, progress))
     return knowledge_base(settings.knowledge_base)
+
+
+def size(settings: Settings) -> str | None:
+    """Say how many passages the settings' knowledge base or document has, and of what day; None for live PubMed.
+
+    Raises:
+        KnowledgeBaseError: it is missing, broken or unfinished.
+    """
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+
+    settings = settings.resolved()
+    searched = _searched(settings, None)
+    if settings.document is not None:
+        passages, day = len(searched.chunks), date.fromtimestamp(_modified(settings.document)).isoformat()  # type: ignore[union-attr]
+    elif isinstance(searched, KnowledgeBase):
+        passages, day = len(searched), searched.manifest.updated[:10]
+    else:
+        return None
+    return f"{passages:,} passages, of {day}"
 
 
 def source(settings: Settings, source_id: str) -> "list[Document]":

@@ -124,6 +124,7 @@ def test_no_run_calls_an_address_back(url: str) -> None:
 def test_the_page_stands_beside_the_graphs_and_asks_for_the_token(url: str) -> None:
     with client(url, "") as nobody, client(url, MINE) as mine:
         assert "BriefContext" in nobody.get("/page/").text
+        assert nobody.get("/page").headers["location"] == "/page/"
         assert nobody.get("/page/api/about").status_code == 401
         assert mine.get("/page/api/about").json()["examples"]
         told = mine.post("/page/api/ask", json=RUN["input"])

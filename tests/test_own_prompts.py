@@ -89,7 +89,7 @@ def test_template_syntax_in_a_document_stays_text(given: Given) -> None:
         ("answer", f"{BUNDLED.texts['answer']} {{{{> other}}}}", "names other"),
         ("answer", f"{BUNDLED.texts['answer']} {{{{#options}}}}", "never closed"),
         ("answer", f"{BUNDLED.texts['answer']} {{{{#options", "unclosed tag"),
-        ("answers", BUNDLED.texts["answer"], "replaces no prompt. There are answer.txt"),
+        ("answers", BUNDLED.texts["answer"], "replaces no prompt. There are again.txt"),
         ("answer", "", "{{{documents}}}, {{{question}}}, {{{text}}}"),
     ],
 )

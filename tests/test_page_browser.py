@@ -162,7 +162,7 @@ def test_partitions_are_shown_at_work(
     browser.see("#stop").click()
     browser.see("#status", "Stopped. No answer was given.")
     assert browser.texts(".partition .told")[2:] == ["stopped", "stopped"]
-    assert not browser.see("#ask-form").find_elements("css selector", "#stop")[0].is_displayed()
+    assert not browser.all("#stop")[0].is_displayed()
 
 
 def test_what_was_not_read_is_plain_to_see(
@@ -347,6 +347,39 @@ def test_an_article_stands_once_with_its_quotes_and_where_they_stand(browser: Br
     assert quotes[f"“{FINDING} in women.”"] == "Discussion, paragraph 1"
     named = browser.texts(".ranking:first-child .document")
     assert len(set(named)) == len(named) == 3
+
+
+def test_reload_and_back_bring_the_last_answers_again(browser: Browser, page: Page, agreeing: FixedRetriever) -> None:
+    browser.open(page(agreeing.documents))
+    for question in (QUESTION, "Does it lower blood pressure?"):
+        browser.ask(question)
+        browser.see("#result-heading", question)
+        browser.see(".references")
+    shown = browser.see("#answer .text").text
+    browser.driver.refresh()
+    browser.see("#result-heading", "Does it lower blood pressure?")
+    assert browser.see("#answer .text").text == shown
+    assert len(browser.all("#step-retrieve .documents li")) == 16
+    browser.driver.back()
+    browser.see("#result-heading", QUESTION)
+    assert browser.see("#question").get_property("value") == QUESTION
+    browser.driver.back()
+    browser.until(lambda: not browser.all("#result")[0].is_displayed(), "the form is there as at first")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_answer_comes_before_the_form_and_the_path_folds_where_there_is_no_room(
+    width: int, browser: Browser, page: Page, agreeing: FixedRetriever
+) -> None:
+    browser.size(width, 844)
+    browser.open(page(agreeing.documents))
+    browser.ask(QUESTION)
+    browser.see(".references")
+    assert browser.see("#answer").rect["y"] < 500
+    assert browser.see("#answer").rect["y"] < browser.see("#question").rect["y"]
+    assert browser.all("#steps")[0].is_displayed() == (width == 1280)
+    browser.see("#another").click()
+    assert _focused(browser) == "question"
 
 
 def test_references_are_saved_for_a_reference_manager(browser: Browser, long_document: str, tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ import typer
 
 from briefcontext.commands.experiment_options import check_methods, check_options, given_options
 from briefcontext.commands.interrupt import Interrupted
-from briefcontext.commands.options import ExtractModel, PromptsFolder
+from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFolder
 from briefcontext.errors import InputError
 
 if TYPE_CHECKING:
     from briefcontext.evaluation.runs.run import Run
 
 __all__ = ["experiment"]
+
+QUESTIONS, DESIGN = "Questions", "Design"
 
 _NAMES = (
     "position, integration, conflict, context_length, attention_bias, order, open_ended, cost or preflight; "
@@ -30,75 +32,141 @@ def experiment(
     questions: Annotated[
         str | None,
         typer.Option(
+            rich_help_panel=QUESTIONS,
             help="Data set as KIND:PATH (mirage, pubmedqa, bioasq, infinitebench-qa, infinitebench-mc, "
-            "evidence-inference, medq, jsonl), or a .jsonl file."
+            "evidence-inference, medq, jsonl), or a .jsonl file.",
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run. A run that was stopped goes on there.")] = None,
-    model: Annotated[str | None, typer.Option(help="Chat model as provider:model.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=OUTPUT, help="Folder of the run. A run that was stopped goes on there."),
+    ] = None,
+    model: Annotated[str | None, typer.Option(rich_help_panel=MODEL, help="Chat model as provider:model.")] = None,
     extract_model: ExtractModel = None,
     prompts: PromptsFolder = None,
-    kb: Annotated[str | None, typer.Option("--kb", help="Folder of the knowledge base, or demo.")] = None,
+    kb: Annotated[
+        str | None, typer.Option("--kb", rich_help_panel=DESIGN, help="Folder of the knowledge base, or demo.")
+    ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option(help="Encoder for the chunks of long documents. Default: bge where its weights are, else minilm."),
+        typer.Option(
+            rich_help_panel=DESIGN,
+            help="Encoder for the chunks of long documents. Default: bge where its weights are, else minilm.",
+        ),
     ] = None,
     exact_chunks: Annotated[
-        bool, typer.Option("--exact-chunks", help="order: chunks of 128 tokens as in OP-RAG, cutting sentences.")
+        bool,
+        typer.Option(
+            "--exact-chunks",
+            rich_help_panel=DESIGN,
+            help="order: chunks of 128 tokens as in OP-RAG, cutting sentences.",
+        ),
     ] = False,
     method: Annotated[
-        list[str] | None, typer.Option(help="A method to compare; give it once for each. Default: the experiment's.")
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=DESIGN, help="A method to compare; give it once for each. Default: the experiment's."
+        ),
     ] = None,
     k: Annotated[
-        list[int] | None, typer.Option("--k", help="Number of documents; give it once for each. Default: the paper's.")
+        list[int] | None,
+        typer.Option(
+            "--k", rich_help_panel=DESIGN, help="Number of documents; give it once for each. Default: the paper's."
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many questions, drawn by the seed.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, rich_help_panel=QUESTIONS, help="At most so many questions, drawn by the seed.")
+    ] = None,
     per_class: Annotated[
-        int | None, typer.Option(min=1, help="So many questions of each answer class (the paper: 35).")
+        int | None,
+        typer.Option(min=1, rich_help_panel=QUESTIONS, help="So many questions of each answer class (the paper: 35)."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="For sampling, random documents, shuffling and bootstraps.")] = 0,
+    seed: Annotated[
+        int, typer.Option(rich_help_panel=QUESTIONS, help="For sampling, random documents, shuffling and bootstraps.")
+    ] = 0,
     repeats: Annotated[
-        int, typer.Option(min=1, help="Ask every question so often, sampled afresh; needs a --temperature above 0.")
+        int,
+        typer.Option(
+            min=1,
+            rich_help_panel=QUESTIONS,
+            help="Ask every question so often, sampled afresh; needs a --temperature above 0.",
+        ),
     ] = 1,
     rankings: Annotated[
-        str, typer.Option(metavar="synthetic|real", help="conflict: the papers' rankings, or the corpus's own.")
+        str,
+        typer.Option(
+            metavar="synthetic|real",
+            rich_help_panel=DESIGN,
+            help="conflict: the papers' rankings, or the corpus's own.",
+        ),
     ] = "synthetic",
     positives: Annotated[
         str,
         typer.Option(
             metavar="ranked_below|misplaced",
+            rich_help_panel=DESIGN,
             help="preflight: what is predicted, a key document ranked below 3, or also one not retrieved.",
         ),
     ] = "ranked_below",
-    partition_size: Annotated[int, typer.Option(min=1, help="Documents for one extraction.")] = 4,
-    iou_threshold: Annotated[float | None, typer.Option(help="The preflight's overlap. Default: 0.2.")] = None,
-    temperature: Annotated[float, typer.Option(help="The model's temperature; below 0 for the provider's own.")] = 0.0,
+    partition_size: Annotated[
+        int, typer.Option(min=1, rich_help_panel=DESIGN, help="Documents for one extraction.")
+    ] = 4,
+    iou_threshold: Annotated[
+        float | None, typer.Option(rich_help_panel=DESIGN, help="The preflight's overlap. Default: 0.2.")
+    ] = None,
+    temperature: Annotated[
+        float, typer.Option(rich_help_panel=MODEL, help="The model's temperature; below 0 for the provider's own.")
+    ] = 0.0,
     max_input_tokens: Annotated[
-        int | None, typer.Option(help="The model's input window. Default: what the model states.")
+        int | None,
+        typer.Option(rich_help_panel=MODEL, help="The model's input window. Default: what the model states."),
     ] = None,
-    in_flight: Annotated[int, typer.Option(min=1, help="Model calls in flight at once.")] = 8,
-    requests_per_minute: Annotated[float | None, typer.Option(help="Model calls started in a minute.")] = None,
-    tokens_per_minute: Annotated[float | None, typer.Option(help="Input tokens sent in a minute, about.")] = None,
+    in_flight: Annotated[int, typer.Option(min=1, rich_help_panel=MODEL, help="Model calls in flight at once.")] = 8,
+    requests_per_minute: Annotated[
+        float | None, typer.Option(rich_help_panel=MODEL, help="Model calls started in a minute.")
+    ] = None,
+    tokens_per_minute: Annotated[
+        float | None, typer.Option(rich_help_panel=MODEL, help="Input tokens sent in a minute, about.")
+    ] = None,
     input_price: Annotated[
-        float | None, typer.Option(min=0, help="US dollars for a million input tokens, to show the cost.")
+        float | None,
+        typer.Option(min=0, rich_help_panel=MODEL, help="US dollars for a million input tokens, to show the cost."),
     ] = None,
-    output_price: Annotated[float | None, typer.Option(min=0, help="US dollars for a million output tokens.")] = None,
+    output_price: Annotated[
+        float | None, typer.Option(min=0, rich_help_panel=MODEL, help="US dollars for a million output tokens.")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the calls and tokens that it will take, and call nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", rich_help_panel=MODEL, help="Print the calls and tokens that it will take, and call nothing."
+        ),
     ] = False,
     batch: Annotated[
         str | None,
-        typer.Option(metavar="export|import", help="Write the requests of a stage as OpenAI-batch JSONL, or go on."),
+        typer.Option(
+            metavar="export|import",
+            rich_help_panel=MODEL,
+            help="Write the requests of a stage as OpenAI-batch JSONL, or go on.",
+        ),
     ] = None,
-    replies: Annotated[Path | None, typer.Option(help="With --batch import: the file of results.")] = None,
-    verdicts: Annotated[Path | None, typer.Option(help="open_ended: a CSV of verdicts to take in.")] = None,
+    replies: Annotated[
+        Path | None, typer.Option(rich_help_panel=MODEL, help="With --batch import: the file of results.")
+    ] = None,
+    verdicts: Annotated[
+        Path | None, typer.Option(rich_help_panel=OUTPUT, help="open_ended: a CSV of verdicts to take in.")
+    ] = None,
     judge: Annotated[
-        str | None, typer.Option(help="open_ended: a chat model that judges each pair, in both orders.")
+        str | None,
+        typer.Option(rich_help_panel=OUTPUT, help="open_ended: a chat model that judges each pair, in both orders."),
     ] = None,
-    figures: Annotated[bool, typer.Option(help="Draw figures.")] = True,
+    figures: Annotated[bool, typer.Option(rich_help_panel=OUTPUT, help="Draw figures.")] = True,
     calibration: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Calibrated preflight: for preflight to test, else to decide by."),
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=DESIGN,
+            help="Calibrated preflight: for preflight to test, else to decide by.",
+        ),
     ] = None,
 ) -> None:
     """Run one of the papers' experiments, and write rows, tables and figures."""

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
 __all__ = [
+    "FILTERS",
+    "MODEL",
+    "OUTPUT",
+    "READING",
+    "SOURCES",
     "CalibrationFile",
     "CrossEncoder",
     "Document",
@@ -29,43 +34,83 @@ __all__ = [
     "settings_from",
 ]
 
+SOURCES, MODEL, READING = "What is read", "Model", "How it is read"
+FILTERS, OUTPUT = "Filters", "Output"
+"""How the help of a command groups its options."""
+
 KnowledgeBaseName = Annotated[
     str | None,
-    typer.Option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
+    typer.Option(
+        "--kb",
+        rich_help_panel=SOURCES,
+        help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo.",
+    ),
 ]
-Document = Annotated[str | None, typer.Option(help="One long file to answer from, read in the order of its text.")]
-DocumentEncoder = Annotated[str | None, typer.Option(help="Encoder for that file. Default: minilm.")]
-ExtractModel = Annotated[str | None, typer.Option(help="Another chat model for the extractions. Default: the same.")]
+Document = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=SOURCES, help="One long file to answer from, read in the order of its text."),
+]
+DocumentEncoder = Annotated[
+    str | None, typer.Option(rich_help_panel=SOURCES, help="Encoder for that file. Default: minilm.")
+]
+ExtractModel = Annotated[
+    str | None, typer.Option(rich_help_panel=MODEL, help="Another chat model for the extractions. Default: the same.")
+]
 PromptsFolder = Annotated[
-    str | None, typer.Option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
+    str | None,
+    typer.Option(metavar="DIR", rich_help_panel=MODEL, help="Folder of prompts in place of the bundled ones."),
 ]
-Route = Annotated[str | None, typer.Option(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")]
+Route = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=READING, help="auto, map_reduce, vanilla or order_preserving. Default: auto."),
+]
 CrossEncoder = Annotated[
-    str | None, typer.Option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
+    str | None,
+    typer.Option(rich_help_panel=READING, help="Re-rank what was found: medcpt, or the folder of a cross-encoder."),
 ]
 Preflight = Annotated[
     str | None,
     typer.Option(
         metavar="iou|calibrated",
+        rich_help_panel=READING,
         help="Decide by the rankings' overlap, or by the calibration in the knowledge base's folder. Default: iou.",
     ),
 ]
 CalibrationFile = Annotated[
-    str | None, typer.Option("--calibration-file", metavar="FILE", help="Decide by the calibration in this file.")
+    str | None,
+    typer.Option(
+        "--calibration-file", metavar="FILE", rich_help_panel=READING, help="Decide by the calibration in this file."
+    ),
 ]
-IncludeRetracted = Annotated[bool, typer.Option("--include-retracted", help="Use retracted articles, too, labelled.")]
+IncludeRetracted = Annotated[
+    bool, typer.Option("--include-retracted", rich_help_panel=FILTERS, help="Use retracted articles, too, labelled.")
+]
 
-Years = Annotated[str | None, typer.Option(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")]
+Years = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=FILTERS, help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021."),
+]
 StudyTypes = Annotated[
     list[str] | None,
-    typer.Option("--type", help='Only this publication type, or one of several: --type "Randomized Controlled Trial".'),
+    typer.Option(
+        "--type",
+        rich_help_panel=FILTERS,
+        help='Only this publication type, or one of several: --type "Randomized Controlled Trial".',
+    ),
 ]
 Journals = Annotated[
-    list[str] | None, typer.Option("--journal", help="Only this journal, or one of several, by title or abbreviation.")
+    list[str] | None,
+    typer.Option(
+        "--journal", rich_help_panel=FILTERS, help="Only this journal, or one of several, by title or abbreviation."
+    ),
 ]
-Mesh = Annotated[list[str] | None, typer.Option("--mesh", help="Only under this MeSH heading, or one of several.")]
+Mesh = Annotated[
+    list[str] | None,
+    typer.Option("--mesh", rich_help_panel=FILTERS, help="Only under this MeSH heading, or one of several."),
+]
 Languages = Annotated[
-    list[str] | None, typer.Option("--language", help="Only in this language, or one of several: eng or en.")
+    list[str] | None,
+    typer.Option("--language", rich_help_panel=FILTERS, help="Only in this language, or one of several: eng or en."),
 ]
 
 

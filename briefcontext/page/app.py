@@ -94,7 +94,7 @@ def create_page(
         return assets[name]
 
     async def about(request: Request) -> Response:
-        return JSONResponse(known)
+        return JSONResponse({**known, "size": None if own else await asyncio.to_thread(_size, fixed)})
 
     async def ask(request: Request) -> Response:
         given = await _read_json(request)
@@ -164,6 +164,14 @@ def _source(settings: Settings) -> str:
     if settings.knowledge_base.startswith("pubmed:"):
         return "live PubMed"
     return f"the knowledge base {PurePath(settings.knowledge_base).name}"
+
+
+def _size(settings: Settings) -> str | None:
+    """Say how much is read, and of when; None where that is not known, or not now."""
+    try:
+        return resources.size(settings)
+    except BriefContextError:
+        return None
 
 
 def _examples() -> list[dict[str, Any]]:

@@ -22,10 +22,15 @@ export function prepare(known, submit) {
   refill(byId("more-examples"), more.map((example) => exampleItem(example, submit)));
 }
 
+/** Put a question into the form that was asked before. */
+export function show({ question, options }) {
+  byId("question").value = question;
+  setOptions(options);
+}
+
 function exampleItem(example, submit) {
   const click = () => {
-    byId("question").value = example.question;
-    setOptions(example.options);
+    show(example);
     submit();
   };
   const marked = Object.keys(example.options).length > 0 && el("span", { class: "tag" }, "multiple choice");

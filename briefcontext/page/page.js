@@ -4,6 +4,7 @@ import { NO_ANSWER, showAnswer, showDraft, showNone, showWaiting } from "./answe
 import { Refused, about, ask, keepToken, source, takeToken } from "./api.js";
 import { byId, counted, countedReferences, el, refill, sentence, shown } from "./dom.js";
 import * as form from "./form.js";
+import * as kept from "./kept.js";
 import * as passage from "./passage.js";
 import { Path } from "./path.js";
 
@@ -15,6 +16,7 @@ const FAILURES = {
   ModelSetupError: "The model cannot be used",
   Unreachable: "There is no connection",
 };
+const NARROW = matchMedia("(max-width: 60rem)");
 let current = null;
 let known = null;
 
@@ -89,20 +91,20 @@ function sayRead({ path }, { partitions }) {
 
 async function submit() {
   if (!form.check()) return;
-  current?.stop.abort();
-  passage.close();
-  const run = {
-    asked: form.asked(), stop: new AbortController(), path: new Path(), documents: new Map(), draft: "", attempt: 1, ended: false,
-    about: known.words, day: new Date().toLocaleDateString("en-CA"),
-  };
-  current = run;
-  show(run);
+  const run = begin(form.asked(), new Date().toLocaleDateString("en-CA"));
+  const id = crypto.randomUUID?.() ?? String(Math.random());
+  history.pushState({ run: id }, "");
+  const lines = [];
+  busy(true);
+  toResult();
   try {
     for await (const line of ask(run.asked, run.stop.signal)) {
       if (current !== run) return;
       ON[line.event]?.(run, line);
+      if (line.event !== "answer_token") lines.push(line);
     }
     if (!run.ended) throw new Refused("Unreachable", "The connection broke before the answer was there.");
+    if (run.answer) kept.keep({ id, asked: run.asked, day: run.day, lines });
   } catch (error) {
     if (current !== run) return;
     run.path.end(error.name === "AbortError" ? "stopped" : "failed");
@@ -120,6 +122,35 @@ async function submit() {
   }
 }
 
+/** Show a question, and that its answer is to come. */
+function begin(asked, day) {
+  current?.stop.abort();
+  passage.close();
+  current = {
+    asked, day, stop: new AbortController(), path: new Path(), documents: new Map(), draft: "", attempt: 1, ended: false,
+    about: known.words,
+  };
+  show(current);
+  return current;
+}
+
+/** Show the answer that this place in the tab's history stands for; the empty form where it stands for none. */
+function showKept() {
+  const found = kept.find(history.state?.run);
+  if (!found) {
+    current?.stop.abort();
+    current = null;
+    passage.close();
+    byId("result").hidden = true;
+    byId("examples").open = true;
+    return;
+  }
+  form.show(found.asked);
+  const run = begin(found.asked, found.day);
+  for (const line of found.lines) ON[line.event]?.(run, line);
+  busy(false);
+}
+
 function show(run) {
   const options = Object.entries(run.asked.options);
   byId("result").hidden = false;
@@ -130,15 +161,20 @@ function show(run) {
   byId("examples").open = false;
   showWaiting();
   say("Opening the sources, and retrieving documents…");
-  busy(true);
+  byId("path-fold").open = !NARROW.matches;
+}
+
+function toResult() {
   byId("result-heading").focus({ preventScroll: true });
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   byId("result").scrollIntoView({ behavior: calm ? "auto" : "smooth", block: "start" });
 }
 
 function busy(is) {
-  if (!is && document.activeElement === byId("stop")) byId("ask").focus();
+  const left = !is && document.activeElement === byId("stop");
   byId("stop").hidden = !is;
+  byId("another").hidden = is;
+  if (left) byId("another").focus();
   byId("answer").setAttribute("aria-busy", String(is));
 }
 
@@ -166,12 +202,13 @@ async function start(tried) {
   const reader = known.own_graph ? null : known.model ?? "none: sentences are copied word for word";
   known.words = `over ${known.source}${known.model ? ` with ${known.model}` : ""}`;
   refill(byId("about"),
-    el("div", {}, el("dt", {}, "Reads"), el("dd", {}, known.source)),
+    el("div", {}, el("dt", {}, "Reads"), el("dd", {}, [known.source, known.size].filter(Boolean).join(", "))),
     reader && el("div", {}, el("dt", {}, "Model"), el("dd", {}, reader)),
     known.extract_model && el("div", {}, el("dt", {}, "Extractions"), el("dd", {}, known.extract_model)));
   passage.useSources(known.sources ? source : null);
   form.prepare(known, submit);
-  byId("question").focus();
+  showKept();
+  if (!current) byId("question").focus();
 }
 
 takeToken();
@@ -186,6 +223,11 @@ byId("question").addEventListener("keydown", (event) => {
   event.preventDefault();
   submit();
 });
+byId("another").addEventListener("click", () => {
+  byId("question").focus();
+  byId("question").select();
+});
+addEventListener("popstate", showKept);
 byId("stop").addEventListener("click", () => current?.stop.abort());
 byId("gate-form").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -63,6 +63,8 @@ class Request:
     """Its index, where the call reads a partition."""
     streamed: bool = False
     """Whether the reply is the answer, whose tokens are streamed to who listens to the run's messages."""
+    again: bool = False
+    """Whether the answer is asked for once more, so that its tokens take the place of the first one's."""
 
     @property
     def characters(self) -> int:
@@ -278,11 +280,8 @@ def _by_profile(chat: BaseChatModel) -> StructuredOutput:
 
 def _config(request: Request, attempt: int) -> RunnableConfig:
     # A run of the node's own name would pass for the node, and its messages for the node's output.
-    return {
-        "tags": list(request.tags),
-        "run_name": f"{request.stage} call",
-        "metadata": {"stage": request.stage, "partition": request.partition, "attempt": attempt + 1},
-    }
+    metadata = {"stage": request.stage, "partition": request.partition, "attempt": attempt + 1, "again": request.again}
+    return {"tags": list(request.tags), "run_name": f"{request.stage} call", "metadata": metadata}
 
 
 def _words(message: AIMessage) -> str:

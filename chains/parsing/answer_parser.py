@@ -8,8 +8,16 @@ from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 
-__all__ = ["parse_draft", "split_quotes"]
+__all__ = ["parse_draft", "split_quotes", "why_no_answer"]
 
+_STRAY_LINE = re.compile(
+    r"^[ \t]*(?:</?(?:evidence|documents?)\b[^>\n]*>|[*_]*confidence[*_]*[ \t]*:[*_ \t]*[\d.]+[ \t]*%?[*_]*)[ \t]*$\n?",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line of what the model was given, and none of an answer."""
+_OPENING_TAG = re.compile(r"<(?:evidence (?:reader|condensed)|document key)", re.IGNORECASE)
+_REPEATED = 30
+"""Characters that do not stand in the instruction by chance."""
 _CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:.*$", re.IGNORECASE | re.MULTILINE)
 _CONFLICT_LINE = re.compile(r"[ \t*_#]*conflicts?[ \t*_]*:[ \t*_]*(?P<words>.*)", re.IGNORECASE)
 _BULLET = re.compile(r"[ \t]*(?:[-*•]|\d+[.)])[ \t]")
@@ -29,6 +37,25 @@ def split_quotes(text: str) -> tuple[str, list[tuple[str, str]]]:
     return body, [(found["key"], found["quote"]) for found in _QUOTE_LINE.finditer("".join(rest))]
 
 
+def why_no_answer(text: str, question: Question, instruction: str) -> str | None:
+    """Say why a reply is no answer at all; None for one.
+
+    Args:
+        text: the reply.
+        question: what was asked.
+        instruction: what the model was told to do, which some repeat.
+    """
+    if _OPENING_TAG.search(text):
+        return "it repeats what it was given"
+    lines = [line.strip() for line in _STRAY_LINE.sub("", text).splitlines()]
+    lines = [line for line in lines if any(letter.isalpha() for letter in line)]
+    if not lines:
+        return "it holds no sentence"
+    own = [line for line in lines if line.removeprefix("Question:").strip() != question["text"].strip()]
+    repeated = all(line in instruction for line in own) and (not own or sum(map(len, own)) >= _REPEATED)
+    return "it repeats the prompt" if repeated else None
+
+
 def parse_draft(
     text: str, question: Question, quotes: list[Quote], warnings: list[str], *, forced: bool, cut: Cut | None = None
 ) -> Draft:
@@ -42,7 +69,8 @@ def parse_draft(
     cautions = [cut_warning(cut, "The answer")] if cut else []
     if choice is not None and _INSUFFICIENT.match(text):
         cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
-    body, conflict = _without_conflict(_CHOICE_LINE.sub("", text[refusal.end() :] if refusal else text))
+    words = _STRAY_LINE.sub("", text[refusal.end() :] if refusal else text)
+    body, conflict = _without_conflict(_CHOICE_LINE.sub("", words))
     return Draft(
         text=body.strip() or (_NO_REASON if refusal else ""),
         choice=choice,
