@@ -18,7 +18,19 @@ from briefcontext.files import write_whole
 from briefcontext.knowledge.store.manifest import Manifest, first_problem, stored_version
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
-__all__ = ["CALIBRATION_FILE", "Calibration", "Estimate", "Feature", "FittedOn", "Measured", "Positive", "Prediction"]
+__all__ = [
+    "CALIBRATION_FILE",
+    "Calibration",
+    "Estimate",
+    "Feature",
+    "FittedOn",
+    "Measured",
+    "Positive",
+    "Prediction",
+    "more_questions",
+    "rounded_down",
+    "sigmoid",
+]
 
 CALIBRATION_FILE = "preflight.json"
 """The name of the calibration that lies in a knowledge base's own folder and travels with it."""
@@ -154,6 +166,29 @@ class Calibration(_Part):
     fitted_on: FittedOn
     measured: Measured
 
+    @property
+    def promised_recall(self) -> float | None:
+        """The recall of new questions that is sure at `confidence`: the target, or less where positives are few.
+
+        With the lowest of m scores as threshold it is (1 - confidence)^(1/m) (Wilks 1941).
+        """
+        if self.confidence is None:
+            return None
+        return min(self.target_recall, float((1 - self.confidence) ** (1 / self.fitted_on.misplaced)))
+
+    def shortfall(self) -> str | None:
+        """Say what recall can be promised, and what more would take, where it is below the target; else None."""
+        promised, confidence = self.promised_recall, self.confidence
+        if promised is None or confidence is None or promised >= self.target_recall:
+            return None
+        needed = math.ceil(math.log(1 - confidence) / math.log(self.target_recall) - 1e-9)
+        more = more_questions(self.fitted_on.misplaced, self.fitted_on.n, needed)
+        return (
+            f"From {self.fitted_on.misplaced} positive questions a recall of {rounded_down(promised)} can be promised "
+            f"at a confidence of {confidence:.0%}, and not {self.target_recall:g}: that takes {needed}, which is about "
+            f"{more:,} more questions like these."
+        )
+
     @field_validator("features")
     @classmethod
     def _differ(cls, features: list[Feature]) -> list[Feature]:
@@ -245,6 +280,16 @@ class Calibration(_Part):
             contributions={name: added[name] for name in strongest},
             signals={feature.name: signals[feature.name] for feature in self.features},
         )
+
+
+def more_questions(positive: int, n: int, needed: int) -> int:
+    """Return how many more questions to label until so many are positive, at the rate seen, or that of one."""
+    return math.ceil((needed - positive) * n / max(positive, 1))
+
+
+def rounded_down(share: float) -> str:
+    """Write a share with three digits, never more than it is."""
+    return f"{math.floor(1000 * share + 1e-9) / 1000:g}"
 
 
 def sigmoid(log_odds: float) -> float:

@@ -20,10 +20,10 @@ from briefcontext.errors import BriefContextError, InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.preflight import run_preflight
 from briefcontext.evaluation.runs.compare import compare_runs
+from briefcontext.evaluation.runs.verify import verify_run
 from briefcontext.evaluation.statistics.calibrate import (
     calibrate,
     check_enough,
-    least_misplaced,
     nested_cross_validation,
 )
 from briefcontext.evaluation.statistics.confusion import count_decisions
@@ -41,7 +41,7 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.demo import demo_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import Manifest
-from briefcontext.retrievers.calibration import Calibration, sigmoid
+from briefcontext.retrievers.calibration import Calibration, rounded_down, sigmoid
 from briefcontext.retrievers.signals import TwoRankings, measure
 
 VAGUE = "What about {} now, after {}?"
@@ -129,12 +129,14 @@ def test_a_threshold_moves_with_the_scores_and_falls_with_the_target(
     assert recall_threshold(scores, target + 0.01) <= threshold + 1e-9
 
 
-@pytest.mark.parametrize(("target", "m"), [(0.8, 14), (0.9, 30), (0.95, 59), (0.95, 200), (0.95, 460)])
+@pytest.mark.parametrize(("target", "m"), [(0.8, 14), (0.9, 30), (0.95, 10), (0.95, 31), (0.95, 59), (0.95, 460)])
 def test_the_threshold_keeps_its_promise_on_new_questions(target: float, m: int) -> None:
     random = np.random.default_rng(0)
     # The true recall of a threshold, where scores are standard normal.
     recalls = np.array([norm.sf(recall_threshold(random.normal(size=m), target)) for _ in range(2000)])
-    reached = (recalls >= target).mean()
+    # Too few questions promise less than the target, and keep that.
+    promised = min(target, (1 - CONFIDENCE) ** (1 / m))
+    reached = (recalls >= promised).mean()
     assert reached >= CONFIDENCE - 3 * (CONFIDENCE * (1 - CONFIDENCE) / 2000) ** 0.5
     # And it is no more cautious than it has to be: one rank higher it would not hold.
     assert m < 59 or reached < CONFIDENCE + 0.04
@@ -157,12 +159,29 @@ def test_fits_keep_the_promise_on_new_questions() -> None:
     assert reached >= 16
 
 
-@pytest.mark.parametrize(("target", "needed"), [(0.5, 10), (0.9, 37), (0.93, 53), (0.95, 74), (0.99, 374)])
-def test_a_higher_recall_takes_more_misplaced_questions(target: float, needed: int) -> None:
-    assert least_misplaced(target) == needed
-    check_enough(np.array([True] * needed + [False] * 50), target)
-    with pytest.raises(InputError, match=f"Too few labelled questions: {needed - 1} of {needed + 49} .* {needed} on"):
-        check_enough(np.array([True] * (needed - 1) + [False] * 50), target)
+@pytest.mark.parametrize(
+    ("m", "target", "promised"),
+    [(59, 0.95, "0.95"), (58, 0.95, "0.949"), (31, 0.95, "0.907"), (10, 0.95, "0.741"), (31, 0.9, "0.9")],
+)
+def test_few_positive_questions_promise_less_and_say_so(
+    changed: Callable[..., Path], fitted: Calibration, m: int, target: float, promised: str
+) -> None:
+    fitted_on = {**fitted.fitted_on.model_dump(), "n": 1000, "misplaced": m}
+    found = Calibration.read(changed(target_recall=target, fitted_on=fitted_on))
+    assert rounded_down(found.promised_recall or 0) == promised
+    said = found.shortfall()
+    if promised == f"{target:g}":
+        assert said is None
+    else:
+        assert said is not None
+        assert f"a recall of {promised} can be promised at a confidence of 95%, and not {target:g}" in said
+        assert f"that takes 59, which is about {math.ceil((59 - m) * 1000 / m):,} more questions" in said
+
+
+def test_too_few_misplaced_questions_are_refused() -> None:
+    check_enough(np.array([True] * 10 + [False] * 50), 0.95)
+    with pytest.raises(InputError, match=r"Too few labelled questions: 9 of 59 .* Label about 7 more questions"):
+        check_enough(np.array([True] * 9 + [False] * 50), 0.95)
 
 
 def test_too_few_well_placed_questions_are_refused() -> None:
@@ -354,6 +373,11 @@ def test_the_study_puts_both_checks_side_by_side(base: KnowledgeBase, items: lis
     assert {"report.md", "cost_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
     assert not [name for name in names if "tmp" in name or "partial" in name]
     assert "nested cross-validation" in (tmp_path / "report.md").read_text()
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["provenance"]["encoder_revision"] == base.manifest.encoder.revision
+    assert verify_run(tmp_path) == []
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[1:]))
+    assert any("has n 90, and the rows 89" in problem for problem in verify_run(tmp_path))
     compared = compare_runs([tmp_path])
     for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
         counted = summary[check]
@@ -411,9 +435,13 @@ def test_the_command_fits_keeps_draws_and_refuses(base: KnowledgeBase, items: li
     assert (calibration.target_recall, calibration.positive) == (0.8, "misplaced")
     assert calibration.fitted_on.gold_missing == 1
     assert len(list((tmp_path / "preflight-figures").glob("*.png"))) == 3
+    assert "can be promised" not in done.stdout
+    short = CliRunner().invoke(app, [*arguments, "--target-recall", "0.99"], catch_exceptions=False)
+    assert "can be promised at a confidence of 95%, and not 0.99" in short.stdout
     out.unlink()
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows[:60]))
     with pytest.raises(InputError, match="Too few labelled questions"):
-        CliRunner().invoke(app, [*arguments, "--target-recall", "0.99"], catch_exceptions=False)
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert not out.exists()
 
 
@@ -445,8 +473,9 @@ def test_a_calibration_is_fitted_on_what_a_map_can_repair_by_default(base: Knowl
     assert len(runs[0].mapped) == 290
     both, _ = calibrate(made, base.manifest, 0.9, positive="misplaced", repeats=1)
     assert (both.fitted_on.n, both.fitted_on.misplaced, both.fitted_on.not_retrieved) == (290, 170, 0)
-    with pytest.raises(InputError, match=r"80 of 200 have their key document ranked below 3.*--positives misplaced"):
-        calibrate(made, base.manifest, 0.97)
+    few = replace(made, questions=made.questions[:129])
+    with pytest.raises(InputError, match=r"9 of 129 have their key document ranked below 3.*--positives misplaced"):
+        calibrate(few, base.manifest, 0.9)
 
 
 def test_a_file_of_the_first_format_is_read_as_what_it_was(changed: Callable[..., Path]) -> None:

@@ -4,6 +4,7 @@ The reader is simulated: see `tests.simulated_reader`.
 """
 
 import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from briefcontext.evaluation.experiments.corpus_tables import corpus_tables
 from briefcontext.evaluation.experiments.order import Order
 from briefcontext.evaluation.experiments.position import PERCENTILES, key_place
 from briefcontext.evaluation.runs.run import Run
+from briefcontext.evaluation.runs.settings import git_commit
 from briefcontext.evaluation.runs.verify import verify_run
 from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.knowledge import demo_knowledge_base
@@ -305,6 +307,24 @@ def test_a_run_keeps_what_it_was_made_by_and_can_be_verified(execute: Execute, t
     assert any("and the rows" in found for found in verify_run(run))
     with pytest.raises(InputError, match="no run"):
         verify_run(tmp_path)
+
+
+def test_the_commit_is_of_the_repository_that_holds_the_code(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        return subprocess.run(["git", *identity, *words], cwd=tmp_path, capture_output=True, text=True).stdout.strip()
+
+    code, installed = tmp_path / "code.py", tmp_path / "installed.py"
+    code.write_text("a")
+    assert git_commit(code) is None
+    git("init")
+    git("add", "code.py")
+    git("commit", "-m", "code")
+    installed.write_text("b")
+    assert git_commit(code) == git("rev-parse", "HEAD")
+    assert git_commit(installed) is None
+    code.write_text("changed")
+    assert git_commit(code) == git("rev-parse", "HEAD") + ", changed"
 
 
 def test_the_corpus_is_told_by_documents_tokens_and_lengths() -> None:

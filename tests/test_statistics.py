@@ -12,7 +12,6 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.statistics.inference import (
     Interval,
     bootstrap,
-    bootstrap_average,
     bootstrap_spread,
     holm,
     mcnemar_exact,
@@ -99,15 +98,15 @@ def test_the_bootstrap_refuses_what_has_no_mean(samples: list[float]) -> None:
 def test_each_group_counts_the_same_in_an_average() -> None:
     rng = np.random.default_rng(4)
     groups = [rng.binomial(1, 0.9, 1000).astype(float), rng.binomial(1, 0.1, 50).astype(float)]
-    interval = bootstrap_average(groups, resamples=2000)
+    interval = bootstrap(*groups, resamples=2000)
     average = (groups[0].mean() + groups[1].mean()) / 2
     half = 1.96 / 2 * math.sqrt(groups[0].var() / 1000 + groups[1].var() / 50)
     assert interval.low == pytest.approx(average - half, abs=0.01)
     assert interval.high == pytest.approx(average + half, abs=0.01)
     assert interval.n == 1050
-    assert bootstrap_average([[1.0, 1.0], [0.0]]) == Interval(0.5, 0.5, 3)
+    assert bootstrap([1.0, 1.0], [0.0]) == Interval(0.5, 0.5, 3)
     with pytest.raises(InputError, match="no groups"):
-        bootstrap_average([])
+        bootstrap()
 
 
 def _positions(rng: np.random.Generator, shares: list[float], items: int) -> list[list[float]]:

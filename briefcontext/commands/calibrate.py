@@ -46,7 +46,7 @@ def calibrate(
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.evaluation.statistics.calibrate import calibrate as fit
     from briefcontext.evaluation.statistics.labelled import label_questions
-    from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, Positive
+    from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, Positive, rounded_down
 
     if positives not in ("ranked_below", "misplaced"):
         raise InputError(f"--positives is {positives!r}: write ranked_below, or misplaced for both kinds.")
@@ -108,9 +108,17 @@ def calibrate(
         f"(IoU {measured.iou_auc:.3f}{_span(measured.iou_auc_interval)})."
     )
     say(
-        f"The threshold is chosen so that the recall of new questions reaches {target_recall:g} with a confidence of "
-        f"{calibration.confidence:.0%}; on average it is higher."
+        "The threshold is chosen so that the recall of new questions reaches "
+        f"{rounded_down(calibration.promised_recall or 0)} with a confidence of {calibration.confidence:.0%}; on "
+        "average it is higher."
     )
+    if shortfall := calibration.shortfall():
+        say(shortfall)
+    if titled := int(labelled.titled[of].sum()):
+        say(
+            f"{titled} of the questions are worded as the title of their key paper, which makes it easy to retrieve: "
+            "measured without them, the check may be worse. `briefcontext experiment preflight` tells them apart."
+        )
     say(f"A question goes to the map when its probability reaches {calibration.threshold:.4f}. What the model weighs:")
     for feature in sorted(calibration.features, key=lambda feature: -abs(feature.coefficient)):
         say(f"  {feature.coefficient:+.2f}  {feature.name}")

@@ -163,7 +163,7 @@ class LongDocuments:
     ) -> None:
         """`tokens` and `exact` are those of `chunk_document`."""
         self._documents = documents
-        self._encoder = encoder
+        self.encoder = encoder
         self._tokens = tokens
         self._exact = exact
         self._locks: dict[str, Lock] = {}
@@ -193,4 +193,4 @@ class LongDocuments:
 
         long = self._documents[id]
         document = Document(id=id, page_content=long.text, metadata={"source_id": id, "title": long.title})
-        return LongDocumentRetriever.from_document(document, self._encoder, tokens=self._tokens, exact=self._exact)
+        return LongDocumentRetriever.from_document(document, self.encoder, tokens=self._tokens, exact=self._exact)

@@ -20,11 +20,11 @@ from briefcontext.evaluation.statistics.comparison import (
     paired,
     question_differences,
 )
-from briefcontext.evaluation.statistics.inference import bootstrap_average
 from briefcontext.evaluation.statistics.score_tables import (
     SCORE_NAMES,
     Row,
     Table,
+    bootstrap_bounds,
     by_metric,
     cells,
     cells_tables,
@@ -127,8 +127,7 @@ def _averages(rows: Sequence[Row], groups: Sequence[str], seed: int) -> list[dic
     for key, by_group in answers.items():
         some = {group: question_scores(own) for group, own in by_group.items()}
         if len(some) == len(groups):
-            varies = any(min(values) < max(values) for values in some.values())
-            interval = bootstrap_average(list(some.values()), seed=seed) if varies else None
+            low, high = bootstrap_bounds(*some.values(), seed=seed)
             found.append(
                 {
                     "method": key[0],
@@ -137,8 +136,8 @@ def _averages(rows: Sequence[Row], groups: Sequence[str], seed: int) -> list[dic
                     "group_names": list(groups),
                     "n": sum(map(len, some.values())),
                     "score": fmean(map(fmean, some.values())),
-                    "low": interval.low if interval else None,
-                    "high": interval.high if interval else None,
+                    "low": low,
+                    "high": high,
                 }
             )
     return found

@@ -60,7 +60,8 @@ class OpenEnded(RealRankings):
         # A judge that is simulated makes no figure a result, but the answers are what they are.
         write_sheets(folder, pairs, simulated=is_simulated({**config, "judges": []}))
         verdicts = kept_verdicts(folder)
-        counted = count_verdicts(verdicts, read_key(folder), first, second)
+        key = read_key(folder)
+        counted = count_verdicts(verdicts, key, second)
         # Raters judge, and no key does: a question that has one is counted with the others.
         used = cells([{**row, "metric": "none"} for row in rows], seed=config["seed"])
         report = Report(
@@ -78,7 +79,7 @@ class OpenEnded(RealRankings):
         if counted:
             report.tables.append(_table(counted, first, second))
         people = [count["rater"] for count in counted if not is_judge(count["rater"])]
-        said = outcomes_of([v for v in verdicts if v.rater in people], read_key(folder), second)
+        said = outcomes_of([v for v in verdicts if v.rater in people], key, second)
         if len(people) > 1 and said:
             report.summary["consensus"] = agreed = _agreed(said, people, config["seed"])
             report.tables.append(_consensus_table(agreed, first, second))
@@ -93,25 +94,23 @@ class OpenEnded(RealRankings):
 
 
 def count_verdicts(
-    verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], first: str, second: str
+    verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], preferred: str
 ) -> list[dict[str, Any]]:
-    """Count, for each rater, how often the second method's answer was preferred to the first's.
+    """Count, for each rater, how often a method's answer was preferred to the other's.
 
     Verdicts on pairs that the key does not know are counted apart, and of two on the same pair the later one counts.
-    A sign test (exact McNemar on wins and losses),
-    corrected by Holm over the raters.
+    A sign test (exact McNemar on wins and losses), corrected by Holm over the raters.
     """
     found: list[dict[str, Any]] = []
     for rater in dict.fromkeys(verdict.rater for verdict in verdicts):
-        own: dict[str, Verdict] = {}
+        given = [verdict for verdict in verdicts if verdict.rater == rater]
+        own: dict[str, str] = {}
         changed = 0
-        for verdict in verdicts:
-            if verdict.rater == rater:
-                changed += verdict.pair in own and own[verdict.pair].verdict != verdict.verdict
-                own[verdict.pair] = verdict
-        known = [verdict for verdict in own.values() if verdict.pair in key]
-        names = ["tie" if v.verdict == "tie" else key[v.pair][v.verdict] for v in known]
-        win, lose = names.count(second), names.count(first)
+        for verdict in given:
+            changed += own.get(verdict.pair, verdict.verdict) != verdict.verdict
+            own[verdict.pair] = verdict.verdict
+        names = [by_rater[rater] for by_rater in outcomes_of(given, key, preferred).values()]
+        win, lose = names.count("win"), names.count("lose")
         interval = wilson(win, len(names)) if names else None
         found.append(
             {
@@ -123,7 +122,7 @@ def count_verdicts(
                 "share": win / len(names) if names else None,
                 "low": interval.low if interval else None,
                 "high": interval.high if interval else None,
-                "unknown_pairs": len(own) - len(known),
+                "unknown_pairs": len(own) - len(names),
                 "changed": changed,
                 "p": mcnemar_exact(win, lose),
             }

@@ -14,13 +14,13 @@ from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.corpus import open_knowledge_base
 from briefcontext.evaluation.experiments.preflight_report import preflight_report
 from briefcontext.evaluation.figures.calibration_curves import draw_figures
-from briefcontext.evaluation.runs.folder import REPORT, SUMMARY, RunFolder
-from briefcontext.evaluation.runs.settings import versions
+from briefcontext.evaluation.runs.folder import CONFIG, REPORT, STUDY_ROWS, SUMMARY, RunFolder
+from briefcontext.evaluation.runs.settings import provenance, versions
 from briefcontext.evaluation.statistics.calibrate import NestedRun, calibrate
 from briefcontext.evaluation.statistics.confusion import count_decisions
 from briefcontext.evaluation.statistics.inference import auc
 from briefcontext.evaluation.statistics.labelled import KINDS, LabelledQuestions, label_questions, questions_sha256
-from briefcontext.files import json_line, sha256, write_whole
+from briefcontext.files import file_sha256, json_line, sha256, write_whole
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
@@ -110,23 +110,25 @@ def run_preflight(
                 "positive": positive,
                 "seed": seed,
                 "versions": versions(),
+                "provenance": provenance(base.manifest.encoder.revision),
             }
         )
         at = label_questions(base, items, sorted({k, *ks}), progress)
         labelled = at[k]
         labels = labelled.misplaced
-        reason, runs = None, list[NestedRun]()
+        reason, shortfall, runs = None, None, list[NestedRun]()
         passages = len(base)
         measured: dict[str, Any] | None = None
         if given is not None:
             predictions = [given.predict(question.rankings) for question in labelled.questions]
             mapped = np.array([prediction.misplaced for prediction in predictions])
             runs = [NestedRun(np.array([prediction.probability for prediction in predictions]), mapped)]
-            source, positive = "calibration", given.positive
+            source, positive, shortfall = "calibration", given.positive, given.shortfall()
         else:
             source = HELD_OUT
             try:
                 fitted, runs = calibrate(labelled, base.manifest, target_recall, positive=positive, seed=seed)
+                shortfall = fitted.shortfall()
                 measured = fitted.measured.model_dump(mode="json")
             except InputError as error:
                 reason = str(error)
@@ -153,7 +155,7 @@ def run_preflight(
         "calibrated_reason": reason,
         "nested_cross_validation": measured,
         "calibration": None if given is None else _named(given),
-        "warnings": _warnings(labelled, caution, given, data_set_left_out or {}),
+        "warnings": _warnings(labelled, [caution, shortfall], given, data_set_left_out or {}),
         "knowledge_base": base.manifest.id,
         "encoder": base.manifest.encoder.model_dump(mode="json"),
         "questions_sha256": labelled.sha256,
@@ -164,13 +166,14 @@ def run_preflight(
         "groups": _groups(labelled, checks, seed),
         "iou_table": _iou_table(at, n_values, sorted({*thresholds, iou_threshold})),
     }
-    write_whole(out / "rows.jsonl", "".join(map(json_line, _rows(labelled, runs, iou_threshold))))
+    write_whole(out / STUDY_ROWS, "".join(map(json_line, _rows(labelled, runs, iou_threshold))))
     of = labelled.counted(positive)
     if figures and runs and 0 < labels[of].sum() < of.sum():
         held_out = HELD_OUT if given is None else "by the calibration given"
         counts = [count_decisions(labels[of], checks[name][0][of]) for name in ("calibrated", "iou")]
         draw_figures(out, labels[of], runs[0].probability[of], *counts, held_out=held_out)
     write_whole(out / REPORT, preflight_report(summary, figures=figures))
+    summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
     write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
     return summary
 
@@ -182,9 +185,12 @@ def _named(calibration: Calibration) -> dict[str, Any]:
 
 
 def _warnings(
-    labelled: LabelledQuestions, caution: str | None, calibration: Calibration | None, left_out: Mapping[str, int]
+    labelled: LabelledQuestions,
+    cautions: Sequence[str | None],
+    calibration: Calibration | None,
+    left_out: Mapping[str, int],
 ) -> list[str]:
-    warnings = [caution] if caution else []
+    warnings = [caution for caution in cautions if caution]
     warnings += [f"Left out as the data set was read: {count} questions: {why}." for why, count in left_out.items()]
     if calibration is not None and calibration.fitted_on.sha256 == labelled.sha256:
         warnings.append(

@@ -1,16 +1,18 @@
 """The report of a preflight study, in Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["preflight_report"]
+from briefcontext.evaluation.runs.report import markdown_table
+from briefcontext.evaluation.statistics.score_tables import Table
 
-_COUNTS = ("tp", "fp", "fn", "tn")
+__all__ = ["COUNTS", "decisions", "preflight_report"]
 
+COUNTS = ("tp", "fp", "fn", "tn")
 
-_HEAD = ["questions", "check", "positives", *_COUNTS, "precision", "recall", "specificity", "F1", "skip the map", "AUC"]
+_HEAD = ["questions", "check", "positives", *COUNTS, "precision", "recall", "specificity", "F1", "skip the map", "AUC"]
 _KINDS = {"ranked_below": "ranked below 3", "not_retrieved": "not retrieved", "misplaced": "both"}
-_CHECKS = {"iou": "IoU", "calibrated": "calibrated"}
+_CHECKS = {"iou": "IoU", "calibrated": "Calibrated"}
 
 
 def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str:
@@ -31,7 +33,7 @@ def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str
         titles = ", titles of their papers" if counted["titles"] == counted["n"] else ""
         rows += _rows(f"{group} ({counted['n']:,}{titles})", counted)
     rows += _rows(f"pooled ({summary['n']:,})" if rows else f"all ({summary['n']:,})", summary)
-    lines += [*_table(_HEAD, rows), ""]
+    lines += [markdown_table(Table("Decisions", _HEAD, rows)), ""]
     if not _has(summary):
         lines += [f"No calibrated check: {summary['calibrated_reason']}", ""]
     elif (nested := summary["nested_cross_validation"]) is not None:
@@ -52,33 +54,34 @@ def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str
     if figures and _has(summary) and 0 < summary["misplaced"] < summary["n"]:
         lines += [f"![{name}]({name}.png)" for name in ("calibration_curve", "precision_recall", "cost_curve")]
         lines += [""]
-    lines += ["## IoU check, by k, n and threshold", ""]
-    lines += _table(
-        ["k", "n", "threshold", "precision", "recall", "specificity", "F1", "skip the map"],
-        [
-            [str(row["k"]), str(row["n"]), f"{row['threshold']:g}", *_shares(row, intervals=False)]
-            for row in summary["iou_table"]
-        ],
-    )
-    return "\n".join(lines) + "\n"
+    heads = ["k", "n", "threshold", "precision", "recall", "specificity", "F1", "skip the map"]
+    table = [
+        [str(row["k"]), str(row["n"]), f"{row['threshold']:g}", *_shares(row, intervals=False)]
+        for row in summary["iou_table"]
+    ]
+    return "\n".join([*lines, markdown_table(Table("IoU check, by k, n and threshold", heads, table))]) + "\n"
 
 
 def _has(summary: Mapping[str, Any]) -> bool:
     return summary["calibrated"] is not None
 
 
-def _rows(questions: str, counted: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each check and kind of positives that there are."""
-    rows = []
-    for check, label in _CHECKS.items():
-        if (decided := counted[check]) is not None:
+def decisions(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, float] | None]]:
+    """Yield each check and kind of positives that there are, with the counts and the area under the ROC curve."""
+    for check, title in _CHECKS.items():
+        if decided := counted.get(check):
             for kind, words in _KINDS.items():
-                counts = decided if kind == "misplaced" else decided["kinds"][kind]
-                if kind == "misplaced" or counts["tp"] + counts["fn"]:
-                    area = decided["auc"].get(kind)
-                    shown = f"{area['auc']:.3f} ({area['low']:.3f}–{area['high']:.3f})" if area else ""
-                    numbers = [str(counts[count]) for count in _COUNTS]
-                    rows.append([questions, label, words, *numbers, *_shares(counts, intervals=True), shown])
+                counts = decided if kind == "misplaced" else (decided.get("kinds") or {}).get(kind)
+                if counts and (kind == "misplaced" or counts["tp"] + counts["fn"]):
+                    yield title, words, counts, (decided.get("auc") or {}).get(kind)
+
+
+def _rows(questions: str, counted: Mapping[str, Any]) -> list[list[str]]:
+    rows = []
+    for title, words, counts, area in decisions(counted):
+        shown = f"{area['auc']:.3f} ({area['low']:.3f}–{area['high']:.3f})" if area else ""
+        numbers = [str(counts[count]) for count in COUNTS]
+        rows.append([questions, title, words, *numbers, *_shares(counts, intervals=True), shown])
     return rows
 
 
@@ -89,8 +92,3 @@ def _shares(counts: Mapping[str, Any], *, intervals: bool) -> list[str]:
         shown = "" if value is None else f"{value:.3f}"
         cells.append(f"{shown} ({interval[0]:.3f}–{interval[1]:.3f})" if intervals and shown and interval else shown)
     return cells
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]

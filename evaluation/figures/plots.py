@@ -27,13 +27,37 @@ def line_plot(
     Methods that see no ranking are drawn as level lines. Lines stand a little apart, so that intervals can be told
     from each other. Of several metrics, each gets a figure, with its name behind that of the file.
     """
-    drawn = []
-    for name, file, scored in _by_metric(found, path):
-        drawn += _line_plot(
-            scored, file, x=x, methods=methods, x_label=x_label, y_label=name, panel=panel, x_ticks=x_ticks,
-            logarithmic=logarithmic, simulated=simulated,
-        )  # fmt: skip
-    return drawn
+    written = []
+    for y_label, file, scored in _by_metric(found, path):
+        values = list(dict.fromkeys(c["condition"].get(panel) for c in scored if c["condition"])) if panel else [None]
+        if not values:
+            continue
+        styles = _styles([cell["method"] for cell in scored])
+        with figure(len(values), width=5.2 if len(values) > 1 else 6.4) as (drawn, axes):
+            for axis, value in zip(axes, values, strict=True):
+                own = [c for c in scored if panel is None or c["condition"].get(panel) in (value, None)]
+                for place, name in enumerate(methods):
+                    some = [c for c in own if c["method"] == name]
+                    shift = 1.8 * (place - (len(methods) - 1) / 2)
+                    xs = [c["condition"][x] * 1.02**shift if logarithmic else c["condition"][x] + shift for c in some]
+                    _points(axis, xs, some, name, styles)
+                for cell in own:
+                    if not cell["condition"]:
+                        _level(axis, cell, styles)
+                if logarithmic:
+                    axis.set_xscale("log", base=2)
+                    ticks = sorted({c["condition"][x] for c in scored if c["condition"]})
+                    axis.set_xticks(ticks, [str(tick) for tick in ticks])
+                    axis.minorticks_off()
+                elif x_ticks is not None:
+                    axis.set_xticks(list(x_ticks))
+                axis.set_xlabel(x_label)
+                if panel is not None:
+                    axis.set_title(f"{panel} = {value}")
+            axes[0].set_ylabel(f"{y_label} (%)")
+            _finish(drawn, axes, simulated=simulated)
+            written += save(drawn, file)
+    return written
 
 
 def _by_metric(found: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, list[Cell]]]:
@@ -43,77 +67,29 @@ def _by_metric(found: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, l
         yield SCORE_NAMES[metric], path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}"), some
 
 
-def _line_plot(
-    scored: Sequence[Cell],
-    path: Path,
-    *,
-    x: str,
-    methods: Sequence[str],
-    x_label: str,
-    y_label: str,
-    panel: str | None,
-    x_ticks: Sequence[int] | None,
-    logarithmic: bool,
-    simulated: bool,
-) -> list[Path]:
-    values = list(dict.fromkeys(c["condition"].get(panel) for c in scored if c["condition"])) if panel else [None]
-    if not values:
-        return []
-    styles = _styles([cell["method"] for cell in scored])
-    with figure(len(values), width=5.2 if len(values) > 1 else 6.4) as (drawn, axes):
-        for axis, value in zip(axes, values, strict=True):
-            for place, name in enumerate(methods):
-                some = [c for c in scored if c["method"] == name and (panel is None or c["condition"][panel] == value)]
-                shift = 1.8 * (place - (len(methods) - 1) / 2)
-                xs = [c["condition"][x] * 1.02**shift if logarithmic else c["condition"][x] + shift for c in some]
-                _points(axis, xs, some, name, styles)
-            for cell in scored:
-                if not cell["condition"]:
-                    _level(axis, cell, styles)
-            if logarithmic:
-                axis.set_xscale("log", base=2)
-                ticks = sorted({c["condition"][x] for c in scored if c["condition"]})
-                axis.set_xticks(ticks, [str(tick) for tick in ticks])
-                axis.minorticks_off()
-            elif x_ticks is not None:
-                axis.set_xticks(list(x_ticks))
-            axis.set_xlabel(x_label)
-            if panel is not None:
-                axis.set_title(f"{panel} = {value}")
-        axes[0].set_ylabel(f"{y_label} (%)")
-        _finish(drawn, axes, simulated=simulated)
-        return save(drawn, path)
-
-
 def token_plot(found: Sequence[Cell], path: Path, *, methods: Sequence[str], simulated: bool = False) -> list[Path]:
     """Draw scores over the mean input tokens of a question, with 95% intervals; a figure a metric."""
-    drawn = []
-    for name, file, scored in _by_metric([cell for cell in found if cell.get("input_tokens", 0) > 0], path):
-        drawn += _token_plot(scored, file, methods=methods, y_label=name, simulated=simulated)
-    return drawn
-
-
-def _token_plot(
-    scored: Sequence[Cell], path: Path, *, methods: Sequence[str], y_label: str, simulated: bool
-) -> list[Path]:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    styles = _styles([cell["method"] for cell in scored])
-    with figure(width=7.2, height=4.6) as (drawn, (axis,)):
-        for place, name in enumerate(methods):
-            some = [cell for cell in scored if cell["method"] == name]
-            some.sort(key=lambda cell: cell["input_tokens"])
-            # A little apart, so that intervals of the same tokens can be told from each other.
-            shift = 1.012 ** (place - (len(methods) - 1) / 2)
-            _points(axis, [cell["input_tokens"] * shift for cell in some], some, name, styles)
-        axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axis.xaxis.set_minor_formatter(NullFormatter())
-        axis.set_xlabel("Input tokens for a question (mean)")
-        axis.set_ylabel(f"{y_label} (%)")
-        _finish(drawn, [axis], simulated=simulated)
-        return save(drawn, path)
+    written = []
+    for y_label, file, scored in _by_metric([cell for cell in found if cell.get("input_tokens", 0) > 0], path):
+        styles = _styles([cell["method"] for cell in scored])
+        with figure(width=7.2, height=4.6) as (drawn, (axis,)):
+            for place, name in enumerate(methods):
+                some = [cell for cell in scored if cell["method"] == name]
+                some.sort(key=lambda cell: cell["input_tokens"])
+                # A little apart, so that intervals of the same tokens can be told from each other.
+                shift = 1.012 ** (place - (len(methods) - 1) / 2)
+                _points(axis, [cell["input_tokens"] * shift for cell in some], some, name, styles)
+            axis.set_xscale("log")
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            axis.xaxis.set_minor_formatter(NullFormatter())
+            axis.set_xlabel("Input tokens for a question (mean)")
+            axis.set_ylabel(f"{y_label} (%)")
+            _finish(drawn, [axis], simulated=simulated)
+            written += save(drawn, file)
+    return written
 
 
 def bar_plot(
@@ -123,37 +99,25 @@ def bar_plot(
     simulated: bool = False,
 ) -> list[Path]:
     """Draw scores as points with 95% intervals, side by side in groups of a cell a method; a figure a metric."""
-    drawn = []
-    for name, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
-        kept = {
-            group: [cell for cell in cells if any(cell is one for one in scored)] for group, cells in groups.items()
-        }
+    written = []
+    for y_label, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
+        kept = {group: [c for c in cells if any(c is one for one in scored)] for group, cells in groups.items()}
         kept = {group: cells for group, cells in kept.items() if cells}
         methods = list(dict.fromkeys(cell["method"] for cell in scored))
-        bars = {method: [_of(method, cells) for cells in kept.values()] for method in methods}
-        drawn += _bar_plot(list(kept), bars, file, y_label=name, simulated=simulated)
-    return drawn
-
-
-def _of(method: str, cells: Sequence[Cell]) -> Cell | None:
-    return next((cell for cell in cells if cell["method"] == method), None)
-
-
-def _bar_plot(
-    groups: Sequence[str], bars: Mapping[str, Sequence[Cell | None]], path: Path, *, y_label: str, simulated: bool
-) -> list[Path]:
-    styles = _styles(list(bars))
-    with figure(width=max(6.4, 1.5 * len(groups) + 3), height=4.4) as (drawn, (axis,)):
-        for place, (name, some) in enumerate(bars.items()):
-            shift = (place - (len(bars) - 1) / 2) * 0.7 / max(1, len(bars))
-            kept = [(at + shift, cell) for at, cell in enumerate(some) if cell is not None]
-            _points(axis, [at for at, _ in kept], [cell for _, cell in kept], name, styles, line="")
-        axis.set_xticks(range(len(groups)), list(groups))
-        axis.set_xlim(-0.6, len(groups) - 0.4)
-        axis.grid(visible=False, axis="x")
-        axis.set_ylabel(f"{y_label} (%)")
-        _finish(drawn, [axis], simulated=simulated)
-        return save(drawn, path)
+        styles = _styles(methods)
+        with figure(width=max(6.4, 1.5 * len(kept) + 3), height=4.4) as (drawn, (axis,)):
+            for place, name in enumerate(methods):
+                shift = (place - (len(methods) - 1) / 2) * 0.7 / len(methods)
+                first = [next((c for c in cells if c["method"] == name), None) for cells in kept.values()]
+                some = [(at + shift, cell) for at, cell in enumerate(first) if cell is not None]
+                _points(axis, [at for at, _ in some], [cell for _, cell in some], name, styles, line="")
+            axis.set_xticks(range(len(kept)), list(kept))
+            axis.set_xlim(-0.6, len(kept) - 0.4)
+            axis.grid(visible=False, axis="x")
+            axis.set_ylabel(f"{y_label} (%)")
+            _finish(drawn, [axis], simulated=simulated)
+            written += save(drawn, file)
+    return written
 
 
 def _styles(methods: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -196,22 +196,12 @@ METHODS: Mapping[str, Method] = {
 }
 
 
-_FORMER_NAMES = {
-    "cot": "closed_book",
-    "rag": "vanilla",
-    "op_rag": "order_preserving",
-    "briefcontext_no_preflight": "map_reduce",
-}
-
-
 def method(name: str) -> Method:
     """Return a method by its name.
 
     Raises:
         InputError: there is none of that name.
     """
-    if name in _FORMER_NAMES:
-        raise InputError(f"The method {name!r} is now called {_FORMER_NAMES[name]!r}, as the route is. Write that.")
     if name not in METHODS:
         raise InputError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
     return METHODS[name]

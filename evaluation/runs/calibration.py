@@ -50,6 +50,8 @@ def calibrated(
         )
     base = materials.base.knowledge_base
     cautions = list(dict.fromkeys(caution for k in ks if (caution := calibration.check(base.manifest, k))))
+    if shortfall := calibration.shortfall():
+        cautions.append(shortfall)
     if len(base) < calibration.k:
         raise InputError(
             f"The calibration is for {calibration.k} retrieved documents, and the knowledge base has {len(base):,} "

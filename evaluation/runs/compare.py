@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.experiments.preflight_report import COUNTS, decisions
 from briefcontext.evaluation.runs.folder import SUMMARY
 from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, PUBLISHED
 from briefcontext.evaluation.runs.report import SIMULATION, markdown_table
@@ -109,53 +110,28 @@ def _label(condition: Mapping[str, Any]) -> str:
 
 def _preflight_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     """What the checks decide, over all questions and by data set, a row a run and check."""
-    counts = ("tp", "fp", "fn", "tn")
     rows = []
     for name, summary in summaries.items():
-        groups = {**(summary.get("groups") or {}), "all": summary}
-        for group, counted in groups.items():
-            for check, title, kind, decided in _kinds(counted):
+        for group, counted in {**(summary.get("groups") or {}), "all": summary}.items():
+            for title, kind, decided, area in decisions(counted):
                 row = [name, title, group, str(summary.get("k", "–")), _number(counted.get("n", "–")), kind]
-                row += [_number(decided[count]) for count in counts]
+                row += [_number(decided[count]) for count in COUNTS]
                 row += [
                     with_interval(decided[share], *(decided.get(f"{share}_interval") or (None, None)))
                     for share in ("precision", "recall", "specificity")
                 ]
                 row += [percent(decided["f1"]), percent(decided["skip_share"])]
-                area = (counted[check].get("auc") or {}).get(KIND_KEYS[kind])
                 rows.append([*row, with_interval(area["auc"], area["low"], area["high"]) if area else "–"])
-    heads = [
-        "Run",
-        "Check",
-        "Questions",
-        "k",
-        "n",
-        "Positives",
-        *map(str.upper, counts),
-        "Precision [95% CI]",
-        "Recall [95% CI]",
-    ]
+    heads = ["Run", "Check", "Questions", "k", "n", "Positives", *map(str.upper, COUNTS)]
+    heads += [f"{share} [95% CI]" for share in ("Precision", "Recall", "Specificity")]
+    heads += ["F1", "Skip the map", "AUC [95% CI]"]
     note = (
         "Positive: the key document is ranked below 3, which a map can repair, or was not retrieved, which it cannot; "
         "the papers count both. Predicted positive: the question goes to the map. In per cent, shares with Wilson's "
         "intervals, areas under the ROC curve with the bootstrap's."
     )
-    tables = [Table("Decisions", [*heads, "Specificity [95% CI]", "F1", "Skip the map", "AUC [95% CI]"], rows, note)]
     reasons = [[name, str(s["calibrated_reason"])] for name, s in summaries.items() if s.get("calibrated_reason")]
-    return [*tables, Table("Without a calibrated check", ["Run", "Why"], reasons)]
-
-
-KIND_KEYS = {"ranked below 3": "ranked_below", "not retrieved": "not_retrieved", "both": "misplaced"}
-
-
-def _kinds(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
-    """Yield each check, its title, a kind of positives and what was decided on it; both kinds together last."""
-    for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
-        if decided := counted.get(check):
-            for words, kind in KIND_KEYS.items():
-                some = decided if kind == "misplaced" else (decided.get("kinds") or {}).get(kind)
-                if some and (kind == "misplaced" or some["tp"] + some["fn"]):
-                    yield check, title, words, some
+    return [Table("Decisions", heads, rows, note), Table("Without a calibrated check", ["Run", "Why"], reasons)]
 
 
 def _score_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
@@ -271,5 +247,6 @@ def _published_table(experiment: str) -> Table:
         "What the papers report",
         ["Row", "Column", *papers],
         [[*key, *(values.get(paper, "–") for paper in papers)] for key, values in found.items()],
-        "Other models, corpora and questions: to be set beside a run, and not to be tested against it.",
+        "Other models, corpora and questions: to be set beside a run, and not to be tested against it. OP-RAG's "
+        "figures were checked against its text; BriefContext's were noted from its two texts, and not checked again.",
     )

@@ -54,7 +54,7 @@ class CountingModel(BaseChatModel):
 
 @dataclass
 class Estimate:
-    """Confusion counts of a check; positive means misplaced, and sent to the map."""
+    """What a run is estimated to take, by method."""
 
     answers: dict[str, int] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)

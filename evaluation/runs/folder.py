@@ -15,6 +15,8 @@ __all__ = ["RunFolder"]
 
 CONFIG = "config.json"
 ITEMS = "items.jsonl"
+STUDY_ROWS = "rows.jsonl"
+"""The rows of a preflight study, a question a line."""
 SUMMARY = "summary.json"
 REPORT = "report.md"
 REPLIES = "replies.sqlite"

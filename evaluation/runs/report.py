@@ -80,6 +80,14 @@ def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
         lines.append(f"- Repeats: {repeats}, each sampled afresh at temperature {config['temperature']}")
     if rankings := config.get("rankings"):
         lines.append(f"- Rankings: {rankings}")
+    if {"map_reduce", "briefcontext"} & set(config["methods"]):
+        lines.append(
+            f"- Read in partitions of {config['reading']['partition_size']} (the authors' notebook: two partitions), "
+            "as small ones are what the method is for; quotes that no document holds are dropped, as evidence must be "
+            "in its document (the notebook looks none up)"
+        )
+    if "briefcontext" in config["methods"]:
+        lines.append("- BM25 ranks the k documents that were retrieved, as in equation 1 (the notebook: 64)")
     for reason, count in facts["left_out"].items():
         lines.append(f"- Left out: {count} questions: {reason}")
     if config.get("knowledge_base"):

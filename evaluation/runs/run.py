@@ -1,6 +1,5 @@
 """Running an experiment from its settings to its report."""
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +26,9 @@ from briefcontext.evaluation.runs.runner import Runner, Task, plan, usable
 from briefcontext.evaluation.runs.settings import (
     RunSettings,
     encoder_name,
-    git_commit,
     given_name,
     paper_encoder,
+    provenance,
     versions,
 )
 from briefcontext.evaluation.statistics.score_tables import Row, Table
@@ -194,11 +193,9 @@ class Run:
             **({"repeats": settings.repeats} if settings.repeats > 1 else {}),
             **({"rankings": settings.rankings} if settings.experiment == "conflict" else {}),
             "versions": versions(),
-            "provenance": {
-                "command": sys.argv,
-                "git_commit": git_commit(),
-                "encoder_revision": None if base is None else base.manifest.encoder.revision,
-            },
+            "provenance": provenance(
+                self.materials.documents.encoder.revision if base is None else base.manifest.encoder.revision
+            ),
         }
 
     @cached_property

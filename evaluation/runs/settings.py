@@ -1,11 +1,12 @@
 """The settings of a run."""
 
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 
@@ -17,7 +18,7 @@ from briefcontext.graphs.settings import Settings
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
-__all__ = ["RunSettings", "encoder_name", "git_commit", "given_name", "paper_encoder", "versions"]
+__all__ = ["RunSettings", "encoder_name", "git_commit", "given_name", "paper_encoder", "provenance", "versions"]
 
 _VERSIONED = (
     "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
@@ -80,17 +81,29 @@ def paper_encoder() -> str:
     return "bge" if isinstance(try_to_load_from_cache(BGE_MODEL, "modules.json"), str) else "minilm"
 
 
-def git_commit() -> str | None:
-    """Return the commit that this package's code is at, with a mark where it was changed; None outside a repository."""
-    folder = Path(__file__).resolve().parent
+def git_commit(file: Path = Path(__file__)) -> str | None:
+    """Return the commit that a file of this package is at, with a mark where the code was changed.
+
+    None where no repository holds the file: a package that is installed within somebody's repository is not of it.
+    """
+    folder, name = file.resolve().parent, file.name
     try:
-        commit, changed = (
+        _, commit, changed = (
             subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10)
-            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+            for words in (
+                ["ls-files", "--error-unmatch", name],
+                ["rev-parse", "HEAD"],
+                ["status", "--porcelain", "--untracked-files=no"],
+            )
         )
     except (OSError, subprocess.SubprocessError):
         return None
     return commit.stdout.strip() + (", changed" if changed.stdout.strip() else "")
+
+
+def provenance(encoder_revision: str) -> dict[str, Any]:
+    """Return what a run was made by: the command, the code's commit, and the revision of the encoder."""
+    return {"command": sys.argv, "git_commit": git_commit(), "encoder_revision": encoder_revision}
 
 
 def versions() -> dict[str, str]:

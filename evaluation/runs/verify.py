@@ -1,12 +1,14 @@
 """Checking that what a run's folder holds belongs together."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.runs.folder import PROMPTS, SUMMARY, RunFolder
+from briefcontext.evaluation.runs.folder import PROMPTS, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.results import counts_of
-from briefcontext.files import file_sha256
+from briefcontext.files import file_sha256, json_objects
 from briefcontext.prompts import Prompts
 
 __all__ = ["verify_run"]
@@ -28,14 +30,18 @@ def verify_run(path: Path) -> list[str]:
         summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
         raise InputError(f"{path} holds no finished run: {SUMMARY} cannot be read ({error}).") from error
-    if "sha256" not in summary or "methods" not in config:
-        raise InputError(f"{path} names no hashes: it is a preflight study, or a run of an older version.")
+    if "sha256" not in summary:
+        raise InputError(f"{path} names no hashes: it is a run of an older version. Give the same command again.")
     problems = []
     for name, digest in summary["sha256"].items():
         if not (path / name).exists():
             problems.append(f"{name} is missing.")
         elif file_sha256(path / name) != digest:
             problems.append(f"{name} is not the one that the summary was made of.")
+    if config["experiment"] == "preflight":
+        studied = list(json_objects(path / STUDY_ROWS))
+        counted = {"n": len(studied), "misplaced": sum(row["misplaced"] for row in studied)}
+        return problems + _differences(summary, counted)
     try:
         if Prompts(path / PROMPTS).digest != config["prompts_sha256"]:
             problems.append(f"The texts in {PROMPTS} are not the prompts that the configuration names.")
@@ -47,7 +53,12 @@ def verify_run(path: Path) -> list[str]:
         named = f"{row['item']}|{row['method']}|{label}" + (f"|repeat {row['repeat']}" if row.get("repeat") else "")
         if id != named or row["method"] not in config["methods"]:
             problems.append(f"Row {id!r} is not one of this run.")
-    for name, counted in counts_of(list(rows.values())).items():
-        if counted != summary.get(name):
-            problems.append(f"The summary has {name} {summary.get(name)}, and the rows {counted}.")
-    return problems
+    return problems + _differences(summary, counts_of(list(rows.values())))
+
+
+def _differences(summary: Mapping[str, Any], counted: Mapping[str, Any]) -> list[str]:
+    return [
+        f"The summary has {name} {summary.get(name)}, and the rows {count}."
+        for name, count in counted.items()
+        if count != summary.get(name)
+    ]

@@ -1,6 +1,5 @@
 """Fitting a calibrated preflight, and measuring it on questions that it was not fitted on."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,16 +17,23 @@ from briefcontext.evaluation.statistics.logistic import (
     CONFIDENCE,
     FOLDS,
     folds,
-    least_positives,
     recall_threshold,
     tune,
 )
 from briefcontext.knowledge.store.manifest import Manifest, timestamp
-from briefcontext.retrievers.calibration import Calibration, Feature, FittedOn, Measured, Positive, sigmoid
+from briefcontext.retrievers.calibration import (
+    Calibration,
+    Feature,
+    FittedOn,
+    Measured,
+    Positive,
+    more_questions,
+    sigmoid,
+)
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.signals import SIGNALS
 
-__all__ = ["NestedRun", "calibrate", "check_enough", "least_misplaced", "nested_cross_validation"]
+__all__ = ["NestedRun", "calibrate", "check_enough", "nested_cross_validation"]
 
 REPEATS = 5
 LEAST_OF_A_LABEL = 10
@@ -43,36 +49,24 @@ class NestedRun:
     """What is decided for each question (n,)."""
 
 
-def least_misplaced(target_recall: float) -> int:
-    """Return how many positive questions it takes to be sure of a recall, within a fold's training part, too."""
-    return max(LEAST_OF_A_LABEL, math.ceil(least_positives(target_recall) * FOLDS / (FOLDS - 1) - 1e-9))
-
-
 def check_enough(labels: NDArray[np.bool_], target_recall: float, positive: Positive = "misplaced") -> None:
-    """Raise InputError when the labelled questions are too few to be sure of a recall, or the target is no share."""
+    """Raise InputError when the labelled questions are too few to fit on, or the target is no share."""
     if not 0.5 <= target_recall < 1:
         raise InputError(f"The target recall is {target_recall:g}, and must be from 0.5 to below 1, such as 0.95.")
     misplaced, placed = int(labels.sum()), int((~labels).sum())
-    needed = least_misplaced(target_recall)
-    if misplaced < needed:
+    if misplaced < LEAST_OF_A_LABEL:
         what = "ranked below 3" if positive == "ranked_below" else "misplaced (ranked below 3, or not retrieved)"
-        other = ", count those that were not retrieved with them (--positives misplaced)"
+        other = ", or count those that were not retrieved with them (--positives misplaced)"
         raise InputError(
-            f"Too few labelled questions: {misplaced} of {len(labels)} have their key document {what}, and a recall "
-            f"of {target_recall:g} can be promised, at a confidence of {CONFIDENCE:.0%}, from {needed} on. Label about "
-            f"{_more(misplaced, len(labels), needed)} more questions{other if positive == 'ranked_below' else ''}, or "
-            "lower the target recall; until then the preflight 'iou' decides."
+            f"Too few labelled questions: {misplaced} of {len(labels)} have their key document {what}, and "
+            f"{LEAST_OF_A_LABEL} are needed. Label about {more_questions(misplaced, len(labels), LEAST_OF_A_LABEL):,} "
+            f"more questions{other if positive == 'ranked_below' else ''}; until then the preflight 'iou' decides."
         )
     if placed < LEAST_OF_A_LABEL:
         raise InputError(
             f"Too few labelled questions: {placed} of {len(labels)} have their key document among the first three, and "
             f"{LEAST_OF_A_LABEL} are needed. With so few, let every question go to the map: --route map_reduce."
         )
-
-
-def _more(misplaced: int, n: int, needed: int) -> str:
-    # At the rate seen so far, of which at least one is assumed.
-    return f"{math.ceil((needed - misplaced) * n / max(misplaced, 1)):,}"
 
 
 def nested_cross_validation(
@@ -94,7 +88,7 @@ def nested_cross_validation(
     runs = []
     for repeat in range(repeats):
         log_odds, mapped = np.empty(len(labels)), np.empty(len(labels), dtype=bool)
-        for within, outside in folds(seed + repeat).split(features, labels + 2 * counted):
+        for within, outside in folds(seed + repeat).split(features, labels & counted):
             inside = within[counted[within]]
             tuned = tune(features[inside], labels[inside], seed + repeat)
             threshold = recall_threshold(tuned.held_out[labels[inside]], target_recall)
@@ -125,7 +119,7 @@ def calibrate(
         the calibration, and the decisions of each repeat on all questions.
 
     Raises:
-        InputError: there are too few labelled questions to promise the target recall.
+        InputError: there are too few labelled questions to fit on.
     """
     labels, counted = labelled.misplaced, labelled.counted(positive)
     check_enough(labels[counted], target_recall, positive)

@@ -6,7 +6,6 @@ from typing import Any
 
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.statistics.inference import (
-    bootstrap_average,
     holm,
     mcnemar_exact,
     mcnemar_mid_p,
@@ -150,13 +149,13 @@ def average_test(groups: Sequence[Sequence[float]], *, seed: int) -> Comparison:
     """Test whether the average of the groups' mean differences is 0; each group counts alike, whatever its size."""
     every = [difference for group in groups for difference in group]
     weighted = [difference / len(group) for group in groups for difference in group]
-    interval = bootstrap_average(groups, seed=seed) if min(every) < max(every) else None
+    low, high = bootstrap_bounds(*groups, seed=seed)
     win, lose = sum(d > 0 for d in every), sum(d < 0 for d in every)
     return {
         "n": len(every),
         "difference": fmean(map(fmean, groups)),
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
+        "low": low,
+        "high": high,
         "win": win,
         "tie": len(every) - win - lose,
         "lose": lose,

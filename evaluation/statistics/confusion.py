@@ -39,7 +39,7 @@ def wilson_interval(successes: int, n: int) -> tuple[float, float] | None:
     if not n:
         return None
     interval = wilson(successes, n)
-    return max(0.0, interval.low), min(1.0, interval.high)
+    return interval.low, interval.high
 
 
 def _share(part: int, whole: int) -> float | None:

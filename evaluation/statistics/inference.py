@@ -21,7 +21,6 @@ __all__ = [
     "Interval",
     "auc",
     "bootstrap",
-    "bootstrap_average",
     "bootstrap_ratio",
     "bootstrap_spread",
     "holm",
@@ -66,21 +65,11 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     return Interval(min(max(float(found.low), 0.0), share), max(min(float(found.high), 1.0), share), n)
 
 
-def bootstrap(samples: Sequence[float] | Floats, *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """Return a 95% percentile bootstrap interval for the mean of `samples`, `(n,)` (Efron 1979).
+def bootstrap(*groups: Sequence[float] | Floats, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+    """Return a 95% percentile bootstrap interval for a mean, or for the average of groups' means (Efron 1979).
 
-    For two methods on the same items, give the items' differences. Where all samples are equal, resampling cannot
-    tell how sure they are, and the interval is that value.
-    """
-    return bootstrap_average([samples], resamples=resamples, seed=seed)
-
-
-def bootstrap_average(
-    groups: Sequence[Sequence[float] | Floats], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
-    """Return a 95% percentile interval for the average of the groups' means, each group resampled by itself.
-
-    For an average over data sets, each of which counts the same whatever its size.
+    Each group `(n,)` is resampled by itself and counts the same, whatever its size. For two methods on the same items,
+    give the items' differences. Where all of a group's samples are equal, resampling cannot tell how sure they are.
     """
     strata = tuple(_values(group) for group in groups)
     if not strata:

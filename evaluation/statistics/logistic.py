@@ -1,6 +1,5 @@
 """Fitting the preflight's logistic regression, and choosing its threshold, without looking at what it is tested on."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +21,6 @@ __all__ = [
     "Tuned",
     "folds",
     "held_out_log_odds",
-    "least_positives",
     "recall_threshold",
     "tune",
 ]
@@ -85,15 +83,10 @@ def recall_threshold(held_out: Sequence[float] | NDArray[np.float64], target: fl
 
     That holds with a probability of at least `CONFIDENCE`, whatever the distribution: with the r-th lowest of the
     held-out log-odds (m,) of m misplaced questions as threshold, the recall of new ones is distributed as
-    Beta(m - r + 1, r) (Wilks 1941), and r is the greatest for which it is sure enough. With fewer than
-    `least_positives` there is none, and all are mapped that are as high as the lowest.
+    Beta(m - r + 1, r) (Wilks 1941), and r is the greatest for which it is sure enough. Where m is too small for
+    any, all are mapped that are as high as the lowest: `Calibration.promised_recall` is what that is sure of.
     """
     ordered = np.sort(np.asarray(held_out, dtype=np.float64))
     ranks = np.arange(1, len(ordered) + 1)
     sure = beta.sf(target, len(ordered) - ranks + 1, ranks) >= CONFIDENCE
     return float(ordered[max(0, int(np.count_nonzero(sure)) - 1)])
-
-
-def least_positives(target: float) -> int:
-    """Return how many positives it takes for a threshold at the lowest to be sure of a recall of `target`."""
-    return math.ceil(math.log(1 - CONFIDENCE) / math.log(target) - 1e-9)

@@ -85,11 +85,14 @@ def titled_by_metric(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, str
         yield f"{title}, {SCORE_NAMES[metric]}" if len(groups) > 1 else title, metric, some
 
 
-def bootstrap_bounds(values: Sequence[float], *, seed: int) -> Bounds:
-    """Return a bootstrap's 95% bounds of a mean; none where no value differs, and resampling cannot tell."""
-    if min(values) == max(values):
+def bootstrap_bounds(*groups: Sequence[float], seed: int) -> Bounds:
+    """Return a bootstrap's 95% bounds of a mean, or of the groups' average, each resampled by itself.
+
+    None where no value differs, and resampling cannot tell.
+    """
+    if all(min(values) == max(values) for values in groups):
         return None, None
-    interval = bootstrap(values, seed=seed)
+    interval = bootstrap(*groups, seed=seed)
     return interval.low, interval.high
 
 
