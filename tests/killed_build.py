@@ -13,7 +13,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from briefcontext.knowledge.build import build_knowledge_base, draft
+from briefcontext.knowledge.build import build_knowledge_base, draft, pipeline
 from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
 from briefcontext.knowledge.sources.source import EntrySource
 from briefcontext.knowledge.store import indexes
@@ -28,19 +28,19 @@ def document(number: int, text: str, version: int = 1) -> Document:
 
 
 def baseline() -> Iterator[Entry]:
-    """2,600 records, the last one broken: three transactions."""
-    for number in range(2600):
+    """650 records, the last one broken: three transactions."""
+    for number in range(650):
         yield document(number, f"Patient {number} was given aspirin and drug{number % 50}.")
-    yield Reject("line 2601", "It is broken.")
+    yield Reject("line 651", "It is broken.")
 
 
 def update() -> Iterator[Entry]:
-    """Of the baseline's records it replaces 300 and deletes 200, and it has 900 new ones."""
-    for number in range(0, 600, 2):
+    """Of the baseline's records it replaces 75 and deletes 50, and it has 225 new ones."""
+    for number in range(0, 150, 2):
         yield document(number, f"Patient {number} was given ibuprofen instead.", version=2)
-    for number in range(1, 401, 2):
+    for number in range(1, 101, 2):
         yield Deletion(f"r{number:04d}")
-    for number in range(3000, 3900):
+    for number in range(3000, 3225):
         yield document(number, f"Patient {number} was given drug{number % 70} and more.")
 
 
@@ -75,7 +75,7 @@ class Steps:
 
 
 def main(folder: Path, when: str, names: list[str]) -> None:
-    draft.COMMIT_PASSAGES = 1000
+    draft.COMMIT_PASSAGES, pipeline.BATCH_RECORDS = 250, 256
     encoder = HashingEncoder()
     if when.endswith("s"):
         timer = threading.Timer(float(when[:-1]), os.kill, (os.getpid(), signal.SIGKILL))

@@ -22,7 +22,7 @@ from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
-QUESTIONS = 200
+QUESTIONS = 80
 AT_ONCE = 12
 SEED = 4
 # So few calls at once, and so much time, that none is given up before it left a busy machine:
