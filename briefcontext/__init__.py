@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PartitionStarted,
         Reducing,
         Retrieved,
+        Rewritten,
         RouteDecided,
     )
     from briefcontext.graphs.graph import build_graph, graph
@@ -80,6 +81,7 @@ __all__ = [
     "Reducing",
     "RerankingRetriever",
     "Retrieved",
+    "Rewritten",
     "RouteDecided",
     "Settings",
     "WrappedRetriever",
@@ -102,7 +104,7 @@ __getattr__ = lazy(
         ),
         "graphs.events": (
             "AnswerToken AnswerTokens Answered Answering Encoding Event PartitionDone PartitionFailed "
-            "PartitionStarted Reducing Retrieved RouteDecided"
+            "PartitionStarted Reducing Retrieved Rewritten RouteDecided"
         ),
         "graphs.graph": "build_graph graph",
         "graphs.settings": "Settings",

@@ -7,6 +7,7 @@ from langchain_core.language_models import BaseChatModel
 
 from briefcontext.chains.extract import extract
 from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.follow_up import rewrite_follow_up
 from briefcontext.chains.model.call import Model, StructuredOutput
 from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.event_loop import wait_for
@@ -85,6 +86,10 @@ class LLMReader:
     ) -> Draft:
         """Do as `reduce` does, without blocking the event loop."""
         return await reduce(self._allocator, question, documents, extractions, budget)
+
+    async def arewrite(self, question: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
+        """Return the question that a follow-up to earlier ones means."""
+        return await rewrite_follow_up(self._allocator, question, earlier, budget)
 
     def answer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
         """Answer from all documents at once."""

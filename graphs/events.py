@@ -23,6 +23,7 @@ __all__ = [
     "PartitionStarted",
     "Reducing",
     "Retrieved",
+    "Rewritten",
     "RouteDecided",
     "emit",
     "tell_encoding",
@@ -46,6 +47,13 @@ class Retrieved(TypedDict):
 
     event: Literal["retrieved"]
     documents: int
+
+
+class Rewritten(TypedDict):
+    """A follow-up has become a question of its own."""
+
+    event: Literal["rewritten"]
+    question: str
 
 
 class RouteDecided(TypedDict):
@@ -126,6 +134,7 @@ class Answered(TypedDict):
 
 Event = (
     Encoding
+    | Rewritten
     | Retrieved
     | RouteDecided
     | PartitionStarted
@@ -176,7 +185,9 @@ class AnswerTokens:
 def emit(event: Event) -> None:
     """Write an event to the `custom` stream of the run that this is called in, and to the log."""
     # No words of a question, a document or a model are logged; an error may quote any of them.
-    told = " ".join(f"{name}={value}" for name, value in event.items() if name not in ("event", "reason", "error"))
+    told = " ".join(
+        f"{name}={value}" for name, value in event.items() if name not in ("event", "reason", "error", "question")
+    )
     _logger.info("%s %s", event["event"], told)
     get_stream_writer()(event)
 

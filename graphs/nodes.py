@@ -10,12 +10,23 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
 from briefcontext.chains.citation import assign_keys
+from briefcontext.chains.follow_up import check_earlier
+from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.graphs import resources
-from briefcontext.graphs.events import Answering, PartitionStarted, Retrieved, RouteDecided, emit, tell_encoding
+from briefcontext.graphs.events import (
+    Answering,
+    PartitionStarted,
+    Retrieved,
+    Rewritten,
+    RouteDecided,
+    emit,
+    tell_encoding,
+)
 from briefcontext.graphs.results import (
     Update,
     abstained,
@@ -86,8 +97,10 @@ class Nodes:
         """Check the question, and retrieve k documents in the dense ranking's order."""
         begun = time.time()
         asked = check_question(state.get("question"), state.get("options"))
-        await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
-        settings = current_settings()
+        reader = await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
+        settings, budget = current_settings(), open_budget(begun)
+        if earlier := check_earlier(state.get("earlier")):
+            asked = await _own_question(reader, asked, earlier, budget)
         if (given := state.get("documents")) is not None:
             if settings.filters:
                 raise InputError(
@@ -95,14 +108,16 @@ class Nodes:
                     "question. Leave out the one or the other."
                 )
             ranking = given_ranking(given, settings.most_documents)
-            return _retrieved(asked, ranking, settings.model_copy(update={"top_k": len(ranking)}), begun, given=True)
+            return _retrieved(
+                asked, ranking, settings.model_copy(update={"top_k": len(ranking)}), budget, begun, given=True
+            )
         retriever = await asyncio.to_thread(self._retriever)
         found: Sequence[Document] = []
         wanted = settings.top_k
         while wanted:
             found = await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters)
             wanted = more_to_ask(found, wanted, settings)
-        return _retrieved(asked, found, settings, begun, given=False)
+        return _retrieved(asked, found, settings, budget, begun, given=False)
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
@@ -161,7 +176,22 @@ class Nodes:
         return abstained(state, reason, open_budget(state["started"]), self._open_reader())
 
 
-def _retrieved(asked: Question, found: Sequence[Document], settings: Settings, begun: float, *, given: bool) -> Update:
+async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
+    """Rewrite a follow-up by the reader's model.
+
+    Raises:
+        InputError: the reader has none.
+    """
+    if not isinstance(reader, LLMReader):
+        raise InputError("A follow-up is rewritten by a model, and none is set: ask a whole question.")
+    asked = await reader.arewrite(asked, earlier, budget)
+    emit(Rewritten(event="rewritten", question=asked["text"]))
+    return asked
+
+
+def _retrieved(
+    asked: Question, found: Sequence[Document], settings: Settings, budget: CallBudget, begun: float, *, given: bool
+) -> Update:
     documents, retracted = without_retracted(found, settings)
     emit(Retrieved(event="retrieved", documents=len(documents)))
     # A thread keeps its state between runs, and the reducers would go on adding to it.
@@ -172,7 +202,7 @@ def _retrieved(asked: Question, found: Sequence[Document], settings: Settings, b
         "ranking": assign_keys(asked["text"], [encodable_document(document) for document in documents]),
         "retracted": retracted,
         "extractions": Overwrite([]),
-        "calls": Overwrite([]),
+        "calls": Overwrite(budget.calls),
     }
 
 

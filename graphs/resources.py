@@ -34,6 +34,7 @@ __all__ = [
     "as_ranked",
     "as_reader",
     "calibration",
+    "filtered",
     "knowledge_base",
     "reader",
     "refuse_model_settings",
@@ -99,8 +100,22 @@ def _searched(settings: Settings, progress: "Progress | None") -> "KnowledgeBase
     return knowledge_base(settings.knowledge_base)
 
 
+def filtered(settings: Settings) -> tuple[int, int] | None:
+    """Return how many passages the settings' filters leave, and of how many; None where nothing can be counted.
+
+    Raises:
+        KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
+    """
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+
+    searched = _searched(settings.resolved(), None)
+    return (searched.count(settings.filters), len(searched)) if isinstance(searched, KnowledgeBase) else None
+
+
 def size(settings: Settings) -> str | None:
-    """Say how many passages the settings' knowledge base or document has, and of what day; None for live PubMed.
+    """Say how many passages the settings' knowledge base or document has, and of what day.
+
+    None for live PubMed, and for the demo, which may first have to be built.
 
     Raises:
         KnowledgeBaseError: it is missing, broken or unfinished.
@@ -108,6 +123,8 @@ def size(settings: Settings) -> str | None:
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
     settings = settings.resolved()
+    if settings.document is None and settings.knowledge_base == DEMO:
+        return None
     searched = _searched(settings, None)
     if settings.document is not None:
         passages, day = len(searched.chunks), date.fromtimestamp(_modified(settings.document)).isoformat()  # type: ignore[union-attr]

@@ -25,6 +25,8 @@ class Input(TypedDict):
     documents: NotRequired[Annotated[list[Document | dict[str, Any]] | None, EphemeralValue]]
     """Documents to answer from, best first, in place of those that would be retrieved; a mapping of `page_content`,
     `metadata` and `id` is one, too. None retrieves; an empty list is nothing to answer from."""
+    earlier: NotRequired[Annotated[list[str] | None, EphemeralValue]]
+    """Questions asked before, the last one last: `question` is a follow-up to them, and is rewritten by the model."""
 
 
 class Output(TypedDict):

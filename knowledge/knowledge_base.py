@@ -106,6 +106,11 @@ class KnowledgeBase:
                 self._encoder = encoder
             return self._encoder
 
+    def count(self, filters: Filters = NO_FILTERS) -> int:
+        """Return how many passages the filters let through."""
+        where = filters.where()
+        return len(self) if where is None else self._read(lambda snapshot: snapshot.count(where))
+
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` passages most similar to a question, best first, of those that the filters let through.
 

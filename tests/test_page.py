@@ -29,6 +29,8 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Limits
 from briefcontext.http_server import access_token
+from briefcontext.knowledge.build import build_knowledge_base
+from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.page import app as page_app
 from briefcontext.page.app import create_app
@@ -262,6 +264,26 @@ def test_a_source_is_given_whole_and_only_from_what_is_read(demo: Starlette, map
         (mapped, {"source_id": "src-0"}, 404),
     ):
         assert client(app).post("/api/source", json=given).status_code == status
+
+
+def test_what_the_filters_leave_is_counted(demo: Starlette, mapped: Starlette, tmp_path: Path) -> None:
+    kinds = ("Review", "Randomized Controlled Trial")
+    records = [
+        record(f"{kind[:3]}{year}", year=year, publication_types=kind) for year in (2010, 2020) for kind in kinds
+    ]
+    build_knowledge_base([source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm"))
+    app = create_app(Settings(knowledge_base=str(tmp_path / "base")))
+    for settings, passages in (
+        ({}, 4),
+        ({"years": [2015, None]}, 2),
+        ({"years": [2015, None], "publication_types": ["Review"]}, 1),
+        ({"years": [1990, 1999]}, 0),
+    ):
+        counted = client(app).post("/api/count", json={"settings": settings})
+        assert counted.json() == {"passages": passages, "all": 4}
+    assert "4 passages, of 20" in client(app).get("/api/about").json()["size"]
+    assert client(mapped).post("/api/count", json={}).status_code == 404
+    assert client(demo).post("/api/count", json={"settings": {"knowledge_base": "/etc"}}).status_code == 400
 
 
 def test_the_policy_lets_nothing_in_but_the_pages_own_files() -> None:

@@ -301,7 +301,7 @@ def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
         graph = build_graph(reader=chat_model, retriever=retriever_over(base))
         with serve_page(create_app(graph=graph)) as address:
             browser.open(address)
-            browser.see("#settings summary").click()
+            browser.see("#filters summary").click()
             first, last = browser.see("#setting-years").find_elements("tag name", "input")
             first.send_keys("2015")
             browser.see(f"#setting-publication_types input[value='{trial}']").click()
@@ -365,6 +365,31 @@ def test_reload_and_back_bring_the_last_answers_again(browser: Browser, page: Pa
     assert browser.see("#question").get_property("value") == QUESTION
     browser.driver.back()
     browser.until(lambda: not browser.all("#result")[0].is_displayed(), "the form is there as at first")
+
+
+def test_a_follow_up_becomes_a_question_of_its_own(
+    browser: Browser, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    whole = "Which drug is first choice for type 2 diabetes in children?"
+    server.script = lambda call: Reply(whole) if "You rewrite a follow-up" in call.system else faithful(call)
+    settings = Settings(model=f"openai:scripted-{server.url}", max_retries=0)
+    open_resources(settings)
+    with serve_page(create_app(settings)) as address:
+        browser.open(address)
+        browser.ask(FIRST_CHOICE)
+        browser.see(".references")
+        browser.see("#follow").click()
+        assert FIRST_CHOICE in browser.see("#following").text
+        browser.ask("And in children?")
+        browser.see("#result-heading", whole)
+        browser.see(".references")
+        assert "You asked “And in children?”" in browser.see("#asked-as").text
+        browser.see("#follow").click()
+        assert whole in browser.see("#following").text
+        browser.see("#on-its-own").click()
+        assert not browser.all("#following")[0].is_displayed()
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -82,6 +82,8 @@ def event_words(event: Event) -> tuple[str, str]:
     match event["event"]:
         case "encoding":
             return "", f"Encoding the document for all questions: {event['passages']} of {event['total']} passages"
+        case "rewritten":
+            return f"asked as: {event['question']}", "Retrieving…"
         case "retrieved":
             return f"{event['documents']} documents retrieved", "Comparing the rankings…"
         case "route_decided":

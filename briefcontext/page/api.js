@@ -48,6 +48,11 @@ export async function about() {
   return (await call("api/about")).json();
 }
 
+/** Fetch how many passages the filters among the settings leave. */
+export async function count(settings) {
+  return (await post("api/count", { settings })).json();
+}
+
 /** Fetch all passages of one source, once. */
 export function source(id) {
   if (!sources.has(id)) sources.set(id, post("api/source", { source_id: id }).then((response) => response.json()));

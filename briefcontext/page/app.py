@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
+from briefcontext.chains.follow_up import check_earlier
 from briefcontext.chains.question import check_question
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
@@ -101,7 +102,8 @@ def create_page(
         asked = check_question(given.get("question"), given.get("options"))
         settings = choose(fixed, given.get("settings"))
         ranking = "retrieved" if own else "re-ranked" if settings.cross_encoder else settings.retrieval
-        return JSONLines(run(graph, asked, settings, ranking=ranking))
+        earlier = check_earlier(given.get("earlier"))
+        return JSONLines(run(graph, asked, settings, ranking=ranking, earlier=earlier))
 
     async def whole_source(request: Request) -> Response:
         wanted = (await _read_json(request)).get("source_id")
@@ -114,7 +116,14 @@ def create_page(
             {"passages": [passage(document) for document in shown], "left_out": len(found) - len(shown)}
         )
 
-    routes = {"/ask": ask, "/source": whole_source}
+    async def count(request: Request) -> Response:
+        settings = choose(fixed, (await _read_json(request)).get("settings"))
+        counted = None if own else await asyncio.to_thread(resources.filtered, settings)
+        if counted is None:
+            raise HTTPException(404, "What is read here cannot be counted.")
+        return JSONResponse({"passages": counted[0], "all": counted[1]})
+
+    routes = {"/ask": ask, "/count": count, "/source": whole_source}
     api = [Route("/about", about), *(Route(path, answer, methods=["POST"]) for path, answer in routes.items())]
     return Starlette(
         routes=[Mount("/api", routes=api), Route("/", asset), Route("/{name}", asset)],

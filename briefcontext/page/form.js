@@ -1,15 +1,21 @@
 // The form: question, options, settings, examples.
 
-import { byId, el, refill } from "./dom.js";
+import { count } from "./api.js";
+import { byId, counted, el, refill, shown } from "./dom.js";
 
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const FIRST_OPTIONS = 4;
 const FIRST_EXAMPLES = [0, 23, 3, 17, 9, 41];
+const FILTERS = ["years", "publication_types"];
 let settings = [];
+let countable = false;
+let earlier = [];
 
 /** Fill the form with what the server knows. */
 export function prepare(known, submit) {
   settings = known.settings;
+  countable = known.sources;
+  byId("filters").addEventListener("change", showCount);
   setOptions({});
   byId("more-options").addEventListener("click", () => addOption("").focus());
   byId("reset-settings").addEventListener("click", () => showSettings());
@@ -22,8 +28,16 @@ export function prepare(known, submit) {
   refill(byId("more-examples"), more.map((example) => exampleItem(example, submit)));
 }
 
+/** Make the next question a follow-up to earlier ones; to none, a question on its own. */
+export function follow(questions) {
+  earlier = questions;
+  byId("following").hidden = questions.length === 0;
+  byId("followed").textContent = `A follow-up to “${shown(questions.at(-1))}”`;
+}
+
 /** Put a question into the form that was asked before. */
-export function show({ question, options }) {
+export function show({ question, options, earlier: before = [] }) {
+  follow(before);
   byId("question").value = question;
   setOptions(options);
 }
@@ -55,7 +69,22 @@ function addOption(text) {
 }
 
 function showSettings() {
-  refill(byId("setting-fields"), settings.map(settingField));
+  const filters = settings.filter((setting) => FILTERS.includes(setting.name));
+  refill(byId("setting-fields"), settings.filter((setting) => !filters.includes(setting)).map(settingField));
+  refill(byId("filter-fields"), filters.map(settingField));
+  byId("filters").hidden = filters.length === 0;
+  showCount();
+}
+
+/** Say how many passages the filters leave; nothing where there are none, or they cannot be counted. */
+async function showCount() {
+  const filters = Object.fromEntries(settings.filter((setting) => FILTERS.includes(setting.name))
+    .map((setting) => [setting.name, chosen(setting)]));
+  const none = !filters.years && !filters.publication_types?.length;
+  const found = countable && !none ? await count(filters).catch(() => null) : null;
+  byId("filter-count").textContent = found
+    ? `${counted(found.passages, "passage")} of ${found.all.toLocaleString("en")} left` : "";
+  byId("filters").querySelector("summary").textContent = none ? "Filters" : "Filters (on)";
 }
 
 function settingField(setting) {
@@ -117,7 +146,7 @@ export function asked() {
   const differing = settings.map((setting) => [setting.name, chosen(setting), setting.default])
     .filter(([, value, fallback]) => JSON.stringify(value) !== JSON.stringify(fallback))
     .map(([name, value]) => [name, value]);
-  return { question: byId("question").value.trim(), options, settings: Object.fromEntries(differing) };
+  return { question: byId("question").value.trim(), options, settings: Object.fromEntries(differing), earlier };
 }
 
 /** Say whether the form can be sent; the first field that is at fault is shown, also in a closed fold. */

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -35,16 +35,21 @@ UNEXPECTED = "Something went wrong that was not foreseen. The log of the server 
 
 
 async def run(
-    graph: CompiledStateGraph[Any, Any, Any, Any], asked: Question, settings: Settings, *, ranking: str = "retrieved"
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    asked: Question,
+    settings: Settings,
+    *,
+    ranking: str = "retrieved",
+    earlier: Sequence[str] = (),
 ) -> AsyncGenerator[Line]:
     """Answer a question, and tell of each step.
 
     Besides the graph's own events and the answer's tokens (`graphs/events.py`) there are: `documents` (all that were
     retrieved), `preflight` (both rankings), `partitions` (the ids of each one's documents), `extraction` (what one
     gave), and at the end `answer`, or else one `error` with its kind and message. `ranking` is how the page calls the
-    documents' order.
+    documents' order. `earlier` are questions that this one is a follow-up to.
     """
-    given = {"question": asked["text"], "options": asked["options"]}
+    given = {"question": asked["text"], "options": asked["options"], "earlier": list(earlier)}
     parts: Any = graph.astream(given, context=settings, stream_mode=["custom", "messages", "updates"])
     tokens = AnswerTokens()
     try:

@@ -34,6 +34,12 @@ function fail(kind, message) {
 
 const ON = {
   encoding: (run, { passages, total }) => say(`Encoding the document for all questions: ${passages} of ${total} passages…`),
+  rewritten: (run, { question }) => {
+    run.rewritten = question;
+    byId("result-heading").textContent = shown(question);
+    byId("asked-as").hidden = false;
+    byId("asked-as").textContent = `You asked “${shown(run.asked.question)}”; the model made a question of it that stands by itself.`;
+  },
   retrieved: (run, { documents }) => say(`${counted(documents, "document")} retrieved. Comparing the rankings…`),
   documents: (run, { documents, retracted }) => {
     run.documents = new Map(documents.map((doc) => [doc.id, doc]));
@@ -155,6 +161,7 @@ function show(run) {
   const options = Object.entries(run.asked.options);
   byId("result").hidden = false;
   byId("result-heading").textContent = shown(run.asked.question);
+  byId("asked-as").hidden = true;
   byId("result-options").hidden = options.length === 0;
   refill(byId("result-options"), options.map(([letter, words]) => el("li", {}, `${letter}. ${words}`)));
   byId("failure").replaceChildren();
@@ -174,6 +181,7 @@ function busy(is) {
   const left = !is && document.activeElement === byId("stop");
   byId("stop").hidden = !is;
   byId("another").hidden = is;
+  byId("follow").hidden = is || !known.model || !current?.answer;
   if (left) byId("another").focus();
   byId("answer").setAttribute("aria-busy", String(is));
 }
@@ -223,9 +231,17 @@ byId("question").addEventListener("keydown", (event) => {
   event.preventDefault();
   submit();
 });
-byId("another").addEventListener("click", () => {
+function askNext(earlier) {
+  form.follow(earlier);
   byId("question").focus();
   byId("question").select();
+}
+
+byId("another").addEventListener("click", () => askNext([]));
+byId("on-its-own").addEventListener("click", () => askNext([]));
+byId("follow").addEventListener("click", () => {
+  const { asked, rewritten } = current;
+  askNext([...(asked.earlier ?? []), rewritten ?? asked.question].slice(-8));
 });
 addEventListener("popstate", showKept);
 byId("stop").addEventListener("click", () => current?.stop.abort());

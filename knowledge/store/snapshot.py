@@ -71,6 +71,10 @@ class Snapshot:
                 known["passages"] += 1
         return [found[id] for id in sorted(found)]
 
+    def count(self, where: str) -> int:
+        """How many passages fulfil a condition."""
+        return self._table.count(where)
+
     def search(self, vector: NDArray[np.float32], k: int, filters: Filters) -> list[Document]:
         """The `k` passages nearest to a vector (d,), best first, with `rank` and `score`."""
         where = filters.where()

@@ -1,0 +1,80 @@
+"""Follow-ups: rewritten by the model into a question of their own, which is then answered."""
+
+import json
+from typing import Any
+
+import pytest
+from langchain_openai import ChatOpenAI
+from starlette.testclient import TestClient
+
+from briefcontext.errors import InputError, ModelCallError
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.page.app import create_app
+from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.openai_server import OpenAIServer, Reply, faithful
+
+WHOLE = "Does aspirin lower the risk of stroke in children?"
+FOLLOW_UP: Any = {"question": "And in children?", "earlier": [QUESTION]}
+SETTINGS = Settings(route="vanilla", max_retries=0)
+
+
+def rewriting(reply: str) -> Any:
+    return lambda call: Reply(reply) if "You rewrite a follow-up" in call.system else faithful(call)
+
+
+@pytest.mark.parametrize(
+    "reply", [WHOLE, f"Question: {WHOLE}\n", f'**"{WHOLE}"**', f"\n- \n{WHOLE}\nIt adds children."]
+)
+def test_a_follow_up_is_answered_as_a_question_of_its_own(
+    reply: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.script = rewriting(reply)
+    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    parts = list(graph.stream(FOLLOW_UP, context=SETTINGS, stream_mode=["custom", "values"]))
+    assert ("custom", {"event": "rewritten", "question": WHOLE}) in parts
+    rewrite, answer = server.calls
+    assert f"- {QUESTION}\n\nFollow-up: And in children?" in rewrite.user
+    assert f"Question: {WHOLE}" in answer.user
+    assert "And in children?" not in answer.user
+    last: Any = parts[-1][1]
+    assert last["answer"]["usage"]["calls"] == 2
+    assert set(last["answer"]["usage"]["stages"]) == {"follow_up", "vanilla"}
+
+
+def test_a_question_without_earlier_ones_is_asked_as_it_is(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    for earlier in (None, []):
+        graph.invoke({"question": QUESTION, "earlier": earlier}, context=SETTINGS)
+    assert server.stages() == ["answer", "answer"]
+
+
+def test_a_model_that_writes_no_question_is_an_error(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = rewriting("...")
+    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    with pytest.raises(ModelCallError, match="did not rewrite the follow-up"):
+        graph.invoke(FOLLOW_UP, context=SETTINGS)
+
+
+def test_without_a_model_a_follow_up_is_refused() -> None:
+    with pytest.raises(InputError, match="rewritten by a model, and none is set"):
+        build_graph(retriever=FixedRetriever(documents=[])).invoke(FOLLOW_UP)
+
+
+@pytest.mark.parametrize("earlier", ["x", [1], [""], ["x"] * 9, ["x" * 20_001]])
+def test_earlier_questions_are_checked(earlier: Any, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    with pytest.raises(InputError):
+        graph.invoke({"question": QUESTION, "earlier": earlier}, context=SETTINGS)
+    page = TestClient(create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1")
+    assert page.post("/api/ask", json={"question": QUESTION, "earlier": earlier}).status_code == 400
+    assert server.calls == []
+
+
+def test_the_page_tells_the_question_that_was_made(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = rewriting(WHOLE)
+    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    page = TestClient(create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1")
+    told = [json.loads(line) for line in page.post("/api/ask", json=FOLLOW_UP).text.splitlines()]
+    assert told[0] == {"event": "rewritten", "question": WHOLE}
+    assert told[-1]["answer"]["citations"]
