@@ -69,6 +69,7 @@ def served(settings: type[Settings], environment: Mapping[str, str] | None = Non
         "calibration_file": (None, None),
         "prompts": (None, None),
         "model_cache": (None, None),
+        "model_arguments": (None, None),
         **({"document": (None, None)} if folder is None else {}),
     }
     described = settings.model_fields

@@ -1,7 +1,8 @@
 """The command line.
 
-Exit codes: 0 answered (or honestly abstained), 1 a model call failed, 2 bad input or set-up, 3 something unexpected
-such as a full disk, 130 interrupted. When the reader of its output goes away, it ends without a word.
+Exit codes: 0 answered (or honestly abstained), 1 a model call failed or nothing was indexed, 2 bad input or set-up,
+3 something unexpected such as a full disk, 130 interrupted. When the reader of its output goes away, it ends without a
+word.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 import traceback
 from contextlib import suppress
 from enum import StrEnum
+from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
 import typer
@@ -34,11 +36,16 @@ from briefcontext.commands.options import (
     Journals,
     KnowledgeBaseName,
     Languages,
+    MaxOutputTokens,
     Mesh,
+    ModelArguments,
+    ModelCache,
+    ModelTimeout,
     Preflight,
     PromptsFolder,
     Route,
     StudyTypes,
+    Temperature,
     Years,
     check_document_options,
     settings_from,
@@ -59,12 +66,12 @@ _UsageError: Any = typer.BadParameter.__base__
 _OPTION = re.compile(r"\s*\w\s*=.+", re.DOTALL)
 
 app = typer.Typer(
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Answers medical questions over retrieved literature, with citations to check them by. Not a medical device.",
-    epilog="Exit codes: 0 answered or abstained, 1 a model call failed, 2 bad input or set-up, "
-    "3 something unexpected, 130 interrupted.",
+    epilog="Exit codes: 0 answered or abstained, 1 a model call failed or nothing was indexed, 2 bad input or "
+    "set-up, 3 something unexpected, 130 interrupted.",
 )
 
 
@@ -127,14 +134,34 @@ def _close_output() -> None:
 
 @app.callback()
 def _common(
+    context: typer.Context,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show the traceback of an unexpected error.")] = False,
+    show_version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
-    """Keep `ask` a command of its own even while commands are few."""
+    """Show the version, or without a command the help."""
+    if show_version:
+        typer.echo(f"BriefContext {version('briefcontext')}")
+        raise typer.Exit
+    _help_without_command(context)
+
+
+def _help_without_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
 
 
 @app.command()
 def ask(
-    words: Annotated[list[str], typer.Argument(metavar="QUESTION", help="The question, in quotes.")],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="QUESTION", help="The question, in quotes; - reads it from the input.")
+    ] = None,
+    questions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Ask the questions of a .jsonl file, or of a data set as KIND:PATH; print a line of JSON for each.",
+        ),
+    ] = None,
     kb: KnowledgeBaseName = None,
     document: Document = None,
     encoder: DocumentEncoder = None,
@@ -143,6 +170,11 @@ def ask(
         typer.Option(rich_help_panel=MODEL, help="Chat model as provider:model, for example openai:gpt-4o-mini."),
     ] = None,
     extract_model: ExtractModel = None,
+    temperature: Temperature = None,
+    max_output_tokens: MaxOutputTokens = None,
+    model_arguments: ModelArguments = None,
+    model_cache: ModelCache = None,
+    timeout: ModelTimeout = None,
     prompts: PromptsFolder = None,
     reader: Annotated[
         ReaderName | None,
@@ -203,7 +235,12 @@ def ask(
     ] = False,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""
-    question, choices = _question_and_options(words, options or [])
+    if questions is None:
+        question, choices = _question_and_options(words or [], options or [])
+    elif words or options or references:
+        raise InputError(
+            "--questions names a file of questions and prints JSON: leave out QUESTION, --options and --references."
+        )
     check_document_options(document, kb, encoder)
     if references and as_json:
         raise InputError("--references and --json are both given: name one of them.")
@@ -213,6 +250,11 @@ def ask(
         document_encoder=encoder,
         model=_model(model, reader),
         extract_model=extract_model,
+        temperature=temperature,
+        max_output_tokens=max_output_tokens,
+        model_arguments=_values(model_arguments or []),
+        model_cache=model_cache,
+        model_timeout=timeout,
         prompts=prompts,
         route=route or ("order_preserving" if document is not None else None),
         fallback=fallback,
@@ -236,6 +278,10 @@ def ask(
     from briefcontext.commands.progress import ProgressLines, run
     from briefcontext.commands.report import print_answer
 
+    if questions is not None:
+        from briefcontext.commands.questions import ask_many
+
+        raise typer.Exit(EXIT_FAILED if ask_many(questions, settings) else 0)
     with ProgressLines() as lines:
         state = run(question, choices, settings, lines)
     if as_json:
@@ -263,8 +309,13 @@ def index(
     field: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FIELD=COLUMN", help="Column of JSON lines that holds a field: --field id=doc --field text=body."
+            metavar="FIELD=COLUMN",
+            help="Column of JSON lines or CSV that holds a field: --field id=doc --field text=body.",
         ),
+    ] = None,
+    loader: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:CLASS", help="Read all files with this document loader of LangChain."),
     ] = None,
     chunk_tokens: Annotated[
         int | None,
@@ -284,7 +335,7 @@ def index(
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
     from briefcontext.commands.index import index as build
 
-    build(
+    indexed = build(
         sources,
         kb,
         encoder=encoder,
@@ -294,7 +345,9 @@ def index(
         store=store,
         on=on,
         sync=sync,
+        loader=loader,
     )
+    raise typer.Exit(0 if indexed else EXIT_FAILED)
 
 
 app.command()(mcp)
@@ -304,7 +357,11 @@ app.command()(compare)
 app.command()(calibrate)
 app.command("prompts")(prompts_command)
 
-kb_app = typer.Typer(no_args_is_help=True, help="Look into a knowledge base, and take documents out.")
+kb_app = typer.Typer(
+    invoke_without_command=True,
+    callback=_help_without_command,
+    help="Look into a knowledge base, and take documents out.",
+)
 app.add_typer(kb_app, name="kb")
 
 _Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the knowledge base.")]
@@ -387,6 +444,17 @@ def _assignments(given: list[str], what: str, form: str) -> dict[str, str]:
     return assigned
 
 
+def _values(given: list[str]) -> dict[str, Any] | None:
+    """Read arguments of a model: numbers, truth values and objects as JSON has them, else words."""
+    values: dict[str, Any] = {}
+    for name, value in _assignments(given, "Argument", "NAME=VALUE, for example top_p=0.9").items():
+        try:
+            values[name] = json.loads(value)
+        except ValueError:
+            values[name] = value
+    return values or None
+
+
 def _question_and_options(words: list[str], options: list[str]) -> tuple[str, dict[str, str]]:
     """Tell the question from options: `--options A=yes B=no` leaves B=no among the words."""
     more = [word for word in words if options and _OPTION.fullmatch(word)]
@@ -395,7 +463,8 @@ def _question_and_options(words: list[str], options: list[str]) -> tuple[str, di
         what = "There is no question" if not rest else f"There are {len(rest)} questions"
         raise InputError(f'{what}. Ask one, in quotes: briefcontext ask "Is … ?"')
     form = "LETTER=TEXT, for example A=yes"
-    return rest[0], _assignments([*options, *more], "Option", form)
+    question = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if rest == ["-"] else rest[0]
+    return question, _assignments([*options, *more], "Option", form)
 
 
 def _model(model: str | None, reader: ReaderName | None) -> str | None:

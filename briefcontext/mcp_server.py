@@ -69,7 +69,7 @@ class Passages(TypedDict):
 
     passages: list[Passage]
     left_out: int
-    """How many more there are, which would have made the reply too long."""
+    """How many more there are, after these."""
 
 
 _Question = Annotated[str, Field(description="One medical question in natural language, complete in itself.")]
@@ -89,6 +89,7 @@ _Source = Annotated[
     str,
     Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="The source_id of a citation or a passage."),
 ]
+_First = Annotated[int, Field(ge=0, description="How many passages of the source to pass over: those read before.")]
 
 
 def build_server(settings: Settings) -> MCPServer[Any]:
@@ -127,13 +128,15 @@ def build_server(settings: Settings) -> MCPServer[Any]:
             raise ToolError(str(error)) from error
         return _listed(found)
 
-    async def fetch_source(source_id: _Source) -> Annotated[CallToolResult, Passages]:
-        """Fetch all passages of one source, in its order, with their character offsets in it."""
+    async def fetch_source(
+        source_id: _Source, first: _First = 0, limit: _Count = _MOST
+    ) -> Annotated[CallToolResult, Passages]:
+        """Fetch the passages of one source, in its order, with their character offsets in it; a long one in pages."""
         try:
-            found = await asyncio.to_thread(_all_of, settings.knowledge_base, source_id)
+            found = await asyncio.to_thread(resources.source, settings, source_id)
         except BriefContextError as error:
             raise ToolError(str(error)) from error
-        return _listed(found)
+        return _listed(found[first:], limit)
 
     for tool, title in ((ask, "Ask the literature"), (search, "Search passages"), (fetch_source, "Fetch a source")):
         server.add_tool(tool, title=title, annotations=_READS_ONLY)
@@ -225,18 +228,19 @@ def _told(event: Event) -> str:
     return doing or done or "Done"
 
 
-def _all_of(knowledge_base: str, source_id: str) -> list[Document]:
-    return resources.knowledge_base(knowledge_base).source(source_id)
-
-
-def _listed(documents: Sequence[Document]) -> CallToolResult:
-    """Return passages, as many as are not too long together."""
+def _listed(documents: Sequence[Document], limit: int = _MOST) -> CallToolResult:
+    """Return passages, as many as are not too long together, and no more than the limit."""
     lengths = accumulate(len(document.page_content) for document in documents)
-    passages = [_passage(document) for document in documents[: sum(length <= MOST_CHARACTERS for length in lengths)]]
+    passages = [
+        _passage(document) for document in documents[: min(limit, sum(length <= MOST_CHARACTERS for length in lengths))]
+    ]
     left_out = len(documents) - len(passages)
     shown = [_shown(passage) for passage in passages]
     if left_out:
-        shown.append(f"{left_out} more passages are left out: at most {MOST_CHARACTERS:,} characters are returned.")
+        shown.append(
+            f"{left_out} more passages are left out: one call returns at most {_MOST} passages and {MOST_CHARACTERS:,} "
+            "characters. Ask for those after these."
+        )
     return CallToolResult(
         content=[TextContent(type="text", text="\n\n".join(shown) or "No passage was found.")],
         structured_content={"passages": [dict(passage) for passage in passages], "left_out": left_out},

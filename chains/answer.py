@@ -1,6 +1,7 @@
 """The answer that every route ends in: the same fields in Python, in JSON and over a server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Literal
 
 from langchain_core.documents import Document
@@ -8,16 +9,30 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import Citation, number_citations
 from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.language import language_note
 from briefcontext.chains.model.usage import Usage
+from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.references import Reference, list_references
 from briefcontext.chains.study_type import Evidence, summarise_evidence
 from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
 
-__all__ = ["NO_ANSWER", "Answer", "Conflict", "Preflight", "Route", "compose", "find_conflict"]
+__all__ = [
+    "NO_ANSWER",
+    "Answer",
+    "Conflict",
+    "Preflight",
+    "Provenance",
+    "ReadDocument",
+    "Route",
+    "Searched",
+    "compose",
+    "find_conflict",
+]
 
 NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""
+DEMONSTRATION = "The documents are texts written for this project as a demonstration, and not literature: rely on none."
 _LISTED = 10
 
 Route = Literal["map_reduce", "vanilla", "order_preserving", "abstain"]
@@ -62,9 +77,44 @@ class Conflict(TypedDict):
     """The letter of the final answer."""
 
 
+class ReadDocument(TypedDict):
+    """A document that the answer was looked for in."""
+
+    document_id: str
+    source_id: str
+    rank: int | None
+    """From 1, the best, among all that was found; retracted articles that were left out have theirs, too."""
+    score: float | None
+
+
+class Searched(TypedDict):
+    """What was searched for the documents, as it was then."""
+
+    name: str | None
+    """The last part of a knowledge base's or a document's path; the class of a retriever of the caller's own; None
+    for documents that came with the question."""
+    version: str | None
+    """Of a knowledge base the number of its state, of a file the SHA-256; None where it has none."""
+    updated: str | None
+    """When a knowledge base was last updated, in UTC, as ISO 8601."""
+
+
+class Provenance(TypedDict):
+    """What made an answer."""
+
+    version: str
+    """Of BriefContext."""
+    model: str
+    """What answered: a model's name, or `extractive` where sentences were copied."""
+    searched: Searched
+
+
 class Answer(TypedDict):
     """An answer and everything needed to check it."""
 
+    question: str
+    options: dict[str, str]
+    """Letter to text; empty unless the question is multiple choice."""
     text: str
     """The answer, with citation numbers in square brackets."""
     choice: str | None
@@ -74,6 +124,8 @@ class Answer(TypedDict):
     citations: list[Citation]
     references: list[Reference]
     """The articles that the citations are of, each once."""
+    documents: list[ReadDocument]
+    """All that was read, best first, cited or not."""
     evidence: Evidence
     """What kinds of evidence the citations are, taken together."""
     route: Route
@@ -88,18 +140,21 @@ class Answer(TypedDict):
     """Warnings that bear on safety: to be shown before the answer."""
     warnings: list[str]
     """What else a reader of the answer ought to know: quotes not found, parts not read, sentences not cited."""
+    provenance: Provenance
 
 
 def compose(
     draft: Draft,
     *,
-    options: Mapping[str, str],
+    asked: Question,
     documents: Sequence[Document],
     route: Route,
     preflight: Preflight,
     extractions: Sequence[Extraction],
     retracted: Sequence[str],
     usage: Usage,
+    model: str,
+    searched: Searched,
 ) -> Answer:
     """Make the answer from a reader's draft: number its citations, and report what cannot be traced."""
     separator = "\0"
@@ -111,11 +166,15 @@ def compose(
     articles = {citation["source_id"]: (citation["study_type"], citation["year"]) for citation in citations}
     doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
     cautions = [*draft.get("cautions", []), *_not_read(extractions)]
-    if options and (unchosen := _unchosen(draft["choice"], extractions)):
+    if asked["options"] and (unchosen := _unchosen(draft["choice"], extractions)):
         cautions.insert(0, unchosen)
     if not draft["abstained"]:
         cautions += _unsupported(citations, doubts)
     warnings = [*draft["warnings"], *_read_with_errors(extractions)]
+    if any(document.metadata.get("kind") == "demo" for document in documents):
+        warnings.insert(0, DEMONSTRATION)
+    if note := language_note(asked["text"], documents):
+        warnings.append(note)
     if caution := preflight.get("caution"):
         warnings.append(caution)
     if retracted:
@@ -130,11 +189,14 @@ def compose(
             f"Quoted in other words than the document's, which are shown: [{']['.join(dict.fromkeys(loose))}]."
         )
     return Answer(
+        question=asked["text"],
+        options=asked["options"],
         text=text,
         choice=draft["choice"],
         abstained=draft["abstained"],
         citations=citations,
         references=list_references(citations, documents),
+        documents=[_read(document) for document in documents],
         evidence=summarise_evidence(articles, conflict=conflict is not None),
         route=route,
         preflight=preflight,
@@ -144,6 +206,17 @@ def compose(
         doubts=doubts,
         cautions=cautions,
         warnings=warnings,
+        provenance=Provenance(version=version("briefcontext"), model=model, searched=searched),
+    )
+
+
+def _read(document: Document) -> ReadDocument:
+    metadata = document.metadata
+    return ReadDocument(
+        document_id=str(document.id),
+        source_id=str(metadata.get("source_id", document.id)),
+        rank=metadata.get("rank"),
+        score=metadata.get("score"),
     )
 
 

@@ -52,7 +52,11 @@ def _line(text: str) -> str:
 
 def _source(reference: Reference, citations: Sequence[Citation]) -> str:
     first = next(citation for citation in citations if citation["key"] in reference["keys"])
-    parts = [reference["citation"], first["study_type"] or "", "RETRACTED" if first["retracted"] else ""]
+    parts = [
+        reference["citation"],
+        first["study_type"] or first["publication_types"],
+        "RETRACTED" if first["retracted"] else "",
+    ]
     parts.append(reference["url"] or "")
     return f"[{']['.join(reference['keys'])}] {' · '.join(_line(part) for part in parts if part)}"
 

@@ -1,6 +1,7 @@
 """The reader with a language model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
@@ -26,6 +27,7 @@ class LLMReader:
     Args:
         model: any LangChain chat model, or its name as `provider:model`; or a `Model`, with prompts of its own.
         extract_model: another one for the extractions; the same by default.
+        arguments: what the classes of models given by name take besides: see `open_chat_model`.
         cache: SQLite file that keeps the replies of models given by name, for experiments.
         prompts: templates of your own; the bundled ones by default.
         structured_output: how models are asked for extractions: `json_schema`, `tools`, `prompt`, or `auto`, which
@@ -40,6 +42,7 @@ class LLMReader:
         model: str | BaseChatModel | Model,
         *,
         extract_model: str | BaseChatModel | Model | None = None,
+        arguments: Mapping[str, Any] | None = None,
         cache: str | None = None,
         prompts: Prompts = BUNDLED,
         structured_output: StructuredOutput = "auto",
@@ -47,7 +50,7 @@ class LLMReader:
         def opened(given: str | BaseChatModel | Model) -> Model:
             if isinstance(given, Model):
                 return given
-            return Model(given, cache=cache, prompts=prompts, structured_output=structured_output)
+            return Model(given, arguments=arguments, cache=cache, prompts=prompts, structured_output=structured_output)
 
         self._allocator = opened(model)
         self._worker = self._allocator if extract_model is None else opened(extract_model)

@@ -80,9 +80,12 @@ _SPECIES = ("humans", "mice", "rats", "rabbits", "dogs", "cats", "swine", "sheep
 def study_type(document: Document) -> StudyType | None:
     """Return what kind of evidence a document is of; None where nothing tells.
 
-    Publication types come first, then the title, MeSH headings and the text, of which a passage may be a part.
+    Publication types come first, then the title, MeSH headings and the text, of which a passage may be a part. The
+    texts of the demo base are no evidence of any kind.
     """
     metadata = document.metadata
+    if metadata.get("kind") == "demo":
+        return None
     types = _labels(metadata.get("publication_types"))
     title, text = str(metadata.get("title") or "").lower(), document.page_content.lower()
     named = {_BY_TYPE[name] for name in types if name in _BY_TYPE}

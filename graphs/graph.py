@@ -5,8 +5,12 @@ START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preser
                                 +- nothing retrieved ---> abstain -> END
 """
 
+from typing import Any
+
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import RetrieverLike
+from langchain_core.runnables import RunnableConfig
+from langchain_core.vectorstores import VectorStore
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Send
@@ -18,6 +22,20 @@ from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.graphs.state import Input, Output, Partition, State
 
 __all__ = ["build_graph", "graph"]
+
+
+class _Graph(CompiledStateGraph[State, Settings, Input, Output]):
+    def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        """Do as LangGraph does, which waits for events in one of the threads, and hangs when it is the only one."""
+        mode = options.get("stream_mode")
+        modes = {mode} if isinstance(mode, str) else {*(mode or ())}
+        if (
+            config
+            and config.get("max_concurrency") == 1
+            and (options.get("subgraphs") or modes & {"custom", "messages"})
+        ):
+            config = {**config, "max_concurrency": 2}
+        return super().stream(input, config, **options)
 
 
 def take_route(state: State) -> str:
@@ -45,7 +63,7 @@ def send_partitions(state: State) -> list[Send]:
 def build_graph(
     *,
     reader: Reader | BaseChatModel | str | None = None,
-    retriever: RetrieverLike | None = None,
+    retriever: RetrieverLike | VectorStore | None = None,
     checkpointer: Checkpointer = None,
     settings: type[Settings] = Settings,
     name: str = "BriefContext",
@@ -58,7 +76,8 @@ def build_graph(
     Args:
         reader: answers from documents; a chat model or its name (`openai:gpt-4o-mini`) is read with
             `LLMReader`. By default the settings name it; the settings of models are refused where there is one.
-        retriever: any LangChain retriever, best document first. By default the settings name its knowledge base.
+        retriever: any LangChain retriever, best document first, or vector store. By default the settings name its
+            knowledge base.
         checkpointer: where a thread's state is kept. A run that failed or was killed goes on with
             `invoke(None, config, context=…)`, given the same settings again; extractions that are kept are not
             made again. A run of which every partition failed has kept nothing: ask the question again. What is
@@ -66,8 +85,8 @@ def build_graph(
             the rounds in which evidence is condensed, are made again unless the setting `model_cache` keeps their
             calls. Extractions are kept as they finish, with LangGraph's `durability="async"` (its default, which
             saves in the background) and `"sync"`; `"exit"` keeps nothing of a killed run. A `max_concurrency` in
-            the config would hold extractions back from being kept, and one of 1 hangs a synchronous stream of
-            events or messages: bound model calls by the setting `max_concurrent_calls` instead.
+            the config would hold extractions back from being kept: bound model calls by the setting
+            `max_concurrent_calls` instead.
         settings: the schema of `context=`: Settings, or a subclass with defaults of its own.
         name: what traces call the graph.
 
@@ -104,7 +123,7 @@ def build_graph(
     compiled = builder.compile(checkpointer=checkpointer, name=name)
     # Without this, `invoke` runs as many extractions at once as Python's default thread pool has threads:
     # six on two cores. A limit below the number of partitions would also hold back checkpoints.
-    return compiled.with_config(max_concurrency=MAX_TOP_K)
+    return _Graph(**vars(compiled)).with_config(max_concurrency=MAX_TOP_K)
 
 
 graph = build_graph()

@@ -9,6 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
+from briefcontext.chains.answer import Searched
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.follow_up import check_earlier
 from briefcontext.chains.llm_reader import LLMReader
@@ -108,16 +109,17 @@ class Nodes:
                     "question. Leave out the one or the other."
                 )
             ranking = given_ranking(given, settings.most_documents)
-            return _retrieved(
-                asked, ranking, settings.model_copy(update={"top_k": len(ranking)}), budget, begun, given=True
-            )
+            searched = Searched(name=None, version=None, updated=None)
+            settings = settings.model_copy(update={"top_k": len(ranking)})
+            return _retrieved(asked, ranking, settings, budget, begun, searched, given=True)
         retriever = await asyncio.to_thread(self._retriever)
         found: Sequence[Document] = []
         wanted = settings.top_k
         while wanted:
             found = await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters)
             wanted = more_to_ask(found, wanted, settings)
-        return _retrieved(asked, found, settings, budget, begun, given=False)
+        searched = await asyncio.to_thread(resources.searched, settings, self._given_retriever)
+        return _retrieved(asked, found, settings, budget, begun, searched, given=False)
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
@@ -190,7 +192,14 @@ async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str],
 
 
 def _retrieved(
-    asked: Question, found: Sequence[Document], settings: Settings, budget: CallBudget, begun: float, *, given: bool
+    asked: Question,
+    found: Sequence[Document],
+    settings: Settings,
+    budget: CallBudget,
+    begun: float,
+    searched: Searched,
+    *,
+    given: bool,
 ) -> Update:
     documents, retracted = without_retracted(found, settings)
     emit(Retrieved(event="retrieved", documents=len(documents)))
@@ -199,6 +208,7 @@ def _retrieved(
         "asked": asked,
         "started": begun,
         "given": given,
+        "searched": searched,
         "ranking": assign_keys(asked["text"], [encodable_document(document) for document in documents]),
         "retracted": retracted,
         "extractions": Overwrite([]),

@@ -3,17 +3,21 @@
 Settings are resolved here and nowhere else; of a served graph's, names become places.
 """
 
+import json
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import RetrieverLike
+from langchain_core.vectorstores import VectorStore
 
+from briefcontext.chains.answer import Searched
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.files import file_sha256
 from briefcontext.graphs.settings import DEMO, IOU, Settings
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.knowledge.pubmed.live import LivePubMed
+    from briefcontext.knowledge.store.manifest import Manifest
     from briefcontext.retrievers.calibration import Calibration
     from briefcontext.retrievers.document_index import Progress
     from briefcontext.retrievers.long_document import LongDocumentRetriever
@@ -39,6 +44,7 @@ __all__ = [
     "reader",
     "refuse_model_settings",
     "retriever",
+    "searched",
     "size",
     "source",
 ]
@@ -63,6 +69,25 @@ def retriever(settings: Settings, progress: "Progress | None" = None) -> Ranking
     return retriever_over(_searched(settings, progress), settings.retrieval, scorer)
 
 
+def searched(settings: Settings, own_retriever: RankingRetriever | None = None) -> Searched:
+    """Say what is searched, and in which state it is."""
+    resolved = settings.resolved()
+    if settings.document is not None:
+        digest = file_sha256(Path(str(resolved.document)))
+        return Searched(name=PurePath(settings.document).name, version=f"sha256:{digest}", updated=None)
+    manifest: Manifest | None
+    if own_retriever is not None:
+        name = type(getattr(own_retriever, "retriever", own_retriever)).__name__
+        manifest = own_retriever.dense_over
+    else:
+        # Live PubMed has no state of its own. Folders are nobody's business.
+        name = PurePath(settings.knowledge_base).name or settings.knowledge_base
+        manifest = getattr(knowledge_base(resolved.knowledge_base), "published", None)
+    if manifest is None:
+        return Searched(name=name, version=None, updated=None)
+    return Searched(name=name, version=str(manifest.serial), updated=manifest.updated)
+
+
 def calibration(settings: Settings) -> "Calibration | None":
     """Return the calibration that the settings name; None for BriefContext's own check.
 
@@ -75,10 +100,12 @@ def calibration(settings: Settings) -> "Calibration | None":
 
     path = Path(settings.calibration_file or Path(settings.resolved().knowledge_base) / CALIBRATION_FILE)
     if settings.calibration_file is None and not path.is_file():
-        named = Path(settings.knowledge_base) / CALIBRATION_FILE
+        named, then = Path(settings.knowledge_base) / CALIBRATION_FILE, ""
+        if not Path(settings.knowledge_base).is_dir():  # The bundled base and live PubMed have no folder to write to.
+            named, then = Path(CALIBRATION_FILE), f", and name it: --calibration-file {CALIBRATION_FILE}"
         raise InputError(
             f"The preflight is 'calibrated', and there is no {named}. Make it: briefcontext calibrate --kb "
-            f"{settings.knowledge_base} --questions FILE --out {named}"
+            f"{settings.knowledge_base} --questions FILE --out {named}{then}"
         )
     try:
         modified = path.stat().st_mtime_ns
@@ -158,12 +185,19 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     if settings.model is not None:
         prompts = Prompts(settings.prompts)
         return _llm_reader(
-            settings.model, settings.extract_model, settings.model_cache, prompts, settings.structured_output
+            settings.model,
+            settings.extract_model,
+            settings.model_cache,
+            prompts,
+            settings.structured_output,
+            json.dumps(_model_arguments(settings), sort_keys=True),
         )
     if settings.extract_model is not None:
         raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
     if settings.prompts is not None:
         raise InputError("prompts is set and model is not: name the model that is given them (--model).")
+    if arguments := ", ".join(_model_arguments(settings)):
+        raise InputError(f"{arguments}: set for a model, and there is none. Name it (--model).")
     from briefcontext.chains.extractive_reader import ExtractiveReader
     from briefcontext.knowledge.encoders import load_encoder
 
@@ -180,6 +214,11 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     return ExtractiveReader(partial(rank, statistics=statistics))
 
 
+def _model_arguments(settings: Settings) -> dict[str, Any]:
+    named = {"temperature": settings.temperature, "max_output_tokens": settings.max_output_tokens}
+    return {name: value for name, value in named.items() if value is not None} | (settings.model_arguments or {})
+
+
 @lru_cache(_KEPT_OPEN)
 def _sentence_ranker(encoder: "Encoder") -> "SentenceRanker":
     from briefcontext.retrievers.sentence_ranking import SentenceRanker
@@ -193,7 +232,8 @@ def refuse_model_settings(settings: Settings) -> None:
     Raises:
         InputError: one of them is set.
     """
-    names = ("model", "extract_model", "prompts", "model_cache", "structured_output")
+    named = ("model", "extract_model", "temperature", "max_output_tokens", "model_arguments")
+    names = (*named, "prompts", "model_cache", "structured_output")
     if unheard := [name for name in names if getattr(settings, name) != type(settings).model_fields[name].default]:
         raise InputError(
             f"The graph was built with a reader of its own, so {', '.join(unheard)} would have no effect. Leave it out "
@@ -212,10 +252,9 @@ def knowledge_base(name: str) -> "KnowledgeBase | LivePubMed":
 
     if name.startswith(LIVE_PUBMED):
         return LivePubMed.from_name(name)
-    from briefcontext.knowledge.demo import demo_knowledge_base
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
-    return demo_knowledge_base() if name == DEMO else KnowledgeBase.open(name)
+    return KnowledgeBase.open(name)
 
 
 def _modified(path: str) -> float:
@@ -257,11 +296,17 @@ def _llm_reader(
     cache: str | None,
     prompts: Prompts,
     structured_output: Literal["auto", "json_schema", "tools", "prompt"],
+    arguments: str,
 ) -> Reader:
     from briefcontext.chains.llm_reader import LLMReader
 
     return LLMReader(
-        model, extract_model=extract_model, cache=cache, prompts=prompts, structured_output=structured_output
+        model,
+        extract_model=extract_model,
+        arguments=json.loads(arguments),
+        cache=cache,
+        prompts=prompts,
+        structured_output=structured_output,
     )
 
 
@@ -274,8 +319,8 @@ def as_reader(given: Reader | BaseChatModel | str | None) -> Reader | None:
     return given
 
 
-def as_ranked(given: RetrieverLike | None) -> RankingRetriever | None:
-    """Return a retriever whose documents carry ids, ranks and the metadata that citations need."""
+def as_ranked(given: RetrieverLike | VectorStore | None) -> RankingRetriever | None:
+    """Return a retriever, also over a vector store, whose documents carry ids, ranks and what citations need."""
     if given is None:
         return None
     from briefcontext.retrievers.wrapped import as_ranking_retriever

@@ -82,13 +82,15 @@ def answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) -> 
         draft = Draft(**{**draft, "text": NOTHING_CLOSE})
     answer = compose(
         draft,
-        options=state["asked"]["options"],
+        asked=state["asked"],
         documents=state["ranking"],
         route=state["route"],
         preflight=state["preflight"],
         extractions=state["extractions"],
         retracted=state["retracted"],
         usage=_usage(state, draft, budget.calls, reader),
+        model=reader.name,
+        searched=state["searched"],
     )
     emit(
         Answered(

@@ -6,6 +6,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    JsonValue,
     ModelWrapValidatorHandler,
     StringConstraints,
     ValidationError,
@@ -14,6 +15,7 @@ from pydantic import (
 )
 
 from briefcontext.errors import InputError
+from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.search_method import SearchMethod
@@ -22,8 +24,6 @@ __all__ = ["DEMO", "IOU", "MAX_TOP_K", "AskedFilters", "Settings"]
 
 IOU: Literal["iou"] = "iou"
 """The name of BriefContext's own preflight check."""
-DEMO = "demo"
-"""The name of the knowledge base that comes with the package."""
 MAX_TOP_K = 1024
 
 _RENAMED = {
@@ -150,6 +150,15 @@ class Settings(BaseModel):
     )
     extract_model: str | None = Field(
         default=None, description="Another chat model for the extractions, as provider:model."
+    )
+    temperature: float | None = Field(
+        default=None, ge=0, description="The models' temperature. By default the provider's own."
+    )
+    max_output_tokens: int | None = Field(
+        default=None, ge=1, description="The most tokens of one reply. By default the provider's own."
+    )
+    model_arguments: dict[str, JsonValue] | None = Field(
+        default=None, description="What the models' LangChain classes take besides, by name: reasoning_effort, top_p."
     )
     prompts: str | None = Field(
         default=None, description="Folder of prompts that the model is given in place of the bundled ones."

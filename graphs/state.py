@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 from langgraph.channels import EphemeralValue
 from typing_extensions import TypedDict
 
-from briefcontext.chains.answer import Answer, Preflight, Route
+from briefcontext.chains.answer import Answer, Preflight, Route, Searched
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.model.usage import ModelCall
 from briefcontext.chains.question import Question
@@ -44,6 +44,7 @@ class State(Input, Output):
     """When the run began, in seconds since the epoch."""
     given: bool
     """Whether the caller gave the documents, and nothing was searched."""
+    searched: Searched
     ranking: list[Document]
     """The documents to read, best first, each with its citation key."""
     retracted: list[str]

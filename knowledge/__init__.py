@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder, load_encoder
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.knowledge.sources.files import open_sources
+    from briefcontext.knowledge.sources.loaders import LoaderSource
     from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
     from briefcontext.knowledge.sources.source import EntrySource, Source, VectorDocument
     from briefcontext.knowledge.store.filters import Filters
@@ -25,6 +26,7 @@ __all__ = [
     "EntrySource",
     "Filters",
     "KnowledgeBase",
+    "LoaderSource",
     "Manifest",
     "Progress",
     "Reject",
@@ -47,6 +49,7 @@ __getattr__ = lazy(
         "encoders": "Encoder load_encoder",
         "knowledge_base": "KnowledgeBase",
         "sources.files": "open_sources",
+        "sources.loaders": "LoaderSource",
         "sources.records": "Deletion Entry Reject",
         "sources.source": "EntrySource Source VectorDocument",
         "store.filters": "Filters",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+DEMO = "demo"
+"""The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
 _NOT_TOLD = {"serial", "texts", "terms", "versions", "next_number", "generation", "trained"}
 _NOT_TOLD_OF_SOURCES = {"position", "path", "shared_with", "replaced_by"}
 
@@ -54,12 +56,16 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, encoder: "Encoder | None" = None) -> Self:
-        """Open the knowledge base in a folder, with its own encoder, or with one loaded already.
+        """Open the knowledge base in a folder, or the bundled `demo`, with its own encoder, or with one loaded already.
 
         Raises:
             KnowledgeBaseError: there is none, its first build is not complete, it is damaged, or of another format; or
                 the encoder given is not the one it was built with.
         """
+        if path == DEMO:
+            from briefcontext.knowledge.demo import demo_folder
+
+            path = demo_folder()
         place = open_place(path)
         if (manifest := Manifest.published(place)) is None:
             raise KnowledgeBaseError(_why_not(place))
@@ -180,6 +186,11 @@ class KnowledgeBase:
         """How often terms occur in its passages, for BM25; None when the base is empty."""
         return self._read(lambda snapshot: snapshot.term_statistics) if len(self) else None
 
+    @property
+    def published(self) -> Manifest:
+        """The state that it answers from now."""
+        return self._current()
+
     def _current(self) -> Manifest:
         """The state that is published now."""
         stamp = self._place.stamp(MANIFEST_FILE)
@@ -234,7 +245,7 @@ def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
         KnowledgeBaseError: there is no base.
     """
     place = open_place(path)
-    if Manifest.published(place) is not None:
+    if path == DEMO or Manifest.published(place) is not None:
         with KnowledgeBase.open(path) as base:
             return base.info()
     if (draft := Manifest.draft(place)) is None:

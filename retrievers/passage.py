@@ -1,9 +1,12 @@
 """Completion of foreign documents to passages, with ids and metadata."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from typing import Any
 
 from langchain_core.documents import Document
+
+from briefcontext.knowledge.sources.publication import article_url
 
 __all__ = ["as_passages"]
 
@@ -12,8 +15,9 @@ def as_passages(documents: Iterable[Document]) -> list[Document]:
     """Return copies that all have a unique `id` and the metadata of a passage, in the same order.
 
     What a document has is kept, and the rest is filled in: `source_id` from the loader's `source`, else the
-    id; `start` from the text splitter's `start_index`; the id from a digest of source and text. A repeated
-    document (same id, same text) is left out, and another text under an id already taken gets one of its own.
+    id; `url` from its PMID or DOI; `page`, which LangChain's loaders count from 0, as it is printed; `start` from the
+    text splitter's `start_index`; the id from a digest of source and text. A repeated document (same id, same text) is
+    left out, and another text under an id already taken gets one of its own.
     """
     passages: dict[str, Document] = {}
     for document in documents:
@@ -32,6 +36,8 @@ def _as_passage(document: Document) -> Document:
     completed = {
         "kind": "document",
         **metadata,
+        **_printed_page(metadata),
+        **({"url": url} if (url := article_url(metadata)) else {}),
         "source_id": str(source),
         "title": str(metadata.get("title", "")),
         "chunk_index": _offset(metadata.get("chunk_index"), 0),
@@ -39,6 +45,14 @@ def _as_passage(document: Document) -> Document:
         "end": max(start, _offset(metadata.get("end"), start + len(document.page_content))),
     }
     return document.model_copy(update={"id": document.id or f"{source}#{_digest(document)}", "metadata": completed})
+
+
+def _printed_page(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    page = _offset(metadata.get("page"), -1)
+    if "kind" in metadata or page < 0:
+        return {}
+    label = str(metadata.get("page_label") or "")
+    return {"kind": "pdf", "page": int(label) if label.isdecimal() else page + 1}
 
 
 def _offset(value: object, default: int) -> int:

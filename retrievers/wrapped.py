@@ -75,8 +75,10 @@ def as_ranking(documents: Sequence[Document], k: int | None = None) -> list[Docu
     return ranked(zip(passages, _scores(passages), strict=True))
 
 
-def as_ranking_retriever(retriever: RetrieverLike) -> RankingRetriever:
+def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetriever:
     """Return the retriever itself if it ranks as BriefContext's own do, else wrapped so that it does."""
+    if isinstance(retriever, VectorStore):
+        return WrappedRetriever.from_vectorstore(retriever)
     return retriever if isinstance(retriever, RankingRetriever) else WrappedRetriever(retriever=retriever)
 
 

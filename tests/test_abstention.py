@@ -61,13 +61,19 @@ def test_documents_that_are_all_retracted_were_found(chat_model: ChatOpenAI, ser
     assert server.calls == []
 
 
-@pytest.mark.parametrize("setting", ["model", "extract_model", "prompts", "model_cache"])
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *((name, "openai:other") for name in ("model", "extract_model", "prompts", "model_cache")),
+        *(("temperature", 0.5), ("max_output_tokens", 9), ("model_arguments", {"top_p": 1})),
+    ],
+)
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_settings_that_a_graphs_own_reader_would_not_hear_are_refused(
-    setting: str, asynchronous: bool, chat_model: ChatOpenAI, disagreeing: BaseRetriever
+    setting: str, value: Any, asynchronous: bool, chat_model: ChatOpenAI, disagreeing: BaseRetriever
 ) -> None:
     built = build_graph(reader=chat_model, retriever=disagreeing)
-    context = Settings(**{setting: "openai:other"})  # type: ignore[arg-type]
+    context = Settings(**{setting: value})
     with pytest.raises(InputError, match=setting):
         _ = await built.ainvoke(ASKED, context=context) if asynchronous else built.invoke(ASKED, context=context)
 

@@ -30,6 +30,11 @@ def test_no_setting_takes_a_path(name: str) -> None:
         DEFAULT(**{name: "/etc/passwd"})
 
 
+def test_no_model_is_sent_elsewhere() -> None:
+    with pytest.raises(InputError, match="model_arguments"):
+        DEFAULT(model_arguments={"base_url": "http://127.0.0.1:9/v1"})
+
+
 def test_a_setting_that_takes_any_text_is_refused_until_it_is_listed() -> None:
     free = {
         name

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from briefcontext.chains.answer import Answer, compose
+from briefcontext.chains.answer import Answer, Searched, compose
 from briefcontext.chains.citation import assign_keys, document_key
 from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.parsing.answer_parser import parse_draft
@@ -21,13 +21,15 @@ FIRST, SECOND = (document_key(document) for document in DOCUMENTS)
 def _answer(text: str) -> Answer:
     return compose(
         parse_draft(text, QUESTION, [], [], forced=False),
-        options=QUESTION["options"],
+        asked=QUESTION,
         documents=DOCUMENTS,
         route="vanilla",
         preflight=compare_rankings(DOCUMENTS, [2.0, 1.0], Settings()),
         extractions=[],
         retracted=[],
         usage=summarise([], seconds=0.0),
+        model="scripted",
+        searched=Searched(name=None, version=None, updated=None),
     )
 
 

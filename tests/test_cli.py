@@ -1,12 +1,17 @@
 """The command line as a person meets it."""
 
+import io
 import json
+import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 
+from briefcontext.cli import app
 from tests.command_line import Run, command_line
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
@@ -47,6 +52,59 @@ def test_ask_prints_the_answer_with_numbered_citations_route_and_use(run: Run) -
         assert part in out
 
 
+def test_without_a_command_there_is_help_and_no_error(run: Run) -> None:
+    for arguments in ([], ["kb"]):
+        code, out, err = run(*arguments)
+        assert (code, err) == (0, "")
+        assert "Usage:" in out
+        assert "Commands" in out
+    assert run("--version") == (0, f"BriefContext {version('briefcontext')}\n", "")
+
+
+def test_in_a_pipe_no_line_is_wrapped_or_padded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    _, out, _ = run("ask", MIDDLE, "--verbose")
+    _, told, _ = run("ask", "--json", MIDDLE)
+    lines = out.splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert set(json.loads(told)["text"].splitlines()) <= set(lines)
+    assert max(map(len, lines)) > 120
+
+
+def test_a_question_may_come_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{FIRST_CHOICE}\n".encode())))
+    code, out, _ = run("ask", "-", "--json")
+    assert code == 0
+    assert json.loads(out)["citations"][0]["source_id"] == "demo-type-2-diabetes-01"
+
+
+def test_many_questions_give_a_line_of_json_each_also_where_a_call_failed(
+    run: Run, model: str, server: OpenAIServer, tmp_path: Path
+) -> None:
+    rows = [
+        {"id": "first", "question": FIRST_CHOICE},
+        {"id": "second", "question": MIDDLE, "options": {"A": "blood count", "B": "nothing"}},
+    ]
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, err = run("ask", "--questions", str(path))
+    assert (code, err) == (0, "")
+    answers = [json.loads(line) for line in out.splitlines()]
+    assert [answer["id"] for answer in answers] == ["first", "second"]
+    assert [answer["question"] for answer in answers] == [FIRST_CHOICE, MIDDLE]
+    assert all(answer["citations"] for answer in answers)
+
+    def refuse_the_second(call: Call) -> Reply:
+        return Reply("so long", status=400) if MIDDLE in call.prompt else faithful(call)
+
+    server.script = refuse_the_second
+    code, out, _ = run("ask", "--questions", str(path), "--model", model, "--route", "vanilla")
+    first, second = [json.loads(line) for line in out.splitlines()]
+    assert code == 1
+    assert first["text"]
+    assert "so long" in second["error"]
+
+
 def test_rankings_that_disagree_show_what_each_partition_gave(run: Run) -> None:
     code, out, _ = run("ask", MIDDLE)
     assert code == 0
@@ -81,13 +139,47 @@ def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
     answer = json.loads(out)
     assert (code, err) == (0, "")
     assert set(answer) == {
-        *("text", "choice", "abstained", "citations", "references", "evidence", "route", "preflight"),
-        *("extractions", "conflict", "usage", "doubts", "cautions", "warnings"),
+        *(
+            "question",
+            "options",
+            "text",
+            "choice",
+            "abstained",
+            "citations",
+            "references",
+            "documents",
+            "evidence",
+            "route",
+        ),
+        *("preflight", "extractions", "conflict", "usage", "doubts", "cautions", "warnings", "provenance"),
     }
     assert answer["route"] == "map_reduce"
     assert 0 <= answer["preflight"]["iou"] <= 1
     assert len(answer["extractions"]) == 4
     assert all(citation["quote"] for citation in answer["citations"])
+
+
+def test_the_answer_says_what_was_asked_what_was_read_and_what_made_it(
+    run: Run, model: str, server: OpenAIServer
+) -> None:
+    asked = ["--model", model, "--top-k", "4", "--temperature", "0.5", "--max-output-tokens", "99"]
+    code, out, _ = run(
+        "ask", FIRST_CHOICE, "--json", *asked, "--model-arg", "top_p=0.25", "--model-arg", "service_tier=flex"
+    )
+    answer = json.loads(out)
+    assert (code, answer["question"], answer["options"]) == (0, FIRST_CHOICE, {})
+    assert [document["rank"] for document in answer["documents"]] == [1, 2, 3, 4]
+    assert answer["documents"][0]["source_id"] == "demo-type-2-diabetes-01"
+    scores = [document["score"] for document in answer["documents"]]
+    assert scores == sorted(scores, reverse=True)
+    provenance = answer["provenance"]
+    assert (provenance["version"], provenance["model"]) == (version("briefcontext"), model)
+    assert provenance["searched"]["name"] == "demo"
+    assert int(provenance["searched"]["version"]) > 0
+    assert provenance["searched"]["updated"][:4].isdigit()
+    sent = server.calls[0].body
+    assert (sent["temperature"], sent["max_completion_tokens"]) == (0.5, 99)
+    assert (sent["top_p"], sent["service_tier"]) == (0.25, "flex")
 
 
 def test_ask_with_a_model_reports_its_calls(run: Run, model: str) -> None:
@@ -135,7 +227,9 @@ def test_options_may_follow_one_another_or_be_repeated(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["ask"], "QUESTION"),
+        (["ask"], "no question"),
+        (["ask", "--questions", "q.jsonl", "Is it?"], "leave out"),
+        (["ask", "--questions", "/nowhere.jsonl"], "/nowhere.jsonl"),
         (["ask", ""], "empty"),
         (["ask", "  "], "empty"),
         (["ask", "x" * 100_000], "100,000"),
@@ -150,6 +244,9 @@ def test_options_may_follow_one_another_or_be_repeated(
         (["ask", "Is it?", "--model", "nobody:gpt-4o"], "nobody"),
         (["ask", "Is it?", "--model", "openai:gpt-4o"], "OPENAI_API_KEY"),
         (["ask", "Is it?", "--extract-model", "openai:gpt-4o"], "--model"),
+        (["ask", "Is it?", "--temperature", "0.5"], "--model"),
+        (["ask", "Is it?", "--model", "openai:gpt-4o", "--model-arg", "top_p"], "NAME=VALUE"),
+        (["ask", "Is it?", "--timeout", "0"], "model_timeout"),
         (["ask", "Is it?", "--reader", "llm"], "--model"),
         (["ask", "Is it?", "--reader", "extractive", "--model", "openai:gpt-4o"], "leave one"),
         (["ask", "Is it?", "--options", "A=yes"], "two options"),
@@ -164,6 +261,7 @@ def test_options_may_follow_one_another_or_be_repeated(
         (["index", __file__, "--kb", "kb", "--format", "nonsense"], "nonsense"),
         (["index", __file__, "--kb", "kb", "--field", "id"], "FIELD=COLUMN"),
         (["index", __file__], "--kb"),
+        (["index", __file__, "--kb", "demo"], "./demo"),
         (["kb", "info", "/nowhere"], "/nowhere"),
     ],
 )
@@ -253,6 +351,20 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
     for name in ("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"):
         option = text.split(f"--{name.replace('_', '-')} ")[1]
         assert f"Default: {Settings.model_fields[name].default}." in option.split(" --")[0]
+
+
+def test_no_options_name_is_cut_in_the_help_of_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    groups = {(): typer.main.get_command(app)}
+    for words, group in groups.copy().items():
+        groups |= {(*words, name): command for name, command in group.commands.items()}  # type: ignore[attr-defined]
+    kb = groups[("kb",)]
+    groups |= {("kb", name): command for name, command in kb.commands.items()}  # type: ignore[attr-defined]
+    for words, command in groups.items():
+        _, out, _ = run(*words, "--help")
+        shown = set(re.findall(r"--[\w-]+", out))
+        assert {option for parameter in command.params for option in parameter.opts if "--" in option} <= shown
+        assert not re.search(r"\w…", out.replace("SOURCE…", "").replace("RUN…", "").replace("ID…", ""))
 
 
 def test_the_module_runs_too() -> None:

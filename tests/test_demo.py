@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from briefcontext.chains.cited_text import cited_text
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import graph
 from briefcontext.knowledge import build_knowledge_base, demo, demo_knowledge_base, demo_questions, load_encoder
+from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from tests.knowledge_bases import failing
 
 needs_weights = pytest.mark.skipif(
@@ -41,6 +43,23 @@ def test_a_question_whose_words_stand_in_no_passage_is_mapped() -> None:
     answer = graph.invoke({"question": "What is the capital of France?"})["answer"]
     assert answer["route"] == "map_reduce"
     assert "no term of the question stands in any of the documents" in answer["preflight"]["reason"]
+
+
+@needs_weights
+def test_the_answer_and_each_citation_say_that_it_is_no_literature() -> None:
+    answer = graph.invoke({"question": "Which drug is first choice for type 2 diabetes?"})["answer"]
+    assert any("not literature" in warning for warning in answer["warnings"])
+    assert answer["citations"]
+    assert {citation["publication_types"] for citation in answer["citations"]} == {demo.LABEL}
+    assert {citation["study_type"] for citation in answer["citations"]} == {None}
+    assert all(demo.LABEL in line for line in cited_text(answer).split("Sources:")[1].splitlines() if "[" in line)
+
+
+@needs_weights
+def test_it_opens_by_its_name() -> None:
+    with KnowledgeBase.open("demo") as base, demo_knowledge_base() as same:
+        assert (base.path, len(base)) == (same.path, len(same))
+    assert knowledge_base_info("demo")["passages"] == len(same)
 
 
 @needs_weights

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -162,6 +164,36 @@ def test_no_evidence_in_any_partition_is_an_abstention() -> None:
     answer = built.invoke(ASKED, context=Settings(route="map_reduce"))["answer"]
     assert answer["abstained"]
     assert answer["citations"] == []
+
+
+@pytest.mark.parametrize("mode", STREAM_MODES)
+def test_a_stream_of_one_at_a_time_comes_to_its_end(
+    mode: Any, chat_model: ChatOpenAI, disagreeing: FixedRetriever
+) -> None:
+    built = build_graph(reader=chat_model, retriever=disagreeing)
+    assert list(built.stream(ASKED, {"max_concurrency": 1}, stream_mode=mode))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "url", "page"),
+    [
+        ({"pmid": 123}, "https://pubmed.ncbi.nlm.nih.gov/123/", None),
+        ({"doi": "doi:10.1000/a(b)<c>"}, "https://doi.org/10.1000/a%28b%29%3Cc%3E", None),
+        ({"doi": "10.1000/x", "url": "https://example.org/x"}, "https://example.org/x", None),
+        ({"source": "https://example.org/y"}, "https://example.org/y", None),
+        ({"source": "report.pdf", "page": 2}, None, 3),
+        ({"source": "report.pdf", "page": 2, "page_label": "17"}, None, 17),
+        ({"source": "book", "page": 2, "kind": "chapter"}, None, None),
+        ({"pmid": "none", "doi": "n/a", "page": "two"}, None, None),
+    ],
+)
+def test_a_vector_stores_documents_are_cited_with_link_and_page(
+    metadata: dict[str, Any], url: str | None, page: int | None, chat_model: ChatOpenAI
+) -> None:
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    store.add_documents([Document("Aspirin does lower the risk of stroke.", metadata=metadata)])
+    [citation] = build_graph(reader=chat_model, retriever=store).invoke(ASKED)["answer"]["citations"]
+    assert (citation["url"], citation["page"]) == (url, page)
 
 
 @pytest.mark.parametrize("mode", STREAM_MODES)

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.answer import Answer, Preflight, compose
+from briefcontext.chains.answer import Answer, Preflight, Searched, compose
 from briefcontext.chains.citation import assign_keys, cite, document_key, number_citations
 from briefcontext.chains.extraction import Quote, extraction_without_evidence
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import summarise
+from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.render import render_documents
 from briefcontext.commands.printable import printable
@@ -314,7 +315,10 @@ def test_the_terminal_shows_an_attack_and_does_not_obey_it(
     assert _letters(printable(attack[:60])) in _letters(shown)
 
 
-def test_the_terminal_gives_no_document_a_heading_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_gives_no_document_a_heading_of_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     headings = ["Sources: 1 article", "Route", "Partitions", "Documents", "Used", "Take note"]
     for width in range(60, 80):  # so that lines break at every place
         spoof = f"{'x' * width} " + "\n\n".join(headings * 2)
@@ -324,7 +328,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(capsys: pytest.Capt
         extraction = extraction_without_evidence(0, keyed, "none", error=spoof)
         answer = compose(
             Draft(text=f"So {cite(*keyed)}.", choice=None, conflict=None, quotes=[quote], abstained=False, warnings=[]),
-            options={},
+            asked=check_question(QUESTION),
             documents=keyed,
             route="map_reduce",
             preflight=Preflight(
@@ -333,6 +337,8 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(capsys: pytest.Capt
             extractions=[{**extraction, "finding": spoof, "quotes": [quote]}],
             retracted=[spoof],
             usage=summarise([], seconds=0.0),
+            model="scripted",
+            searched=Searched(name=None, version=None, updated=None),
         )
         print_answer({"answer": answer, "ranking": keyed}, verbose=True)
         lines = [line.rstrip() for line in capsys.readouterr().out.split("\n")]

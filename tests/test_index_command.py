@@ -70,6 +70,15 @@ def test_what_the_base_was_not_built_with_is_refused_before_weights_are_loaded(
     assert loaded == []
 
 
+def test_a_new_base_whose_encoder_cannot_be_had_names_the_one_that_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
+    with pytest.raises(KnowledgeBaseError, match=r"could not be downloaded.*--encoder minilm"):
+        run(rows(tmp_path / "a.jsonl", "Gout hurts."), tmp_path / "kb")
+    assert not (tmp_path / "kb").exists()
+
+
 def test_vectors_of_another_encoder_are_refused_before_weights_are_loaded(tmp_path: Path, loaded: list[str]) -> None:
     with pytest.raises(KnowledgeBaseError, match="with --encoder medcpt"):
         run(write_chunk(tmp_path), tmp_path / "kb", encoder="minilm")

@@ -76,6 +76,23 @@ def _text(result: Any) -> str:
     return str(content.text)
 
 
+async def test_a_long_document_is_answered_from_and_fetched_in_pages(tmp_path: Path) -> None:
+    path = tmp_path / "report.md"
+    path.write_text("# Report\n\n" + "Zinc lozenges shortened a common cold by about a day in this report. " * 60)
+    async with _over_stdio("--document", str(path)) as client:
+        answered = await client.call_tool("ask", {"question": "Does zinc shorten the common cold?"})
+        answer: Any = answered.structured_content
+        source = answer["citations"][0]["source_id"]
+        pages: list[Any] = []
+        while not pages or pages[-1]["left_out"]:
+            first = sum(len(page["passages"]) for page in pages)
+            asked = {"source_id": source, "first": first, "limit": 2}
+            pages.append((await client.call_tool("fetch_source", asked)).structured_content)
+    assert answer["route"] == "order_preserving"
+    assert len(pages) > 2
+    assert "".join(passage["text"] for page in pages for passage in page["passages"]) == path.read_text()
+
+
 async def test_a_session(connect: Connect) -> None:
     told: list[tuple[float, float | None, str | None]] = []
 

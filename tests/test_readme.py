@@ -41,7 +41,7 @@ def commands(kind: str) -> list[str]:
     return [line.split("  #")[0].strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
-SHELL = [*commands("sh"), *(re.findall(r"`((?:pip|export|make) [^`]+)`", README))]
+SHELL = [*commands("sh"), *(re.findall(r"`((?:\.venv/bin/pip|pip|export|make) [^`]+)`", README))]
 OURS = list(dict.fromkeys(line for line in SHELL if line.startswith(PROGRAM)))
 
 
@@ -118,7 +118,8 @@ def test_every_other_command_is_one_that_exists() -> None:
         elif first == ".venv/bin/python":
             assert (ROOT / rest[0]).is_file(), command
         elif "install" in rest:
-            named = re.search(r"briefcontext\[(.+)\]", command)
+            named = re.search(r"\[(.+)\]", command)
+            assert first == ".venv/bin/pip", command
             assert named is None or set(named[1].split(",")) <= EXTRAS.keys(), command
         else:
             assert first in (".venv/bin/briefcontext", ".venv/bin/langgraph", "export", "docker"), command

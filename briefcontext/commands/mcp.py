@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from briefcontext.commands.options import (
+    Document,
+    DocumentEncoder,
     ExtractModel,
     IncludeRetracted,
     KnowledgeBaseName,
     PromptsFolder,
     Route,
+    check_document_options,
     settings_from,
 )
 from briefcontext.errors import MissingExtraError
@@ -25,6 +28,8 @@ __all__ = ["mcp"]
 
 def mcp(
     kb: KnowledgeBaseName = None,
+    document: Document = None,
+    encoder: DocumentEncoder = None,
     model: Annotated[
         str | None, typer.Option(help="Chat model as provider:model. Default: none, sentences are copied.")
     ] = None,
@@ -50,12 +55,15 @@ def mcp(
     ] = None,
 ) -> None:
     """Serve the tools ask, search and fetch_source over the Model Context Protocol (MCP)."""
+    check_document_options(document, kb, encoder)
     settings = settings_from(
         knowledge_base=kb,
+        document=document,
+        document_encoder=encoder,
         model=model,
         extract_model=extract_model,
         prompts=prompts,
-        route=route,
+        route=route or ("order_preserving" if document is not None else None),
         top_k=top_k,
         include_retracted=include_retracted or None,
     )

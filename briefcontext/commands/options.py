@@ -24,11 +24,16 @@ __all__ = [
     "Journals",
     "KnowledgeBaseName",
     "Languages",
+    "MaxOutputTokens",
     "Mesh",
+    "ModelArguments",
+    "ModelCache",
+    "ModelTimeout",
     "Preflight",
     "PromptsFolder",
     "Route",
     "StudyTypes",
+    "Temperature",
     "Years",
     "check_document_options",
     "settings_from",
@@ -55,6 +60,27 @@ DocumentEncoder = Annotated[
 ]
 ExtractModel = Annotated[
     str | None, typer.Option(rich_help_panel=MODEL, help="Another chat model for the extractions. Default: the same.")
+]
+Temperature = Annotated[
+    float | None, typer.Option(rich_help_panel=MODEL, help="The models' temperature. Default: the provider's own.")
+]
+MaxOutputTokens = Annotated[
+    int | None, typer.Option(rich_help_panel=MODEL, help="The most tokens of a reply. Default: the provider's own.")
+]
+ModelArguments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model-arg",
+        metavar="NAME=VALUE",
+        rich_help_panel=MODEL,
+        help="What the model takes besides: --model-arg top_p=0.9.",
+    ),
+]
+ModelCache = Annotated[
+    str | None, typer.Option(rich_help_panel=MODEL, help="SQLite file that keeps the replies of models.")
+]
+ModelTimeout = Annotated[
+    float | None, typer.Option("--timeout", rich_help_panel=MODEL, help="Seconds for one model call. Default: 120.")
 ]
 PromptsFolder = Annotated[
     str | None,

@@ -1,8 +1,10 @@
 """Printing an answer in the terminal."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import typer
 from langchain_core.documents import Document
 from rich.console import Console
 from rich.markup import escape
@@ -18,12 +20,28 @@ from briefcontext.commands.printable import printable, printable_line
 
 __all__ = ["print_answer"]
 
+UNWRAPPED = 1_000_000
+"""Characters; no line is as long."""
 NOTICE = "Not medical advice: check every statement against its source."
 
 
 def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
-    """Print the answer, its sources, its route, what each partition gave, and what it used."""
+    """Print the answer, its sources, its route, what each partition gave, and what it used.
+
+    Into a pipe or a file no line is wrapped or padded, unless COLUMNS is exported.
+    """
     console = Console(highlight=False, emoji=False)
+    if console.is_terminal:
+        _print_answer(console, state, verbose=verbose)
+        return
+    if "COLUMNS" not in os.environ:
+        console.width = UNWRAPPED
+    with console.capture() as captured:
+        _print_answer(console, state, verbose=verbose)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
+
+
+def _print_answer(console: Console, state: Mapping[str, Any], *, verbose: bool) -> None:
     answer: Answer = state["answer"]
     documents: list[Document] = state["ranking"]
     console.print()
@@ -33,7 +51,8 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
             _print_item(console, "!", caution)
         console.print()
     if answer["choice"]:
-        console.print(f"[bold]{_line(answer['choice'])}[/bold]")
+        letter = answer["choice"]
+        console.print(f"[bold]{_line(letter + '. ' + answer['options'].get(letter, ''))}[/bold]")
     if answer["abstained"]:
         console.print(f"[bold]{NO_ANSWER}[/bold]")
     console.print(_words(marked(answer["text"], answer["doubts"])))
@@ -92,11 +111,11 @@ def _print_reference(console: Console, reference: Reference, citations: Sequence
             told = [place_words(quote), "" if quote["match"] in ("exact", "title") else quote["match"]]
             where = ", ".join(filter(None, told))
             text = f"{key}“{quote['text']}”{f' ({where})' if where else ''}"
-            console.print(Padding(_words(text), (0, 0, 0, 4)))
+            console.print(Padding(_words(text), (0, 0, 0, 4), expand=False))
         if not citation["quotes"]:
             console.print(f"    {escape(key)}(cited without a quote)")
     if first["url"]:
-        console.print(Padding(_line(first["url"]), (0, 0, 0, 4)))
+        console.print(Padding(_line(first["url"]), (0, 0, 0, 4), expand=False))
 
 
 def _print_conflict(console: Console, conflict: Conflict) -> None:
@@ -137,10 +156,10 @@ def _print_extraction(console: Console, extraction: Extraction, *, verbose: bool
         parts.append(f"confidence {extraction['confidence']:.2f}")
     console.print(f"{extraction['index'] + 1}  {_line(', '.join(parts))}")
     if extraction["finding"]:
-        console.print(Padding(_words(extraction["finding"]), (0, 0, 0, 3)))
+        console.print(Padding(_words(extraction["finding"]), (0, 0, 0, 3), expand=False))
     if verbose:
         for quote in extraction["quotes"]:
-            console.print(Padding(_words(f"{quote['document_id']}: “{quote['text']}”"), (0, 0, 0, 3)))
+            console.print(Padding(_words(f"{quote['document_id']}: “{quote['text']}”"), (0, 0, 0, 3), expand=False))
 
 
 def _print_documents(console: Console, documents: list[Document]) -> None:
@@ -156,7 +175,8 @@ def _usage(answer: Answer) -> str:
     if not usage["calls"]:
         return f"no model calls, {usage['seconds']:.1f} s"
     text = (
-        f"{usage['calls']} calls{_retries(usage['retries'])}, {usage['input_tokens']:,} tokens in, "
+        f"{usage['calls']} call{'' if usage['calls'] == 1 else 's'}{_retries(usage['retries'])}, "
+        f"{usage['input_tokens']:,} tokens in, "
         f"{usage['output_tokens']:,} out, {usage['seconds']:.1f} s"
     )
     if usage["vanilla_input_tokens"] and answer["route"] == "map_reduce":

@@ -11,6 +11,7 @@ from briefcontext.commands.options import (
     DocumentEncoder,
     ExtractModel,
     KnowledgeBaseName,
+    ModelCache,
     Preflight,
     PromptsFolder,
     check_document_options,
@@ -37,7 +38,7 @@ def serve(
     cross_encoder: CrossEncoder = None,
     preflight: Preflight = None,
     calibration_file: CalibrationFile = None,
-    model_cache: Annotated[str | None, typer.Option(help="SQLite file that keeps the replies of models.")] = None,
+    model_cache: ModelCache = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
     ] = "127.0.0.1",

@@ -169,7 +169,7 @@ def _source(settings: Settings) -> str:
     if settings.document is not None:
         return f"the document {PurePath(settings.document).name}"
     if settings.knowledge_base == DEMO:
-        return "the bundled demo knowledge base"
+        return "the bundled demo knowledge base: texts written as a demonstration, not literature"
     if settings.knowledge_base.startswith("pubmed:"):
         return "live PubMed"
     return f"the knowledge base {PurePath(settings.knowledge_base).name}"

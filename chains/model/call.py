@@ -5,7 +5,7 @@ import json
 import random
 import time
 from asyncio import sleep
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -97,11 +97,15 @@ class Model:
         self,
         model: str | BaseChatModel,
         *,
+        arguments: Mapping[str, Any] | None = None,
         cache: str | None = None,
         prompts: Prompts = BUNDLED,
         structured_output: StructuredOutput = "auto",
     ) -> None:
-        self.chat = counting_streamed_tokens(open_chat_model(model, cache=cache) if isinstance(model, str) else model)
+        if isinstance(model, str):
+            self.chat = counting_streamed_tokens(open_chat_model(model, cache=cache, **(arguments or {})))
+        else:
+            self.chat = counting_streamed_tokens(model)
         self.name = model if isinstance(model, str) else model_name(model)
         self.prompts = prompts
         self._limiter_key = model_key(self.chat)

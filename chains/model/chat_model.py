@@ -10,16 +10,21 @@ from briefcontext.errors import MissingExtraError, ModelSetupError, one_line
 
 __all__ = ["counting_streamed_tokens", "model_key", "model_name", "open_chat_model", "without_streaming"]
 
+_MOST_TOKENS = {"ollama": "num_predict"}
+"""What integrations call the most tokens of a reply, where that is not LangChain's standard, max_tokens."""
 _ADDRESS_FIELD = re.compile(r"(?:_url|_base|endpoint)$")
 """The names that LangChain's integrations give to the address: base_url, anthropic_api_url, groq_api_base, endpoint."""
 
 
-def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any) -> BaseChatModel:
+def open_chat_model(
+    name: str, *, cache: str | Path | None = None, max_output_tokens: int | None = None, **kwargs: Any
+) -> BaseChatModel:
     """Open a chat model by its LangChain name, `provider:model`, for example `openai:gpt-4o-mini`.
 
     Args:
         name: provider and model.
         cache: SQLite file that keeps replies, so that the same call is never paid for twice.
+        max_output_tokens: the most tokens of one reply; None: the provider's own.
         kwargs: what the provider's class takes besides.
 
     Raises:
@@ -35,6 +40,8 @@ def open_chat_model(name: str, *, cache: str | Path | None = None, **kwargs: Any
             f"Model {name!r} does not name its provider. "
             "Write provider:model, for example openai:gpt-4o-mini or ollama:llama3.1."
         )
+    if max_output_tokens is not None:
+        kwargs[_MOST_TOKENS.get(provider, "max_tokens")] = max_output_tokens
     try:
         chat: BaseChatModel = init_chat_model(model, model_provider=provider, **kwargs)
         if "max_retries" in type(chat).model_fields:

@@ -10,6 +10,8 @@ __all__ = ["CountedProgress", "Prices", "RunProgress"]
 
 _SECONDS_BETWEEN_LINES = 5.0
 _MILLION = 1_000_000
+_TELLING = 5
+"""How many have to be done before the rate tells the time left: the first one also opens the model and the base."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class CountedProgress:
         seconds = max(time.monotonic() - self._started, 1e-9)
         made = self._done - self._already
         rate = made / seconds
-        left = (self._total - self._done) / rate if rate else None
+        left = (self._total - self._done) / rate if made >= _TELLING else None
         parts = [f"{self._done} of {self._total} {self._what}", f"{rate:.1f}/s"]
         parts += [f"{_duration(left)} left"] if left else []
         return ", ".join([*parts, *self._facts()])
@@ -108,7 +110,10 @@ class RunProgress(CountedProgress):
         self.reach(self._done + 1, self._total)
 
     def _facts(self) -> list[str]:
-        facts = [f"{self.calls} calls", self._prices.words(self.input_tokens, self.output_tokens)]
+        facts = [
+            f"{self.calls} {'call' if self.calls == 1 else 'calls'}",
+            self._prices.words(self.input_tokens, self.output_tokens),
+        ]
         return [*facts, f"{self._failed} failed"] if self._failed else facts
 
 

@@ -15,13 +15,20 @@ from briefcontext.files import CACHE_VARIABLE, cache_folder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import FORMAT_VERSION, MANIFEST_FILE
 
-__all__ = ["demo_knowledge_base", "demo_questions"]
+__all__ = ["demo_folder", "demo_knowledge_base", "demo_questions"]
 
 ENCODER = "minilm"
+LABEL = "Demonstration text, not literature"
+"""In the place of their publication types."""
 
 
 def demo_knowledge_base() -> KnowledgeBase:
-    """The demo knowledge base, embedded with `minilm`; its index is built on first use.
+    """The demo knowledge base, opened: see `demo_folder`."""
+    return KnowledgeBase.open(demo_folder())
+
+
+def demo_folder() -> Path:
+    """The folder of the demo knowledge base, embedded with `minilm`; its index is built on first use.
 
     The index is kept in the user's cache folder, or in the folder that the environment variable
     BRIEFCONTEXT_CACHE names. Safe to call from several processes at once.
@@ -30,7 +37,7 @@ def demo_knowledge_base() -> KnowledgeBase:
         MissingExtraError: the index must be built, and the package with the encoder's weights is not installed.
         KnowledgeBaseError: the cache folder cannot be written.
     """
-    made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER]).encode() + _read("passages.jsonl")
+    made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER, LABEL]).encode() + _read("passages.jsonl")
     folder = cache_folder() / f"demo-{hashlib.sha256(made_of).hexdigest()[:16]}"
     if not (folder / MANIFEST_FILE).exists():
         try:
@@ -40,7 +47,7 @@ def demo_knowledge_base() -> KnowledgeBase:
                 f"The demo knowledge base cannot be built in {folder.parent} ({error}): set {CACHE_VARIABLE} to a "
                 "folder that can be written."
             ) from error
-    return KnowledgeBase.open(folder)
+    return folder
 
 
 def demo_questions() -> list[dict[str, Any]]:
@@ -63,7 +70,8 @@ def _build(folder: Path) -> None:
 
 def _documents() -> Iterator[Document]:
     for row in _rows("passages.jsonl"):
-        metadata = {"source_id": row["id"], "title": row["title"], "kind": "demo"}
+        named = {"source_id": row["id"], "title": row["title"]}
+        metadata = {**named, "kind": "demo", "publication_types": LABEL}
         yield Document(id=row["id"], page_content=row["text"], metadata=metadata)
 
 

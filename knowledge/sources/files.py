@@ -1,12 +1,15 @@
 """From paths to sources: files, folders and globs, each file read by its format."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
+from briefcontext.files import sha256
 from briefcontext.knowledge.sources.formats import (
     ENDINGS,
+    TABLES,
     WHOLE_FILES,
     Columns,
     NotASourceError,
@@ -14,22 +17,38 @@ from briefcontext.knowledge.sources.formats import (
     has_name_of,
     main_file,
     open_file,
+    open_loaded,
 )
 from briefcontext.knowledge.sources.jsonl import columns_of
+from briefcontext.knowledge.sources.loaders import loader_class
 from briefcontext.knowledge.sources.paths import FoundFile, find_files
-from briefcontext.knowledge.sources.source import Source
+from briefcontext.knowledge.sources.plain_text import WHOLE_FILE
+from briefcontext.knowledge.sources.records import Reject
+from briefcontext.knowledge.sources.source import Source, SourceEntry
 
 AUTO = "auto"
 FORMATS = tuple(ENDINGS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SkippedFile:
-    """A file that lies in a folder or matches a glob, and is not read."""
+    """A file that lies in a folder or matches a glob, and is not read; as a source, it is one reject."""
 
     name: str
     reason: str
     """A clause: `its kind is not known`."""
+    size: int = 1
+    consumed: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the file's name and the reason."""
+        return f"sha256:{sha256(json.dumps(['skipped', self.name, self.reason]))}"
+
+    def entries(self) -> Iterator[SourceEntry]:
+        """Why it is not read."""
+        self.consumed = 1
+        yield Reject(WHOLE_FILE, f"It was skipped: {self.reason}.")
 
 
 class FileSources(list[Source]):
@@ -47,6 +66,7 @@ def open_sources(
     *,
     format: str = AUTO,
     fields: Mapping[str, str] | None = None,
+    loader: str | None = None,
 ) -> FileSources:
     """The sources that paths stand for: files, folders and globs, plain or gzipped.
 
@@ -57,30 +77,37 @@ def open_sources(
         paths: files; folders, read to their depths; globs, with `**` for folders at any depth.
         format: one of `FORMATS` for all files. A folder's files are still chosen by their names. By default
             each file's name tells, and for XML its root element.
-        fields: the columns of JSONL files, by field: `{"id": "doc", "text": "body"}`. Fields that are not
+        fields: the columns of JSONL and CSV files, by field: `{"id": "doc", "text": "body"}`. Fields that are not
             named stand where they usually do: see `briefcontext.knowledge.sources.jsonl.COLUMNS`.
+        loader: a document loader of LangChain that reads all files, as `module:Class`.
 
     Raises:
-        InputError: the format or a field is not known.
+        InputError: the format, a field or the loader is not known, or a loader and a format are given.
+        MissingExtraError: the loader's package is not installed.
         KnowledgeBaseError: a path matches nothing, a file named by itself cannot be a source, or nothing that
             a path stands for can.
     """
     if format != AUTO and format not in FORMATS:
         raise InputError(f"There is no format {format!r}: use one of {', '.join((AUTO, *FORMATS))}.")
-    opening = _Opening(format, columns_of(fields))
+    if loader is not None and (format != AUTO or fields):
+        raise InputError(f"The loader {loader} reads all files its own way: leave out the format and the fields.")
+    opening = _Opening(format, columns_of(fields), loader)
     for path in [paths] if isinstance(paths, str | Path) else paths:
         opening.add(path)
-    if fields and "jsonl" not in opening.formats:
-        raise InputError(f"Fields ({', '.join(fields)}) were given, and none of the files is JSONL: leave them out.")
+    if fields and TABLES.keys().isdisjoint(opening.formats):
+        raise InputError(
+            f"Fields ({', '.join(fields)}) were given, and none of the files is JSONL or CSV: leave them out."
+        )
     return opening.sources
 
 
 class _Opening:
-    def __init__(self, format: str, columns: Columns) -> None:
+    def __init__(self, format: str, columns: Columns, loader: str | None) -> None:
         self.sources = FileSources()
         self.formats: set[str] = set()
         self._format = format
         self._columns = columns
+        self._loader = None if loader is None else loader_class(loader)
         self._seen: set[Path] = set()
         self._documents: dict[str, str] = {}
 
@@ -89,7 +116,7 @@ class _Opening:
         skipped: list[SkippedFile] = []
         for file in files:
             try:
-                self._add_file(main_file(file))
+                self._add_file(main_file(file) if self._loader is None else file)
             except (NotASourceError, MissingExtraError) as problem:
                 if file.found_by != "name":
                     skipped.append(SkippedFile(file.name, str(problem).rstrip(".")))
@@ -109,6 +136,10 @@ class _Opening:
         if real in self._seen:
             return
         format = self._format
+        if self._loader is not None:
+            self._seen.add(real)
+            self.sources.append(open_loaded(file, self._loader))
+            return
         if format == AUTO:
             format = detect_format(file)
         elif file.found_by == "folder" and not has_name_of(format, file):

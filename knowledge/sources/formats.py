@@ -5,11 +5,14 @@ from dataclasses import replace
 from functools import partial
 from typing import BinaryIO
 
+from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.sources.csv_rows import missing_column, read_csv
 from briefcontext.knowledge.sources.file_source import FileSource, Read, file_errors, open_content
 from briefcontext.knowledge.sources.jsonl import missing_text, read_jsonl
+from briefcontext.knowledge.sources.loaders import LOADERS, load
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
 from briefcontext.knowledge.sources.paths import FoundFile
 from briefcontext.knowledge.sources.pdf import read_pdf, require_pdf
@@ -18,6 +21,7 @@ from briefcontext.knowledge.sources.records import Entry
 
 ENDINGS: dict[str, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".ndjson"),
+    "csv": (".csv", ".tsv"),
     "pubmed": (".xml",),
     "jats": (".nxml", ".xml"),
     "text": (".txt", ".text"),
@@ -43,6 +47,12 @@ WHOLE_FILES: dict[str, Callable[[BinaryIO, str], Iterator[Entry]]] = {
 }
 """Formats whose files are one document each, named by its path."""
 
+TABLES: dict[str, tuple[Callable[..., Iterator[Entry]], Callable[..., str | None]]] = {
+    "jsonl": (read_jsonl, missing_text),
+    "csv": (read_csv, missing_column),
+}
+"""Formats whose rows are passages, in columns that may be named: how they are read, and why they hold none."""
+
 
 class NotASourceError(Exception):
     """A file is not read; the message is a clause without the file's name."""
@@ -62,6 +72,8 @@ def detect_format(file: FoundFile) -> str:
     """
     formats = [format for format in ENDINGS if has_name_of(format, file)]
     if not formats:
+        if loader := LOADERS.get(file.path.suffix.lower()):
+            raise NotASourceError(f"a loader reads it: --loader langchain_community.document_loaders:{loader}")
         raise NotASourceError("its kind is not known")
     return formats[0] if len(formats) == 1 else _xml_format(file)
 
@@ -88,8 +100,8 @@ def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource | Me
         MissingExtraError: the package that reads it is not installed.
         KnowledgeBaseError: it cannot be read, or what belongs to it is missing.
     """
-    if format == "jsonl":
-        return _jsonl(file, columns)
+    if format in TABLES:
+        return _table(file, format, columns)
     if format == "medcpt":
         return MedCPTEmbeddings(file.path, name=file.name, version=MEDCPT_READER_VERSION)
     if format == "pdf":
@@ -123,15 +135,25 @@ def _whole_file(file: FoundFile, format: str) -> FileSource:
     return _source(file, read, format, file.document_id, document_id=file.document_id)
 
 
-def _jsonl(file: FoundFile, columns: Columns) -> FileSource:
+def open_loaded(file: FoundFile, loader: Callable[[str], BaseLoader]) -> FileSource:
+    """The file as a source that a document loader of LangChain reads."""
+
+    def read(_: BinaryIO) -> Iterator[Entry]:
+        return load(lambda: loader(str(file.path)), file.document_id, source_is_the_file=True)
+
+    return _source(file, read, "loader", f"{loader.__module__}:{loader.__qualname__}", document_id=file.document_id)
+
+
+def _table(file: FoundFile, format: str, columns: Columns) -> FileSource:
+    read, missing = TABLES[format]
     name = _plain_name(file)
     if file.found_by == "folder" and name == BEIR_QUERIES and _has_corpus_beside(file):
         raise NotASourceError(f"it holds the questions on the {BEIR_CORPUS} beside it")
     with file_errors(file.path), open_content(file.path) as stream:
-        problem = missing_text(stream, columns)
+        problem = missing(stream, columns)
     if problem:
         raise NotASourceError(f"{problem} (name the one that holds the text: --field text=COLUMN)")
-    return _source(file, partial(read_jsonl, columns=columns), "jsonl", sorted(columns.items()))
+    return _source(file, partial(read, columns=columns), format, sorted(columns.items()))
 
 
 def _has_corpus_beside(file: FoundFile) -> bool:

@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP
-from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, is_pmid, pubmed_url, year_in
+from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, is_pmid, year_in
 from briefcontext.knowledge.sources.records import Entry, Reject
 
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -42,7 +42,7 @@ MAX_LINE_BYTES = 1 << 25
 SNIFFED_BYTES = 1 << 20
 
 
-class _Unusable(ValueError):
+class UnusableRow(ValueError):
     """A row is rejected."""
 
 
@@ -80,8 +80,8 @@ def read_jsonl(stream: BinaryIO, columns: Mapping[str, tuple[str, ...]] = COLUMN
                 yield Reject(position, line.reason)
             elif line.strip():
                 try:
-                    yield _document(_row(line), columns)
-                except _Unusable as reason:
+                    yield row_document(_row(line), columns)
+                except UnusableRow as reason:
                     yield Reject(position, str(reason))
     except DAMAGED_GZIP as error:
         yield Reject(f"after line {number}", f"The compressed data is damaged: {error}")
@@ -99,17 +99,21 @@ def missing_text(stream: BinaryIO, columns: Mapping[str, tuple[str, ...]] = COLU
                 read += len(line)
                 try:
                     row = _row(line)
-                except _Unusable:
+                except UnusableRow:
                     if read > SNIFFED_BYTES:
                         return None
                     continue
-                if any(column in row for column in columns["text"]):
-                    return None
-                wanted = " or ".join(map(repr, columns["text"]))
-                return f"its rows have no column {wanted}, but {_some(list(row))}"
+                return without_text(list(row), columns)
     except DAMAGED_GZIP:
         return None
     return None
+
+
+def without_text(names: list[str], columns: Mapping[str, tuple[str, ...]]) -> str | None:
+    """Return why rows with these columns hold no passages; None when they may."""
+    if any(column in names for column in columns["text"]):
+        return None
+    return f"its rows have no column {' or '.join(map(repr, columns['text']))}, but {_some(names)}"
 
 
 def _some(names: list[str]) -> str:
@@ -134,15 +138,19 @@ def _row(line: bytes) -> dict[str, Any]:
         # A data frame writes NaN where a value is missing.
         row = json.loads(line.decode(), parse_constant=lambda _: None)
     except UnicodeDecodeError as error:
-        raise _Unusable(f"The line is not UTF-8: {error.reason} at byte {error.start}.") from None
+        raise UnusableRow(f"The line is not UTF-8: {error.reason} at byte {error.start}.") from None
     except (ValueError, RecursionError) as error:
-        raise _Unusable(f"The line is not JSON: {error}.") from None
+        raise UnusableRow(f"The line is not JSON: {error}.") from None
     if not isinstance(row, dict):
-        raise _Unusable(f"The line holds a JSON {_json_type(row)} where an object is needed.")
+        raise UnusableRow(f"The line holds a JSON {_json_type(row)} where an object is needed.")
     return row
 
 
-def _document(row: dict[str, Any], columns: Mapping[str, tuple[str, ...]]) -> Document:
+def row_document(row: dict[str, Any], columns: Mapping[str, tuple[str, ...]]) -> Document:
+    """The document of a row, as `read_jsonl` says.
+
+    Raises UnusableRow when it has no id or no words, or a value of another kind than its column needs.
+    """
     id = _id(row, columns["id"])
     title = _string(row, columns["title"])
     text = _string(row, columns["text"])
@@ -150,7 +158,7 @@ def _document(row: dict[str, Any], columns: Mapping[str, tuple[str, ...]]) -> Do
     if not text.strip():
         text, kind = title, "title"
     if not text.strip():
-        raise _Unusable(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")
+        raise UnusableRow(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")
     pmid = _pmid(row, columns["pmid"])
     start = _place(row, columns["start"], 0)
     used = {column for field in columns.values() for column in field}
@@ -166,7 +174,7 @@ def _document(row: dict[str, Any], columns: Mapping[str, tuple[str, ...]]) -> Do
     }
     if pmid:
         metadata["pmid"] = pmid
-    if url := _label(row, columns["url"]) or (pubmed_url(pmid) if pmid else ""):
+    if url := _label(row, columns["url"]) or (article_url({**row, "pmid": pmid})):
         metadata["url"] = url
     if journal := _label(row, columns["journal"]):
         metadata["journal"] = journal
@@ -197,7 +205,7 @@ def _value(row: dict[str, Any], columns: tuple[str, ...]) -> tuple[str, Any]:
 def _id(row: dict[str, Any], columns: tuple[str, ...]) -> str:
     id = _string(row, columns, number=True)
     if not id:
-        raise _Unusable(f"It has no id: {' or '.join(columns)}.")
+        raise UnusableRow(f"It has no id: {' or '.join(columns)}.")
     return id
 
 
@@ -210,7 +218,7 @@ def _string(row: dict[str, Any], columns: tuple[str, ...], *, number: bool = Fal
         return str(int(value))
     if not isinstance(value, str):
         wanted = "a string or a whole number" if number else "a string"
-        raise _Unusable(f"Its {column} is a JSON {_json_type(value)} where {wanted} is needed.")
+        raise UnusableRow(f"Its {column} is a JSON {_json_type(value)} where {wanted} is needed.")
     return value
 
 
@@ -232,7 +240,7 @@ def _types(row: dict[str, Any], columns: tuple[str, ...]) -> list[str] | None:
         return None
     types = value.split(";") if isinstance(value, str) else value
     if not isinstance(types, list) or not all(isinstance(one, str) for one in types):
-        raise _Unusable(f"Its {column} is a JSON {_json_type(value)} where a string or a list of strings is needed.")
+        raise UnusableRow(f"Its {column} is a JSON {_json_type(value)} where a string or a list of strings is needed.")
     return [one.strip() for one in types if one.strip()]
 
 
@@ -249,7 +257,7 @@ def _truth(row: dict[str, Any], columns: tuple[str, ...]) -> bool | None:
         return None
     word = str(int(value)) if _is_whole(value) else str(value).strip().lower()
     if word not in TRUTHS:
-        raise _Unusable(f"Its {column} is {value!r} where true or false is needed.")
+        raise UnusableRow(f"Its {column} is {value!r} where true or false is needed.")
     return TRUTHS[word]
 
 

@@ -1,7 +1,9 @@
 """Bibliographic facts: identifiers, addresses, years and retraction marks."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
 
 NO_TITLE = "[Not Available]."
 """What PubMed writes where an article has no English title."""
@@ -20,6 +22,7 @@ MOST_AUTHORS = 50
 """Of an article; those after them are "et al."."""
 
 _RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
+_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)?(?P<name>10\.\d{4,9}/\S+)", re.IGNORECASE)
 _PMID = re.compile(r"[1-9][0-9]*")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 
@@ -37,6 +40,19 @@ def has_retracted_title(title: str) -> bool:
 def pubmed_url(pmid: str) -> str:
     """The article's page in PubMed."""
     return f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/"
+
+
+def article_url(metadata: Mapping[str, Any]) -> str:
+    """The address of a document's article: its `url`, its PMID's or DOI's page, or a `source` that is an address."""
+    pmid, doi = (str(metadata.get(name) or "").strip() for name in ("pmid", "doi"))
+    if url := str(metadata.get("url") or ""):
+        return url
+    if is_pmid(pmid):
+        return pubmed_url(pmid)
+    if found := _DOI.fullmatch(doi):
+        return f"https://doi.org/{quote(found['name'])}"
+    source = str(metadata.get("source") or "")
+    return source if source.startswith(("https://", "http://")) else ""
 
 
 def language(code: str) -> str:

@@ -1,0 +1,145 @@
+"""LangChain's document loaders as sources."""
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from itertools import groupby
+from pathlib import Path
+
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError, MissingExtraError, first_line
+from briefcontext.knowledge.sources.plain_text import WHOLE_FILE, file_document, stem
+from briefcontext.knowledge.sources.publication import article_url
+from briefcontext.knowledge.sources.records import Entry, Reject
+
+BETWEEN_PAGES = "\n\n"
+
+SET_HERE = ("source_id", "source", "title", "kind", "chunk_index", "start", "end", "page", "page_label")
+
+LOADERS = {
+    ".doc": "UnstructuredWordDocumentLoader",
+    ".docx": "Docx2txtLoader",
+    ".epub": "UnstructuredEPubLoader",
+    ".htm": "BSHTMLLoader",
+    ".html": "BSHTMLLoader",
+    ".odt": "UnstructuredODTLoader",
+    ".pptx": "UnstructuredPowerPointLoader",
+    ".rtf": "UnstructuredRTFLoader",
+    ".xlsx": "UnstructuredExcelLoader",
+}
+"""Loaders in langchain_community.document_loaders, by how the names of files end that no reader here takes."""
+
+
+class LoaderSource:
+    """What a LangChain document loader loads, as a source.
+
+    Its pages of one file, which follow each other with the same `source` and a number each in `page`, are one document;
+    every other document stays as it is, under its id, else its `source`. Links come from `url`, `pmid`, `doi` or a
+    `source` that is an address.
+    """
+
+    size: int | None = None
+
+    def __init__(self, loader: BaseLoader, *, name: str | None = None, fingerprint: str = "") -> None:
+        """Name the source; nothing is loaded yet.
+
+        Args:
+            loader: any loader; it is asked again whenever the source is read.
+            name: what people call it; by default the loader's class.
+            fingerprint: changes whenever the content does; "": the source is read whenever it is given.
+        """
+        self._loader = loader
+        self.name = name or type(loader).__name__
+        self.fingerprint = fingerprint
+        self.consumed = 0
+
+    def entries(self) -> Iterator[Entry]:
+        """Load it from the beginning, lazily."""
+        self.consumed = 0
+        for entry in load(lambda: self._loader, self.name):
+            self.consumed += 1
+            yield entry
+
+
+def loader_class(named: str) -> Callable[[str], BaseLoader]:
+    """The class that `module:Class` names, which takes a file's path.
+
+    Raises:
+        InputError: it names none.
+        MissingExtraError: its package is not installed.
+    """
+    module, _, name = named.partition(":")
+    try:
+        found = getattr(import_module(module), name, None) if module and name else None
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"The loader {named} needs a package that is not installed ({first_line(error)}): pip install "
+            "'briefcontext[loaders]', or the package that has it."
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, BaseLoader)):
+        raise InputError(
+            f"{named!r} names no document loader of LangChain: write module:Class, for example "
+            "langchain_community.document_loaders:BSHTMLLoader."
+        )
+    return found
+
+
+def load(make: Callable[[], BaseLoader], source: str, *, source_is_the_file: bool = False) -> Iterator[Entry]:
+    """The documents of a loader, completed, and the reject of what it could not load.
+
+    Args:
+        make: gives the loader.
+        source: what documents without a `source` are named after; with `source_is_the_file` all are.
+
+    Raises:
+        MissingExtraError: the loader's own package is not installed.
+    """
+    try:
+        named = ((_source(document, source, source_is_the_file), document) for document in make().lazy_load())
+        numbers: dict[str, int] = {}
+        for (name, paged), group in groupby(named, lambda one: (one[0], _is_page(one[1]))):
+            for documents in [list(group)] if paged else ([document] for document in group):
+                numbers[name] = numbers.get(name, 0) + 1
+                yield _whole(name, numbers[name], [document for _, document in documents])
+    except ImportError as error:
+        raise MissingExtraError(f"A loader needs a package that is not installed: {first_line(error)}.") from error
+    except Exception as error:  # noqa: BLE001 - what loaders raise is not known
+        yield Reject(WHOLE_FILE, f"The loader failed ({type(error).__name__}): {first_line(error)}.")
+
+
+def _source(document: Document, source: str, source_is_the_file: bool) -> str:
+    return source if source_is_the_file else str(document.metadata.get("source") or document.id or source)
+
+
+def _is_page(document: Document) -> bool:
+    return isinstance(document.metadata.get("page"), int)
+
+
+def _whole(source: str, number: int, parts: list[Document]) -> Entry:
+    """One document of the parts, which are pages where there are several."""
+    first = parts[0]
+    text, starts = "", []
+    for part in parts:
+        if part.page_content.strip():
+            text += BETWEEN_PAGES if text else ""
+            starts.append((len(text), part.metadata.get("page", 0) + 1))
+            text += part.page_content
+    if not text:
+        return Reject(WHOLE_FILE, "The loader found no text in it.")
+    metadata = {
+        name: value
+        for name, value in first.metadata.items()
+        if name not in SET_HERE and isinstance(value, str | int | float)
+    }
+    url = article_url(first.metadata)
+    if _is_page(first):
+        metadata["page_starts"] = json.dumps(starts)
+        file = Path(str(first.metadata.get("source") or ""))
+        url = url or (file.resolve().as_uri() if file.is_file() else "")
+    if url:
+        metadata["url"] = url
+    id = (first.id if len(parts) == 1 else None) or (source if number == 1 else f"{source}/{number}")
+    title, kind = str(first.metadata.get("title") or stem(source)), "pdf" if _is_page(first) else "text"
+    return file_document(id, text, title=title, kind=kind, **metadata)

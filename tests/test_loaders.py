@@ -1,0 +1,172 @@
+"""LangChain's document loaders, tables and files that nobody reads: what comes of them in a knowledge base."""
+
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.document_loaders import BaseLoader
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError, MissingExtraError
+from briefcontext.knowledge import KnowledgeBase, LoaderSource, Reject, build_knowledge_base, open_sources
+from briefcontext.knowledge.sources.csv_rows import read_csv
+from tests.command_line import Run, command_line
+from tests.hashing_encoder import HashingEncoder
+
+
+class Given(BaseLoader):
+    """Loads what it is given."""
+
+    def __init__(self, *documents: Document) -> None:
+        self._documents = documents
+
+    def lazy_load(self) -> Iterator[Document]:
+        yield from self._documents
+
+
+class Lines(BaseLoader):
+    """Loads a file with a page on each line."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def lazy_load(self) -> Iterator[Document]:
+        for page, line in enumerate(Path(self._path).read_text().splitlines()):
+            if line == "broken":
+                raise ValueError("The page is broken.")
+            yield Document(line, metadata={"source": self._path, "page": page, "title": "Lines"})
+
+
+def loaded(*documents: Document) -> list[Any]:
+    return list(LoaderSource(Given(*documents)).entries())
+
+
+def test_pages_of_a_file_are_one_document_and_keep_their_numbers() -> None:
+    pages = [Document(text, metadata={"source": "a", "page": n}) for n, text in enumerate(["One.", " ", "Three."])]
+    [document] = loaded(*pages)
+    assert (document.id, document.page_content) == ("a", "One.\n\nThree.")
+    assert json.loads(document.metadata["page_starts"]) == [[0, 1], [6, 3]]
+    assert document.metadata["kind"] == "pdf"
+
+
+def test_other_documents_stay_apart_under_ids_of_their_own() -> None:
+    rows = [Document(f"Row {n}.", metadata={"source": "t", "row": n, "pmid": n + 1, "odd": {}}) for n in range(3)]
+    found = loaded(*rows, Document("Named.", id="n", metadata={"source": "https://example.org/n"}), Document(" "))
+    assert [entry.id for entry in found[:4]] == ["t", "t/2", "t/3", "n"]
+    assert [entry.metadata["url"] for entry in found[2:4]] == [
+        "https://pubmed.ncbi.nlm.nih.gov/3/",
+        "https://example.org/n",
+    ]
+    assert found[0].metadata["row"] == 0
+    assert isinstance(found[4], Reject)
+
+
+def test_a_loader_that_fails_is_a_reject_after_what_it_gave(tmp_path: Path) -> None:
+    path = tmp_path / "a.lines"
+    path.write_text("One.\nbroken\n")
+    [source] = open_sources(path, loader=f"{__name__}:Lines")
+    *_, last = source.entries()
+    assert last == Reject("the whole file", "The loader failed (ValueError): The page is broken.")
+
+
+@pytest.mark.parametrize(
+    ("named", "error", "message"),
+    [
+        ("nowhere.loaders:X", MissingExtraError, "briefcontext\\[loaders\\]"),
+        ("json:JSONDecoder", InputError, "module:Class"),
+        ("Docx2txtLoader", InputError, "module:Class"),
+        (f"{__name__}:Nobody", InputError, "module:Class"),
+    ],
+)
+def test_what_is_no_loader_is_refused(named: str, error: type[Exception], message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.docx").write_bytes(b"x")
+    with pytest.raises(error, match=message):
+        open_sources(tmp_path, loader=named)
+    with pytest.raises(InputError, match="leave out"):
+        open_sources(tmp_path, loader=named, format="text")
+
+
+def test_a_base_of_loaded_documents_cites_their_pages(tmp_path: Path) -> None:
+    pages = [Document(f"Page {n} says zinc {n}.", metadata={"source": "book", "page": n}) for n in range(2)]
+    report = build_knowledge_base(
+        [LoaderSource(Given(*pages))], tmp_path / "kb", encoder=HashingEncoder(), chunk_tokens=4
+    )
+    assert report.counts.indexed == 1
+    with KnowledgeBase.open(tmp_path / "kb", encoder=HashingEncoder()) as base:
+        assert {document.metadata["page"] for document in base.source("book")} == {1, 2}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return command_line(monkeypatch, capsys)
+
+
+def test_skipped_files_are_counted_and_told_and_a_loader_reads_them(run: Run, tmp_path: Path) -> None:
+    folder, kb = tmp_path / "papers", tmp_path / "kb"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Honey soothes a cough.")
+    (folder / "b.docx").write_bytes(b"PK")
+    (folder / "c.odd").write_text("Zinc shortens colds.\nBy a day.")
+    index = ["index", "--kb", str(kb), "--encoder", "minilm"]
+    code, out, _ = run(*index, str(folder))
+    assert code == 0
+    assert "3 records read = 1 indexed + 0 updated + 0 unchanged + 0 deleted + 2 rejected" in out
+    assert "--loader langchain_community.document_loaders:Docx2txtLoader" in out
+    rejects = [json.loads(line) for line in (kb / "rejects.jsonl").read_text().splitlines()]
+    assert [Path(reject["source"]).name for reject in rejects] == ["b.docx", "c.odd"]
+    assert rejects[1]["reason"] == "It was skipped: its kind is not known."
+    code, out, _ = run(*index, str(folder))
+    assert "0 records read" in out
+    assert len((kb / "rejects.jsonl").read_text().splitlines()) == 2
+    code, out, _ = run(*index, str(folder / "*.odd"), "--loader", f"{__name__}:Lines")
+    assert code == 0
+    with KnowledgeBase.open(kb) as base:
+        assert base.source("papers/c.odd")[0].page_content == "Zinc shortens colds.\n\nBy a day."
+
+
+def test_the_exit_code_tells_when_nothing_was_indexed(run: Run, tmp_path: Path) -> None:
+    path, kb = tmp_path / "a.jsonl", tmp_path / "kb"
+    path.write_text('{"id": 1, "text": ""}\n')
+    code, out, _ = run("index", str(path), "--kb", str(kb), "--encoder", "minilm")
+    assert code == 1
+    assert "1 rejected" in out
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_rows_of_a_table_are_passages_in_columns_that_may_be_named(delimiter: str, tmp_path: Path) -> None:
+    rows = [["nr", "Abstract", "year", "pmid"], ["a", '"Zinc, or\nhoney; both."', "2019", "77"], ["b", "", "", ""]]
+    (tmp_path / "t.csv").write_text("\ufeff" + "".join(delimiter.join(row) + "\n" for row in rows), encoding="utf-8")
+    [source] = open_sources(tmp_path, fields={"id": "nr", "text": "Abstract"})
+    first, second = source.entries()
+    assert isinstance(first, Document)
+    assert (first.id, first.page_content) == ("a", "Zinc, or\nhoney; both.")
+    assert (first.metadata["year"], first.metadata["url"]) == (2019, "https://pubmed.ncbi.nlm.nih.gov/77/")
+    assert isinstance(second, Reject)
+    assert second.position == "line 4"
+
+
+def test_a_table_without_texts_or_in_another_encoding_is_told_of(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n1,Zinc.\n")
+    (tmp_path / "b.csv").write_text("name,mail\n1,x\n")
+    assert "no column 'text'" in open_sources(tmp_path).skipped[0].reason
+    (tmp_path / "a.csv").write_bytes("id,text\n1,Zinc.\n2,5 µg.\n".encode("latin-1"))
+    with (tmp_path / "a.csv").open("rb") as stream:
+        assert isinstance(list(read_csv(stream))[-1], Reject)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # langchain-community says that it is to end.
+def test_word_and_html_are_read_by_the_communitys_loaders(tmp_path: Path) -> None:
+    pytest.importorskip("langchain_community", reason="the extra loaders is not installed")
+    (tmp_path / "a.html").write_text("<html><head><title>Colds</title></head><body><p>Zinc helps.</p></body></html>")
+    body = "<w:document xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'><w:body><w:p><w:r>"
+    with zipfile.ZipFile(tmp_path / "b.docx", "w") as word:
+        word.writestr("word/document.xml", f"{body}<w:t>Honey helps.</w:t></w:r></w:p></w:body></w:document>")
+    for name, loader, text in (("a.html", "BSHTMLLoader", "Zinc helps."), ("b.docx", "Docx2txtLoader", "Honey helps.")):
+        [source] = open_sources(tmp_path / name, loader=f"langchain_community.document_loaders:{loader}")
+        [document] = source.entries()
+        assert isinstance(document, Document)
+        assert text in document.page_content
+        assert document.metadata["title"] == ("Colds" if name == "a.html" else "b")
