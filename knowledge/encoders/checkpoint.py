@@ -116,7 +116,7 @@ def revision_of(folder: Path) -> str:
 
 @contextmanager
 def reading(folder: Path, kind: str) -> Iterator[None]:
-    """Read a model's weights; what is wrong with them becomes one line.
+    """Read a model's weights quietly; what is wrong with them becomes one line.
 
     Raises:
         KnowledgeBaseError: the folder cannot be read as a model of that kind.
@@ -126,7 +126,8 @@ def reading(folder: Path, kind: str) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
-        yield
+        with _quiet_loading():
+            yield
     except UnpicklingError as error:
         raise KnowledgeBaseError(
             f"{str(folder)!r} cannot be read as a {kind} model: its pickled weights hold more than numbers, which "
@@ -140,7 +141,7 @@ def reading(folder: Path, kind: str) -> Iterator[None]:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def _quiet_loading() -> Iterator[None]:
     """No progress bars and no advice on standard error while weights are read from the disk."""
     transformers_logging: Any = import_module("transformers.utils.logging")
     bars = transformers_logging.is_progress_bar_enabled()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, quietly, revision_of
+from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, revision_of
 from briefcontext.knowledge.encoders.encoder import titled_text
 from briefcontext.knowledge.encoders.model import Model
 
@@ -40,7 +40,7 @@ class CrossEncoderScorer:
         )
         self.name = CROSS_ENCODER_MODEL if folder is None else str(folder)
         self.revision = revision_of(checkpoint)
-        self._model = Model(checkpoint, _cross_encoder, device)
+        self._model = Model(checkpoint, lambda device: _cross_encoder(checkpoint, device), device)
         outputs = self._model.model.num_labels
         if outputs != 1:
             raise KnowledgeBaseError(
@@ -58,15 +58,14 @@ class CrossEncoderScorer:
 
 
 def _cross_encoder(folder: Path, device: str) -> Any:
-    with quietly():
-        from sentence_transformers import CrossEncoder
-        from torch.nn import Identity
+    from sentence_transformers import CrossEncoder
+    from torch.nn import Identity
 
-        return CrossEncoder(
-            str(folder),
-            device=device,
-            max_length=CROSS_ENCODER_TOKENS,
-            activation_fn=Identity(),
-            local_files_only=True,
-            trust_remote_code=False,
-        )
+    return CrossEncoder(
+        str(folder),
+        device=device,
+        max_length=CROSS_ENCODER_TOKENS,
+        activation_fn=Identity(),
+        local_files_only=True,
+        trust_remote_code=False,
+    )

@@ -1,14 +1,13 @@
 """MedCPT, the dense retriever trained on PubMed search logs, run as its authors run it."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, quietly, revision_of
+from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, revision_of
 from briefcontext.knowledge.encoders.model import Model
 
 QUERY_MODEL = "ncbi/MedCPT-Query-Encoder"
@@ -56,8 +55,8 @@ class MedCPTEncoder:
             for model in (QUERY_MODEL, ARTICLE_MODEL)
         )
         self.revision = f"query {revision_of(query)}, article {revision_of(article)}"
-        self._query = Model(query, partial(_cls_model, QUERY_TOKENS), device)
-        self._article = Model(article, partial(_cls_model, ARTICLE_TOKENS), device)
+        self._query = Model(query, lambda device: _cls_model(query, QUERY_TOKENS, device), device)
+        self._article = Model(article, lambda device: _cls_model(article, ARTICLE_TOKENS, device), device)
         self.dimension: int = self._article.model.get_embedding_dimension()
         self.token_offsets = self._article.token_offsets
 
@@ -68,14 +67,13 @@ class MedCPTEncoder:
         return self._article.run(self._article.model.encode, passages).reshape(len(passages), self.dimension)
 
 
-def _cls_model(tokens: int, folder: Path, device: str) -> Any:
-    with quietly():
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.base.modules import Transformer
-        from sentence_transformers.sentence_transformer.modules import Pooling
+def _cls_model(folder: Path, tokens: int, device: str) -> Any:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
 
-        safely = {"local_files_only": True, "trust_remote_code": False}
-        options: Any = dict.fromkeys(("model_kwargs", "processor_kwargs", "config_kwargs"), safely)
-        transformer = Transformer(str(folder), max_seq_length=tokens, **options)
-        pooling = Pooling(transformer.get_embedding_dimension(), "cls")
-        return SentenceTransformer(modules=[transformer, pooling], device=device)
+    safely = {"local_files_only": True, "trust_remote_code": False}
+    options: Any = dict.fromkeys(("model_kwargs", "processor_kwargs", "config_kwargs"), safely)
+    transformer = Transformer(str(folder), max_seq_length=tokens, **options)
+    pooling = Pooling(transformer.get_embedding_dimension(), "cls")
+    return SentenceTransformer(modules=[transformer, pooling], device=device)

@@ -15,12 +15,12 @@ from briefcontext.knowledge.encoders.checkpoint import reading
 class Model:
     """A model, one call at a time: its tokeniser keeps its padding and truncation as state. Thread-safe."""
 
-    def __init__(self, folder: Path, read: Callable[[Path, str], Any], device: str | None) -> None:
+    def __init__(self, folder: Path, read: Callable[[str], Any], device: str | None) -> None:
         """Read the weights; nothing is fetched from the network.
 
         Args:
             folder: the checkpoint.
-            read: gives the model of a folder on a PyTorch device.
+            read: gives the model on a PyTorch device.
             device: that device; None chooses one.
 
         Raises:
@@ -29,7 +29,7 @@ class Model:
         """
         device = choose_device(device)
         with reading(folder, "sentence-transformers"):
-            self.model = read(folder, device)
+            self.model = read(device)
         if device.startswith("cuda"):
             self.model.half()
         # Texts in one forward pass, which bounds the memory that a pass takes.

