@@ -7,6 +7,7 @@ the last document.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.knowledge.store.tokenizer import tokenize
 from briefcontext.retrievers.bm25 import BM25Pool
 
 __all__ = ["SIGNALS", "SPOTLIGHT", "Signal", "TwoRankings", "measure"]
@@ -38,6 +40,8 @@ class TwoRankings:
     """Inverse document frequency (t,) of each distinct term of the question."""
     holds: NDArray[np.bool_]
     """Whether a document holds a term (n, t)."""
+    question: str = ""
+    """As it was asked; its distinct terms are those of `rarity` and `holds`."""
 
     @classmethod
     def of(cls, query: str, documents: Sequence[Document], statistics: TermStatistics | None = None) -> Self:
@@ -56,7 +60,7 @@ class TwoRankings:
                 "A retrieved document has no score, and a calibrated preflight needs one for each: "
                 "use a retriever of BriefContext's, or the preflight 'iou'."
             ) from None
-        return cls(dense=dense, bm25=np.array(pool.scores(query)), rarity=rarity, holds=holds)
+        return cls(dense=dense, bm25=np.array(pool.scores(query)), rarity=rarity, holds=holds, question=query)
 
     @cached_property
     def bm25_order(self) -> list[int]:
@@ -81,6 +85,7 @@ class TwoRankings:
 
 
 Signal = Callable[[TwoRankings], float]
+_DESCRIBE = re.compile(r"describe|explain|define|what is the (role|function|mechanism)")
 
 
 def dense_margin_first_second(rankings: TwoRankings) -> float:
@@ -124,6 +129,22 @@ def query_rarity_mean(rankings: TwoRankings) -> float:
     return float(rankings.rarity.mean()) if len(rankings.rarity) else 0.0
 
 
+def names_in_top(rankings: TwoRankings) -> float:
+    """The share of the question's names that a document among the dense top three holds; 1 without names.
+
+    A name has a capital or a digit, as BRCA1 and Dravet have, and is not the question's first word.
+    """
+    words = re.findall(r"[\w-]+", rankings.question)[1:]
+    named = {term for word in words if re.search(r"[A-Z0-9]", word) for term in tokenize(word)}
+    of = [place for place, term in enumerate(dict.fromkeys(tokenize(rankings.question))) if term in named]
+    return float(rankings.holds[:SPOTLIGHT, of].any(axis=0).mean()) if of else 1.0
+
+
+def asks_for_description(rankings: TwoRankings) -> float:
+    """1 where the question asks to describe something, or for its role or mechanism; else 0."""
+    return float(bool(_DESCRIBE.match(rankings.question.lower())))
+
+
 SIGNALS: dict[str, Signal] = {
     signal.__name__: signal
     for signal in (
@@ -135,6 +156,8 @@ SIGNALS: dict[str, Signal] = {
         dense_third_over_last,
         query_terms,
         query_rarity_mean,
+        names_in_top,
+        asks_for_description,
     )
 }
 """The signals that a calibration is fitted on, by name: few, as labelled questions are few.

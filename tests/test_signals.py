@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
+from briefcontext.knowledge.store.tokenizer import tokenize
 from briefcontext.retrievers.bm25 import rank_by_bm25
-from briefcontext.retrievers.signals import SIGNALS, TwoRankings, measure
+from briefcontext.retrievers.signals import SIGNALS, TwoRankings, asks_for_description, measure, names_in_top
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=20)
 
@@ -51,11 +53,42 @@ OPPOSED = rankings([0.9, 0.7, 0.5, 0.3], [2, 4, 6, 8], (1, 3), [[0, 0], [1, 0], 
         ("coverage_rest_over_top", -1, 0.75),
         ("query_terms", math.log(3), math.log(3)),
         ("query_rarity_mean", 2, 2),
+        ("names_in_top", 1, 1),
+        ("asks_for_description", 0, 0),
     ],
 )
 def test_a_signal_has_its_value(name: str, of_agreeing: float, of_opposed: float) -> None:
     assert measure(AGREE)[name] == pytest.approx(of_agreeing)
     assert measure(OPPOSED)[name] == pytest.approx(of_opposed)
+
+
+@pytest.mark.parametrize(
+    ("question", "held", "share"),
+    [
+        ("Does EGFR matter?", [[], [], []], 0),
+        ("Does EGFR matter?", [[], ["egfr"], []], 1),
+        ("Does EGFR matter?", [[], [], [], ["egfr"]], 0),
+        ("Do EGFR and Dravet matter?", [["egfr"], [], []], 0.5),
+        ("Does it matter?", [[], [], []], 1),
+        ("EGFR matters?", [[], [], []], 1),
+    ],
+)
+def test_names_of_the_question_are_looked_for_in_the_top_three(
+    question: str, held: list[list[str]], share: float
+) -> None:
+    terms = list(dict.fromkeys(tokenize(question)))
+    holds = np.array([[term in document for term in terms] for document in held])
+    n = len(held)
+    two = TwoRankings(np.arange(n, 0.0, -1), np.ones(n), np.ones(len(terms)), holds, question)
+    assert names_in_top(two) == share
+
+
+@pytest.mark.parametrize(
+    ("question", "asks"),
+    [("Describe Dravet syndrome.", 1), ("What is the role of EGFR?", 1), ("Which genes are involved?", 0), ("", 0)],
+)
+def test_a_question_that_asks_for_a_description_is_known(question: str, asks: float) -> None:
+    assert asks_for_description(replace(AGREE, question=question)) == asks
 
 
 @given(any_rankings())
