@@ -317,6 +317,10 @@ def index(
         str | None,
         typer.Option(metavar="MODULE:CLASS", help="Read all files with this document loader of LangChain."),
     ] = None,
+    loader_arguments: Annotated[
+        list[str] | None,
+        typer.Option("--loader-arg", metavar="NAME=VALUE", help="What the loader takes besides the file."),
+    ] = None,
     chunk_tokens: Annotated[
         int | None,
         typer.Option(
@@ -346,6 +350,7 @@ def index(
         on=on,
         sync=sync,
         loader=loader,
+        loader_arguments=_values(loader_arguments or []),
     )
     raise typer.Exit(0 if indexed else EXIT_FAILED)
 
@@ -445,7 +450,7 @@ def _assignments(given: list[str], what: str, form: str) -> dict[str, str]:
 
 
 def _values(given: list[str]) -> dict[str, Any] | None:
-    """Read arguments of a model: numbers, truth values and objects as JSON has them, else words."""
+    """Read arguments of a model or a loader: numbers, truth values and objects as JSON has them, else words."""
     values: dict[str, Any] = {}
     for name, value in _assignments(given, "Argument", "NAME=VALUE, for example top_p=0.9").items():
         try:

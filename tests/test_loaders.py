@@ -85,6 +85,8 @@ def test_what_is_no_loader_is_refused(named: str, error: type[Exception], messag
     (tmp_path / "a.docx").write_bytes(b"x")
     with pytest.raises(error, match=message):
         open_sources(tmp_path, loader=named)
+    with pytest.raises(InputError, match="no loader"):
+        open_sources(tmp_path, loader_arguments={"mode": "single"})
     with pytest.raises(InputError, match="leave out"):
         open_sources(tmp_path, loader=named, format="text")
 
@@ -164,8 +166,13 @@ def test_word_and_html_are_read_by_the_communitys_loaders(tmp_path: Path) -> Non
     body = "<w:document xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'><w:body><w:p><w:r>"
     with zipfile.ZipFile(tmp_path / "b.docx", "w") as word:
         word.writestr("word/document.xml", f"{body}<w:t>Honey helps.</w:t></w:r></w:p></w:body></w:document>")
-    for name, loader, text in (("a.html", "BSHTMLLoader", "Zinc helps."), ("b.docx", "Docx2txtLoader", "Honey helps.")):
-        [source] = open_sources(tmp_path / name, loader=f"langchain_community.document_loaders:{loader}")
+    apart = {"get_text_separator": " "}
+    for name, loader, more, text in (
+        ("a.html", "BSHTMLLoader", apart, "Colds Zinc helps."),
+        ("b.docx", "Docx2txtLoader", {}, "Honey helps."),
+    ):
+        loaders = f"langchain_community.document_loaders:{loader}"
+        [source] = open_sources(tmp_path / name, loader=loaders, loader_arguments=more)
         [document] = source.entries()
         assert isinstance(document, Document)
         assert text in document.page_content

@@ -83,12 +83,14 @@ def index(
     on: Literal["ray"] | None,
     sync: bool = False,
     loader: str | None = None,
+    loader_arguments: Mapping[str, object] | None = None,
 ) -> bool:
     """Build the knowledge base and print what became of every record.
 
     Args:
         encoder: an encoder's name; None: the base's own, and for a new one medcpt.
         loader: LangChain's document loader for all files, as `module:Class`.
+        loader_arguments: what it is given beside each file's path.
         sync: take out what the base has from files of the folders among the paths that are gone.
 
     Returns:
@@ -99,7 +101,7 @@ def index(
     """
     if kb == DEMO:
         raise InputError(f"{DEMO} names the bundled knowledge base: give another folder, or ./{DEMO}.")
-    sources = open_sources(paths, format=format, fields=fields, loader=loader)
+    sources = open_sources(paths, format=format, fields=fields, loader=loader, loader_arguments=loader_arguments)
     # All that can be refused is refused before weights are loaded, or downloaded.
     place = open_place(kb)
     name = _encoder_name(place, encoder, chunk_tokens, store)

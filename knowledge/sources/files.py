@@ -67,6 +67,7 @@ def open_sources(
     format: str = AUTO,
     fields: Mapping[str, str] | None = None,
     loader: str | None = None,
+    loader_arguments: Mapping[str, object] | None = None,
 ) -> FileSources:
     """The sources that paths stand for: files, folders and globs, plain or gzipped.
 
@@ -80,6 +81,7 @@ def open_sources(
         fields: the columns of JSONL and CSV files, by field: `{"id": "doc", "text": "body"}`. Fields that are not
             named stand where they usually do: see `briefcontext.knowledge.sources.jsonl.COLUMNS`.
         loader: a document loader of LangChain that reads all files, as `module:Class`.
+        loader_arguments: what it is given beside each file's path.
 
     Raises:
         InputError: the format, a field or the loader is not known, or a loader and a format are given.
@@ -91,7 +93,9 @@ def open_sources(
         raise InputError(f"There is no format {format!r}: use one of {', '.join((AUTO, *FORMATS))}.")
     if loader is not None and (format != AUTO or fields):
         raise InputError(f"The loader {loader} reads all files its own way: leave out the format and the fields.")
-    opening = _Opening(format, columns_of(fields), loader)
+    if loader_arguments and loader is None:
+        raise InputError(f"Arguments of a loader ({', '.join(loader_arguments)}) are given, and no loader: name it.")
+    opening = _Opening(format, columns_of(fields), loader, loader_arguments)
     for path in [paths] if isinstance(paths, str | Path) else paths:
         opening.add(path)
     if fields and TABLES.keys().isdisjoint(opening.formats):
@@ -102,11 +106,14 @@ def open_sources(
 
 
 class _Opening:
-    def __init__(self, format: str, columns: Columns, loader: str | None) -> None:
+    def __init__(
+        self, format: str, columns: Columns, loader: str | None, arguments: Mapping[str, object] | None
+    ) -> None:
         self.sources = FileSources()
         self.formats: set[str] = set()
         self._format = format
         self._columns = columns
+        self._arguments = arguments
         self._loader = None if loader is None else loader_class(loader)
         self._seen: set[Path] = set()
         self._documents: dict[str, str] = {}
@@ -138,7 +145,7 @@ class _Opening:
         format = self._format
         if self._loader is not None:
             self._seen.add(real)
-            self.sources.append(open_loaded(file, self._loader))
+            self.sources.append(open_loaded(file, self._loader, self._arguments))
             return
         if format == AUTO:
             format = detect_format(file)

@@ -135,13 +135,17 @@ def _whole_file(file: FoundFile, format: str) -> FileSource:
     return _source(file, read, format, file.document_id, document_id=file.document_id)
 
 
-def open_loaded(file: FoundFile, loader: Callable[[str], BaseLoader]) -> FileSource:
-    """The file as a source that a document loader of LangChain reads."""
+def open_loaded(
+    file: FoundFile, loader: Callable[..., BaseLoader], arguments: Mapping[str, object] | None = None
+) -> FileSource:
+    """The file as a source that a document loader of LangChain reads, which is given these arguments, too."""
+    more = dict(arguments or {})
 
     def read(_: BinaryIO) -> Iterator[Entry]:
-        return load(lambda: loader(str(file.path)), file.document_id, source_is_the_file=True)
+        return load(lambda: loader(str(file.path), **more), file.document_id, source_is_the_file=True)
 
-    return _source(file, read, "loader", f"{loader.__module__}:{loader.__qualname__}", document_id=file.document_id)
+    named = [f"{loader.__module__}:{loader.__qualname__}", sorted(more.items())]
+    return _source(file, read, "loader", named, document_id=file.document_id)
 
 
 def _table(file: FoundFile, format: str, columns: Columns) -> FileSource:

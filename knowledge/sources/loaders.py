@@ -63,7 +63,7 @@ class LoaderSource:
             yield entry
 
 
-def loader_class(named: str) -> Callable[[str], BaseLoader]:
+def loader_class(named: str) -> Callable[..., BaseLoader]:
     """The class that `module:Class` names, which takes a file's path.
 
     Raises:
