@@ -1,6 +1,6 @@
 PYTHON ?= python3
 PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-PYTEST = .venv/bin/python -m pytest --numprocesses 2 --dist worksteal
+PYTEST = .venv/bin/python -m pytest --numprocesses 2 --dist loadscope
 export Q
 # The threads of PyTorch and BLAS spin while they wait, which two test workers at once cannot afford.
 test quick: export OMP_NUM_THREADS = 1

@@ -107,13 +107,15 @@ class Page(Door):
     """The page, as `briefcontext serve` starts it."""
 
     name = "page"
-    routes = ("/api/about", "/api/ask", "/api/nothing")
+    routes = ("/api/about", "/api/ask", "/api/count", "/api/source", "/api/nothing")
 
     def question(self, text: str = QUESTION, **settings: Any) -> tuple[str, dict[str, Any]]:
         return "/api/ask", {"question": text, "settings": settings}
 
     def name_path(self, path: str) -> Iterator[httpx.Response]:
         yield self.ask(**dict.fromkeys(FIELDS, path))
+        yield self.post("/api/count", {"settings": dict.fromkeys(FIELDS, path)})
+        yield self.post("/api/source", {"source_id": path})
 
 
 class LangGraph(Door):
@@ -123,7 +125,7 @@ class LangGraph(Door):
     routes = (
         *("/assistants/search", "/runs/wait", "/runs/stream", "/runs", "/runs/batch", "/threads", "/threads/search"),
         *("/info", "/docs", "/openapi.json", "/metrics", "/store/items", "/ui/briefcontext", "/internal/truncate"),
-        *("/page/api/about", "/page/api/ask", "/nothing"),
+        *("/page/api/about", "/page/api/ask", "/page/api/count", "/page/api/source", "/nothing"),
     )
 
     def question(self, text: str = QUESTION, **settings: Any) -> tuple[str, dict[str, Any]]:
