@@ -73,7 +73,8 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
     """Say what is searched, and in which state it is."""
     resolved = settings.resolved()
     if settings.document is not None:
-        digest = file_sha256(Path(str(resolved.document)))
+        path = str(resolved.document)
+        digest = _digest(path, _modified(path))
         return Searched(name=PurePath(settings.document).name, version=f"sha256:{digest}", updated=None)
     manifest: Manifest | None
     if own_retriever is not None:
@@ -262,6 +263,11 @@ def _modified(path: str) -> float:
         return Path(path).stat().st_mtime
     except OSError:
         raise KnowledgeBaseError(f"There is no file {path}. Check the path.") from None
+
+
+@lru_cache(_KEPT_OPEN)
+def _digest(path: str, modified: float) -> str:
+    return file_sha256(Path(path))
 
 
 @dataclass(frozen=True)
