@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.citation import publication_year, web_link
+from briefcontext.chains.citation import publication_year, source_id, web_link
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
 from briefcontext.commands.progress import event_words
@@ -252,7 +252,7 @@ def _passage(document: Document) -> Passage:
     start = int(metadata.get("start") or 0)
     return Passage(
         id=str(document.id),
-        source_id=str(metadata.get("source_id", document.id)),
+        source_id=source_id(document),
         title=str(metadata.get("title") or ""),
         text=document.page_content,
         chunk_index=int(metadata.get("chunk_index") or 0),

@@ -7,7 +7,7 @@ from typing import Literal
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.citation import Citation, number_citations
+from briefcontext.chains.citation import Citation, number_citations, source_id
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.language import language_note
 from briefcontext.chains.model.usage import Usage
@@ -214,7 +214,7 @@ def _read(document: Document) -> ReadDocument:
     metadata = document.metadata
     return ReadDocument(
         document_id=str(document.id),
-        source_id=str(metadata.get("source_id", document.id)),
+        source_id=source_id(document),
         rank=metadata.get("rank"),
         score=metadata.get("score"),
     )

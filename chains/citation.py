@@ -25,6 +25,7 @@ __all__ = [
     "number_citations",
     "paragraph",
     "publication_year",
+    "source_id",
     "web_link",
 ]
 
@@ -170,7 +171,7 @@ def number_citations(
     by_source: dict[str, list[str]] = {}
     for key in cited:
         if key in by_key:
-            by_source.setdefault(_source_id(by_key[key]), []).append(key)
+            by_source.setdefault(source_id(by_key[key]), []).append(key)
     numbers = {
         key: f"{number}{_letters(place) if len(keys) > 1 else ''}"
         for number, keys in enumerate(by_source.values(), 1)
@@ -200,7 +201,8 @@ def number_citations(
     return numbered, citations, unknown
 
 
-def _source_id(document: Document) -> str:
+def source_id(document: Document) -> str:
+    """Return the id of a document's source: its own where it names none."""
     return str(document.metadata.get("source_id", document.id))
 
 
@@ -295,7 +297,7 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
     return Citation(
         key=key,
         document_id=str(document.id),
-        source_id=_source_id(document),
+        source_id=source_id(document),
         title=str(metadata.get("title") or ""),
         quote=first["text"] if first else None,
         start=start,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
 
+from briefcontext.chains.citation import source_id
 from briefcontext.errors import InputError
 from briefcontext.files import encodable
 from briefcontext.graphs.settings import MAX_TOP_K, Settings
@@ -52,7 +53,7 @@ def without_retracted(found: Sequence[Document], settings: Settings) -> tuple[li
         if len(kept) == settings.top_k:
             break
         if document.metadata.get("retracted"):
-            retracted[str(document.metadata.get("source_id", document.id))] = None
+            retracted[source_id(document)] = None
         else:
             kept.append(document)
     return kept, list(retracted)

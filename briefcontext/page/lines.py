@@ -11,7 +11,7 @@ from langgraph.graph.state import CompiledStateGraph
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from briefcontext.chains.citation import paragraph, printed_page, publication_year, web_link
+from briefcontext.chains.citation import paragraph, printed_page, publication_year, source_id, web_link
 from briefcontext.chains.question import Question
 from briefcontext.chains.reference_formats import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError
@@ -96,7 +96,7 @@ def passage(document: Document) -> Line:
     return {
         "id": str(document.id),
         "key": str(metadata.get("key") or ""),
-        "source_id": str(metadata.get("source_id", document.id)),
+        "source_id": source_id(document),
         "title": str(metadata.get("title") or ""),
         "text": document.page_content,
         "authors": str(metadata.get("authors") or ""),
