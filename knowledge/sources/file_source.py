@@ -1,7 +1,6 @@
 """A file as a source: its size, how far it has been read, its fingerprint, and its content uncompressed."""
 
 import gzip
-import hashlib
 import io
 import json
 import zlib
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.files import file_sha256, sha256
 from briefcontext.knowledge.sources.source import SourceEntry
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -75,10 +75,9 @@ def fingerprint(paths: Sequence[Path], reading: Sequence[object]) -> str:
     """`sha256:…` of the files' bytes and of how they are read."""
     digests = []
     for path in paths:
-        with file_errors(path), path.open("rb") as file:
-            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-    identity = json.dumps([*reading, *digests])
-    return f"sha256:{hashlib.sha256(identity.encode()).hexdigest()}"
+        with file_errors(path):
+            digests.append(file_sha256(path))
+    return f"sha256:{sha256(json.dumps([*reading, *digests]))}"
 
 
 @contextmanager

@@ -1,12 +1,11 @@
 """From paths to sources: files, folders and globs, each file read by its format."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
-from briefcontext.files import sha256
+from briefcontext.knowledge.sources.file_source import fingerprint
 from briefcontext.knowledge.sources.formats import (
     ENDINGS,
     TABLES,
@@ -43,7 +42,7 @@ class SkippedFile:
     @property
     def fingerprint(self) -> str:
         """Of the file's name and the reason."""
-        return f"sha256:{sha256(json.dumps(['skipped', self.name, self.reason]))}"
+        return fingerprint([], ["skipped", self.name, self.reason])
 
     def entries(self) -> Iterator[SourceEntry]:
         """Why it is not read."""
