@@ -95,9 +95,9 @@ def test_a_question_tells_what_it_did_and_what_that_cost(server: OpenAIServer) -
     )
     assert counted, errors
     read, dropped, given, made = (int(number.replace(",", "")) for number in counted.groups())
-    assert dropped == 16 - read
-    assert read <= 6
-    assert (given > 0) == (made > 0) == (read > 0)
+    # A reply may have come whose partition was not yet told as read.
+    assert read <= 16 - dropped <= 6
+    assert (given > 0) == (made > 0) == (dropped < 16)
     assert len(server.calls) == server.arrived == 16
 
 
