@@ -70,6 +70,7 @@ def served(settings: type[Settings], environment: Mapping[str, str] | None = Non
         "prompts": (None, None),
         "model_cache": (None, None),
         "model_arguments": (None, None),
+        "file_links": (Literal[False], False),
         **({"document": (None, None)} if folder is None else {}),
     }
     described = settings.model_fields

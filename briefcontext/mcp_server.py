@@ -98,6 +98,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
     Args:
         settings: those of every question. Filters that a client sends take the place of theirs; nothing else can.
     """
+    settings = settings.model_copy(update={"file_links": False})
     server: MCPServer[Any] = MCPServer(
         "briefcontext",
         title="BriefContext",
@@ -126,7 +127,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
             found = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
         except BriefContextError as error:
             raise ToolError(str(error)) from error
-        return _listed(found)
+        return _listed(resources.linked(found, settings))
 
     async def fetch_source(
         source_id: _Source, first: _First = 0, limit: _Count = _MOST

@@ -95,7 +95,7 @@ class Citation(TypedDict):
     expression_of_concern: bool
     """Whether the source was corrected, or its publisher warns that it may not be trusted."""
     url: str | None
-    """The source's page on the web; for a PDF its file, opened at that page."""
+    """The source's page on the web; for a PDF its file, opened at that page, unless a server is asked."""
 
 
 def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
@@ -230,10 +230,10 @@ def publication_year(document: Document) -> int | None:
     return int(found[0]) if found else None
 
 
-def web_link(document: Document) -> str | None:
+def web_link(document: Document, *, files: bool = True) -> str | None:
     """Return the address of a document's page or file; what is neither could be anything, a script for one."""
     url = str(document.metadata.get("url") or "").strip()
-    return url if _LINK.fullmatch(url) else None
+    return url if _LINK.fullmatch(url) and (files or not url.startswith("file:")) else None
 
 
 def printed_page(document: Document, offset: int | None = None) -> int | None:

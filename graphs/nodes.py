@@ -116,7 +116,9 @@ class Nodes:
         found: Sequence[Document] = []
         wanted = settings.top_k
         while wanted:
-            found = await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters)
+            found = resources.linked(
+                await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters), settings
+            )
             wanted = more_to_ask(found, wanted, settings)
         searched = await asyncio.to_thread(resources.searched, settings, self._given_retriever)
         return _retrieved(asked, found, settings, budget, begun, searched, given=False)

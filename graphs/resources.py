@@ -4,6 +4,7 @@ Settings are resolved here and nowhere else; of a served graph's, names become p
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache, partial
@@ -15,6 +16,7 @@ from langchain_core.retrievers import RetrieverLike
 from langchain_core.vectorstores import VectorStore
 
 from briefcontext.chains.answer import Searched
+from briefcontext.chains.citation import web_link
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
@@ -41,6 +43,7 @@ __all__ = [
     "calibration",
     "filtered",
     "knowledge_base",
+    "linked",
     "reader",
     "refuse_model_settings",
     "retriever",
@@ -169,7 +172,17 @@ def source(settings: Settings, source_id: str) -> "list[Document]":
     Raises:
         KnowledgeBaseError: neither the knowledge base nor the one document has it.
     """
-    return _searched(settings.resolved(), None).source(source_id)
+    return linked(_searched(settings.resolved(), None).source(source_id), settings)
+
+
+def linked(documents: "Sequence[Document]", settings: Settings) -> "list[Document]":
+    """Return documents with the links that are for those who ask: a server's files open for nobody else."""
+    if settings.file_links:
+        return list(documents)
+    return [
+        document.model_copy(update={"metadata": {**document.metadata, "url": web_link(document, files=False)}})
+        for document in documents
+    ]
 
 
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:

@@ -202,6 +202,10 @@ class Settings(BaseModel):
         default=False, description="Multiple choice: choose an option in any case. For benchmarks."
     )
 
+    file_links: bool = Field(
+        default=True, description="Link citations of files to where they lie on this machine. Servers never do."
+    )
+
     @property
     def filters(self) -> Filters:
         """What every document has to fulfil."""

@@ -1,18 +1,24 @@
 """What the clients of a served graph may name."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
+from starlette.testclient import TestClient
 
 from briefcontext.access import MOST_DOCUMENTS, served
 from briefcontext.errors import InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.long_document import LongDocumentSettings
+from briefcontext.graphs.long_document import LongDocumentSettings, NamedDocument
 from briefcontext.graphs.settings import Settings
+from briefcontext.mcp_server import build_server
+from briefcontext.page.app import create_app
 from tests.conftest import QUESTION, make_documents
 from tests.paths import DOCUMENT, PATHS, SECRET, lay_traps
+from tests.test_sources_pdf import ARTICLE, pdf
 
 DEFAULT = served(Settings, {})
 FILTERS = {"years", "publication_types", "journals", "mesh", "languages"}
@@ -113,3 +119,46 @@ def test_in_a_process_of_ones_own_everything_stays_free(tmp_path: Path) -> None:
     lay_traps(tmp_path)
     settings = Settings(document=str(tmp_path / "link_to_link.txt"), top_k=1024)
     assert SECRET in resources.retriever(settings).invoke("a line", k=1)[0].page_content
+
+
+ADVERSE = "How many patients under treatment had an adverse event at week 14?"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A PDF in a folder whose name nobody else need know."""
+    file = tmp_path_factory.mktemp("patients") / "report.pdf"
+    file.write_bytes(pdf(*ARTICLE))
+    return file
+
+
+def _of_the_page(file: Path) -> str:
+    page = TestClient(create_app(Settings(document=str(file))), base_url="http://127.0.0.1", client=("127.0.0.1", 1))
+    told = page.post("/api/ask", json={"question": ADVERSE}).text
+    source = json.loads(told.splitlines()[-1])["answer"]["citations"][0]["source_id"]
+    return told + page.post("/api/source", json={"source_id": source}).text
+
+
+async def _of_mcp(file: Path) -> str:
+    async with Client(build_server(Settings(document=str(file)))) as client:
+        answered = await client.call_tool("ask", {"question": ADVERSE})
+        source = (answered.structured_content or {})["citations"][0]["source_id"]
+        found = await client.call_tool("search", {"query": ADVERSE})
+        fetched = await client.call_tool("fetch_source", {"source_id": source})
+    return "".join(result.model_dump_json() for result in (answered, found, fetched))
+
+
+def _of_langgraph(file: Path) -> str:
+    settings = served(LongDocumentSettings, {"BRIEFCONTEXT_DOCUMENTS": str(file.parent)})
+    graph: Any = build_graph(retriever=NamedDocument(), settings=settings)
+    return str(graph.invoke({"question": ADVERSE}, context={"document": file.name}))
+
+
+async def test_clients_are_told_the_page_of_a_file_and_not_where_it_lies(report: Path) -> None:
+    for told in (_of_the_page(report), await _of_mcp(report), _of_langgraph(report)):
+        assert "58.1 percent" in told
+        assert str(report.parent) not in told
+        assert "file:" not in told
+    given: Any = {"question": ADVERSE}
+    answer = build_graph().invoke(given, context=Settings(document=str(report)))["answer"]
+    assert answer["citations"][0]["url"] == f"{report.as_uri()}#page=1"

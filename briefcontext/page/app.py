@@ -84,7 +84,7 @@ def create_page(
     guard: Middleware | None = None,
 ) -> Starlette:
     """Make the page for an application that guards it, to be mounted below any path; see `create_app`."""
-    fixed = settings or Settings()
+    fixed = (settings or Settings()).model_copy(update={"file_links": False})
     own, known = graph is not ready_made, _about(fixed, graph, source)
     assets = {name: Response(body, media_type=kind) for name, kind, body in _assets()}
 
