@@ -205,6 +205,14 @@ def ask(
     ] = None,
     preflight: Preflight = None,
     calibration_file: CalibrationFile = None,
+    reduce: Annotated[
+        str | None,
+        typer.Option(
+            metavar="always|auto",
+            rich_help_panel=READING,
+            help="auto: a single partition's finding, cited and whole, is the answer without a call. Default: always.",
+        ),
+    ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
@@ -264,6 +272,7 @@ def ask(
         iou_threshold=iou_threshold,
         preflight=preflight,
         calibration_file=calibration_file,
+        reduce=reduce,
         retrieval=retrieval,
         cross_encoder=cross_encoder,
         years=years,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from langchain_core.documents import Document
 
 from briefcontext.chains.ask_for_answer import ask_for_answer
+from briefcontext.chains.citation import cite, source_id
 from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.call_budget import CallBudget
@@ -16,12 +17,14 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft
 from briefcontext.chains.render import render_condensed, render_evidence
 from briefcontext.errors import ModelCallError
+from briefcontext.sentences import split_sentences
 
 __all__ = ["reduce"]
 
 MAX_ROUNDS = 5
 """How often evidence may be condensed before it has to fit."""
 
+_NOT_WEIGHED = "A single partition has evidence, and its finding is the answer: no second call weighed it."
 _HIDDEN = ("nostream",)
 
 
@@ -32,7 +35,7 @@ async def reduce(
     extractions: Sequence[Extraction],
     budget: CallBudget,
 ) -> Draft:
-    """Answer from the partitions that have evidence, in one call (ContextReduce).
+    """Answer from the partitions that have evidence, in one call (ContextReduce), or in none from a sole finding.
 
     Evidence that exceeds the model's input window is condensed first: in groups that fit, each by one call, and
     again until all of it fits. The quotes behind it stay what they are.
@@ -43,6 +46,8 @@ async def reduce(
     forced = budget.force_choice and bool(question["options"])
     by_id = {str(document.id): document for document in documents}
     evidence = [extraction for extraction in extractions if extraction["status"] == "evidence"]
+    if budget.reduce == "auto" and (draft := _sole_finding(question, by_id, evidence, forced=forced)):
+        return draft
     empty = model.prompts.render("reduce", question["text"], question["options"], may_abstain=not forced, evidence="")
     room = room_for(model, budget, sum(len(message.text) for message in empty))
     texts = [text for extraction in evidence for text in _texts(extraction, by_id, room)]
@@ -59,6 +64,26 @@ async def reduce(
     if rounds:
         warnings.append(f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}.")
     return parse_draft(reply.text, question, quotes, warnings, forced=forced, cut=reply.cut)
+
+
+def _sole_finding(
+    question: Question, documents: Mapping[str, Document], evidence: Sequence[Extraction], *, forced: bool
+) -> Draft | None:
+    """Return the finding of the only partition with evidence as an answer; None where there is something to weigh.
+
+    Several sentences may rest on several quotes, and several articles may contradict each other. Of an extraction with
+    an error, a quote was dropped or a part not read.
+    """
+    if len(evidence) != 1 or evidence[0]["error"] or (question["options"] and not evidence[0]["choice"]):
+        return None
+    finding = " ".join(evidence[0]["finding"].split())
+    cited = [documents[quote["document_id"]] for quote in evidence[0]["quotes"]]
+    one_sentence = finding.endswith(".") and len(split_sentences(finding)) == 1
+    if not one_sentence or len({source_id(document) for document in cited}) != 1:
+        return None
+    keys = "".join(dict.fromkeys(map(cite, cited)))
+    text = f"{finding.removesuffix('.')} {keys}.\nChoice: {evidence[0]['choice']}"
+    return parse_draft(text, question, evidence[0]["quotes"], [_NOT_WEIGHED], forced=forced)
 
 
 def _texts(extraction: Extraction, documents: Mapping[str, Document], room: int | None) -> list[str]:

@@ -123,7 +123,9 @@ def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader
 def _vanilla_output_tokens(
     state: State, draft: Draft, calls: Sequence[ModelCall], last: Sequence[ModelCall]
 ) -> int | None:
-    written = last[-1]["output_tokens"] if last else 0
+    # A finding that is the answer was written by a call of the map.
+    alone = 0 if draft["abstained"] else estimate_tokens(len(draft["text"]), calls)
+    written = last[-1]["output_tokens"] if last else alone
     if not written:
         return None
     if state["route"] != "map_reduce":

@@ -34,5 +34,6 @@ def open_budget(started: float) -> CallBudget:
         max_input_tokens=settings.max_input_tokens,
         min_quote_similarity=settings.min_quote_similarity,
         force_choice=settings.force_choice,
+        reduce=settings.reduce,
         on_partition_failure=settings.on_partition_failure,
     )

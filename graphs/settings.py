@@ -189,6 +189,11 @@ class Settings(BaseModel):
         gt=0,
         description="Seconds for the whole question, counted from its first start also when it is resumed.",
     )
+    reduce: Literal["always", "auto"] = Field(
+        default="always",
+        description="When a single partition has evidence: write the answer from it by a call all the same (always), "
+        "or let its finding be the answer where that is one sentence, and all its quotes are of one article (auto).",
+    )
     on_partition_failure: Literal["report", "raise"] = Field(
         default="report", description="When a partition fails after its retries: report it in the answer, or stop."
     )

@@ -33,6 +33,8 @@ class CallBudget:
     """Least similarity, 0 to 100, at which differing words count as a quote."""
     force_choice: bool = False
     """Whether a multiple-choice question must be answered with a letter, evidence or not."""
+    reduce: Literal["always", "auto"] = "always"
+    """Whether a single partition's finding, cited and whole, is the answer without a further call (auto)."""
     on_partition_failure: Literal["report", "raise"] = "report"
     """Whether a part of an over-long partition that cannot be read is reported, or fails the whole of it."""
     calls: list[ModelCall] = field(default_factory=list)
