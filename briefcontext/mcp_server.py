@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
-from itertools import accumulate
 from typing import Annotated, Any
 
 from anyio import CancelScope
@@ -231,10 +230,7 @@ def _told(event: Event) -> str:
 
 def _listed(documents: Sequence[Document], limit: int = _MOST) -> CallToolResult:
     """Return passages, as many as are not too long together, and no more than the limit."""
-    lengths = accumulate(len(document.page_content) for document in documents)
-    passages = [
-        _passage(document) for document in documents[: min(limit, sum(length <= MOST_CHARACTERS for length in lengths))]
-    ]
+    passages = [_passage(document) for document in resources.fitting(documents[:limit], MOST_CHARACTERS)]
     left_out = len(documents) - len(passages)
     shown = [_shown(passage) for passage in passages]
     if left_out:

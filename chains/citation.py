@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.extraction import Match, Quote
-from briefcontext.chains.study_type import StudyType, journal, species, study_type
+from briefcontext.chains.study_type import StudyType, journal, source_notes, species, study_type
 
 __all__ = [
     "MARK",
@@ -94,6 +94,8 @@ class Citation(TypedDict):
     corrected: bool
     expression_of_concern: bool
     """Whether the source was corrected, or its publisher warns that it may not be trusted."""
+    notes: list[str]
+    """What is shown of the source beside its reference: RETRACTED, the kind of evidence, and so on."""
     url: str | None
     """The source's page on the web; for a PDF its file, opened at that page, unless a server is asked."""
 
@@ -315,6 +317,7 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         retracted=bool(metadata.get("retracted", False)),
         corrected=bool(metadata.get("corrected", False)),
         expression_of_concern=bool(metadata.get("expression_of_concern", False)),
+        notes=source_notes(document),
         url=_paged(web_link(document), page),
     )
 

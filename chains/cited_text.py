@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from briefcontext.chains.answer import NO_ANSWER, Answer
 from briefcontext.chains.citation import Citation
-from briefcontext.chains.references import Reference
+from briefcontext.chains.references import Reference, described
 from briefcontext.chains.support import marked
 
 __all__ = ["cited_text"]
@@ -51,14 +51,8 @@ def _line(text: str) -> str:
 
 
 def _source(reference: Reference, citations: Sequence[Citation]) -> str:
-    first = next(citation for citation in citations if citation["key"] in reference["keys"])
-    parts = [
-        reference["citation"],
-        first["study_type"] or first["publication_types"],
-        "RETRACTED" if first["retracted"] else "",
-    ]
-    parts.append(reference["url"] or "")
-    return f"[{']['.join(reference['keys'])}] {' · '.join(_line(part) for part in parts if part)}"
+    parts = [described(reference, citations), reference["url"] or ""]
+    return f"[{']['.join(reference['keys'])}] {' · '.join(filter(None, parts))}"
 
 
 def _conflict(answer: Answer) -> str:

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from briefcontext.chains.citation import Citation, CitedQuote
 from briefcontext.chains.study_type import journal
 
-__all__ = ["Reference", "counted_references", "list_references", "place_words"]
+__all__ = ["Reference", "counted_references", "described", "list_references", "place_words"]
 
 _MOST_AUTHORS = 6
 """Of more, these are followed by "et al.", as the ICMJE's samples of NLM style have it."""
@@ -54,6 +54,12 @@ def list_references(citations: Sequence[Citation], documents: Sequence[Document]
             found[source] = _reference(str(len(found) + 1), citation, by_id[citation["document_id"]])
         found[source]["keys"].append(citation["key"])
     return list(found.values())
+
+
+def described(reference: Reference, citations: Sequence[Citation]) -> str:
+    """Return a reference in one line, with what is to be known of its source."""
+    first = next(citation for citation in citations if citation["key"] in reference["keys"])
+    return " · ".join(" ".join(part.split()) for part in (reference["citation"], *first["notes"]))
 
 
 def counted_references(references: Sequence[Reference]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-__all__ = ["Evidence", "StudyType", "journal", "species", "study_type", "summarise_evidence"]
+__all__ = ["Evidence", "StudyType", "journal", "source_notes", "species", "study_type", "summarise_evidence"]
 
 StudyType = Literal[
     "systematic review or meta-analysis",
@@ -74,6 +74,7 @@ _LABORATORY = re.compile(r"\b(?:mice|mouse|rats?|rabbits?|zebrafish|in vitro|cel
 _PEOPLE = re.compile(
     r"\b(?:patients?|women|men|children|adults|participants|volunteers|people|persons|subjects|humans?)\b"
 )
+_BECAME = {"retracted": "RETRACTED", "expression_of_concern": "EXPRESSION OF CONCERN", "corrected": "corrected"}
 _SPECIES = ("humans", "mice", "rats", "rabbits", "dogs", "cats", "swine", "sheep", "cattle", "guinea pigs", "zebrafish")
 
 
@@ -115,6 +116,14 @@ def species(document: Document) -> list[str]:
     headings = _labels(document.metadata.get("mesh"))
     named = [name for name in _SPECIES if name in headings]
     return named or (["animals"] if "animals" in headings else [])
+
+
+def source_notes(document: Document) -> list[str]:
+    """Return what to know of a source beside its reference: what became of it, the kind of evidence, of whom."""
+    metadata = document.metadata
+    kind = study_type(document) or " ".join(str(metadata.get("publication_types") or "").split())
+    became = (words for name, words in _BECAME.items() if metadata.get(name))
+    return [*became, *([kind] if kind else []), *species(document)]
 
 
 def journal(document: Document) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache, partial
+from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -42,6 +43,7 @@ __all__ = [
     "as_reader",
     "calibration",
     "filtered",
+    "fitting",
     "knowledge_base",
     "linked",
     "reader",
@@ -164,6 +166,12 @@ def size(settings: Settings) -> str | None:
     else:
         return None
     return f"{passages:,} passages, of {day}"
+
+
+def fitting(documents: Sequence["Document"], characters: int) -> "list[Document]":
+    """Return the first documents that have no more than so many characters together."""
+    lengths = accumulate(len(document.page_content) for document in documents)
+    return [document for document, length in zip(documents, lengths, strict=True) if length <= characters]
 
 
 def source(settings: Settings, source_id: str) -> "list[Document]":

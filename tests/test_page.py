@@ -170,7 +170,7 @@ def test_documents_keep_only_addresses_of_the_web(chat_model: ChatOpenAI) -> Non
     graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
     told = asked(create_app(PATIENT, graph=graph), settings={"include_retracted": True})
     first, second = next(line["documents"] for line in told if line["event"] == "documents")
-    assert (first["url"], first["year"], first["retracted"]) == (None, 1999, True)
+    assert (first["url"], first["year"], first["notes"]) == (None, 1999, ["RETRACTED"])
     assert second["url"] == "https://pubmed.ncbi.nlm.nih.gov/1/"
 
 

@@ -662,7 +662,15 @@ def test_a_question_asked_meanwhile_takes_the_place_of_the_first(
 
 def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(browser: Browser, demo: str) -> None:
     browser.open(demo)
-    document = {"id": "a", "rank": 1, "key": "7K3W", "source_id": "a", "title": "On a", "text": "It is so."}
+    document = {
+        "id": "a",
+        "rank": 1,
+        "key": "7K3W",
+        "source_id": "a",
+        "title": "On a",
+        "text": "It is so.",
+        "notes": [],
+    }
     lines = [
         {"event": "retrieved", "documents": 1},
         {"event": "documents", "documents": [document], "retracted": []},
@@ -698,6 +706,7 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str) -> No
         "source_id": "a",
         "title": "On the \U0001f9e0 of mice",
         "text": "Text.",
+        "notes": [],
     }
     quote = {"text": "\U0001f9e0 of mice", "document_id": "a", "start": None, "end": None, "match": "title"}
     citation = {**document, "key": "1", "document_id": "a", "quote": quote["text"], "quotes": [quote], "url": None}

@@ -10,6 +10,7 @@ from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.chains.render import render_documents
 from briefcontext.chains.study_type import StudyType, species, study_type, summarise_evidence
+from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
@@ -115,14 +116,18 @@ def test_evidence_is_summed_up_the_strongest_first() -> None:
     assert summarise_evidence({"1": (None, None)}, conflict=False)["summary"] == ""
 
 
-def test_an_answer_shows_what_kinds_of_evidence_it_cites(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+def test_an_answer_shows_what_kinds_of_evidence_it_cites(
+    chat_model: ChatOpenAI, server: OpenAIServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     metadata = {"source_id": "7", "publication_types": "Randomized Controlled Trial", "year": 2019, "journal": "Toy J"}
     chunks = [
         Document(id=f"7#{place}", page_content=f"Aspirin helped in part {place}.", metadata=metadata)
         for place in range(2)
     ]
     doubtful = Document(
-        id="8", page_content="Aspirin harmed.", metadata={"expression_of_concern": True, "mesh": "Humans"}
+        id="8",
+        page_content="Aspirin harmed.",
+        metadata={"expression_of_concern": True, "corrected": True, "mesh": "Humans"},
     )
     built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[*chunks, doubtful]))
     answer = built.invoke({"question": QUESTION}, context=Settings(route="vanilla"))["answer"]
@@ -130,4 +135,9 @@ def test_an_answer_shows_what_kinds_of_evidence_it_cites(chat_model: ChatOpenAI,
     assert shown == [("randomized trial", "Toy J", [])] * 2 + [(None, "", ["humans"])]
     assert answer["evidence"]["study_types"] == {"randomized trial": 1, "unknown": 1}
     assert "Articles under an expression of concern are cited: 8." in answer["cautions"]
-    assert "Evidence: 1 randomized trial; 1 of unknown study type; newest 2019" in cited_text(answer)
+    told = cited_text(answer)
+    assert "Evidence: 1 randomized trial; 1 of unknown study type; newest 2019" in told
+    print_answer({"answer": answer, "ranking": []}, verbose=False)
+    for text in (told, capsys.readouterr().out):
+        assert "Toy J. 2019. 7 · randomized trial" in text
+        assert "8 · EXPRESSION OF CONCERN · corrected · humans" in text

@@ -14,7 +14,7 @@ from rich.table import Table
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.references import Reference, counted_references, place_words
+from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.chains.support import marked
 from briefcontext.commands.printable import printable, printable_line
 
@@ -99,12 +99,7 @@ def _print_item(console: Console, mark: str, text: str) -> None:
 def _print_reference(console: Console, reference: Reference, citations: Sequence[Citation]) -> None:
     """Print an article once, with the quotes from each passage of it that is cited."""
     passages = [citation for citation in citations if citation["key"] in reference["keys"]]
-    first = passages[0]
-    parts = [reference["citation"], first["study_type"] or first["publication_types"], ", ".join(first["species"])]
-    parts += ["RETRACTED"] if first["retracted"] else []
-    parts += ["EXPRESSION OF CONCERN"] if first["expression_of_concern"] else []
-    parts += ["corrected"] if first["corrected"] else []
-    _print_item(console, f"[{reference['number']}]", " · ".join(part for part in parts if part))
+    _print_item(console, f"[{reference['number']}]", described(reference, passages))
     for citation in passages:
         key = f"[{citation['key']}] " if len(passages) > 1 else ""
         for quote in citation["quotes"]:
@@ -114,8 +109,8 @@ def _print_reference(console: Console, reference: Reference, citations: Sequence
             console.print(Padding(_words(text), (0, 0, 0, 4), expand=False))
         if not citation["quotes"]:
             console.print(f"    {escape(key)}(cited without a quote)")
-    if first["url"]:
-        console.print(Padding(_line(first["url"]), (0, 0, 0, 4), expand=False))
+    if reference["url"]:
+        console.print(Padding(_line(reference["url"]), (0, 0, 0, 4), expand=False))
 
 
 def _print_conflict(console: Console, conflict: Conflict) -> None:

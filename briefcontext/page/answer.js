@@ -217,9 +217,7 @@ export function plainText(answer, run) {
   if (answer.citations.length) lines.push("References");
   for (const article of answer.references) {
     const cited = passages(article, answer);
-    const [first] = cited;
-    const parts = [article.citation, first.study_type ?? first.publication_types, first.retracted && "RETRACTED",
-      first.expression_of_concern && "EXPRESSION OF CONCERN", isWebAddress(article.url) && article.url];
+    const parts = [article.citation, ...cited[0].notes, isWebAddress(article.url) && article.url];
     lines.push(`[${article.number}] ${parts.filter(Boolean).join(" · ")}`);
     for (const citation of cited) {
       const key = cited.length > 1 ? `[${citation.key}] ` : "";

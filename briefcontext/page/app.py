@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
-from itertools import accumulate
 from pathlib import PurePath
 from typing import Any
 
@@ -110,8 +109,7 @@ def create_page(
         if own or not isinstance(wanted, str):
             raise HTTPException(404, "There is no such source.")
         found = await asyncio.to_thread(resources.source, fixed, wanted)
-        lengths = accumulate(len(document.page_content) for document in found)
-        shown = [document for document, length in zip(found, lengths, strict=True) if length <= _MOST_CHARACTERS]
+        shown = resources.fitting(found, _MOST_CHARACTERS)
         return JSONResponse(
             {"passages": [passage(document) for document in shown], "left_out": len(found) - len(shown)}
         )

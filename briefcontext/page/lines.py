@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from briefcontext.chains.citation import paragraph, printed_page, publication_year, source_id, web_link
 from briefcontext.chains.question import Question
 from briefcontext.chains.reference_formats import REFERENCE_FORMATS, write_references
+from briefcontext.chains.study_type import source_notes
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.settings import Settings
@@ -104,8 +105,7 @@ def passage(document: Document) -> Line:
         "paragraph": number,
         "page": printed_page(document),
         "year": publication_year(document),
-        "publication_types": str(metadata.get("publication_types") or ""),
-        "retracted": bool(metadata.get("retracted", False)),
+        "notes": source_notes(document),
         "url": web_link(document),
     }
 

@@ -9,6 +9,7 @@ const MATCHES = {
   fuzzy: "similar words: compare them",
   title: "in the title",
 };
+const ALARMS = ["RETRACTED", "EXPRESSION OF CONCERN"];
 const BEGINNING = 60;
 let opener = null;
 let source = null;
@@ -98,13 +99,9 @@ function quoteList(quotes) {
 
 /** What is known of a document, as a line of tags. */
 export function meta(doc) {
-  const types = doc.study_type ? [doc.study_type, ...doc.species, doc.journal].filter(Boolean) : doc.publication_types ? String(doc.publication_types).split(/[;,]\s*/) : [];
   return el("p", { class: "meta" },
-    doc.retracted && el("strong", { class: "tag bad" }, "RETRACTED"),
-    doc.expression_of_concern && el("strong", { class: "tag bad" }, "EXPRESSION OF CONCERN"),
-    doc.corrected && el("span", { class: "tag" }, "corrected"),
-    types.map((type) => el("span", { class: "tag" }, type)),
-    doc.year && el("span", { class: "tag" }, doc.year),
+    [...doc.notes, doc.journal, doc.year].filter(Boolean).map((note) =>
+      el("span", { class: `tag ${ALARMS.includes(note) ? "bad" : ""}` }, note)),
     el("span", { class: "source-id" }, doc.source_id),
     isWebAddress(doc.url) && link(doc.url, place(doc.url)));
 }
