@@ -13,7 +13,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from briefcontext.knowledge.build import build_knowledge_base, draft, pipeline
+from briefcontext.knowledge.build import build_knowledge_base, pipeline
 from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
 from briefcontext.knowledge.sources.source import EntrySource
 from briefcontext.knowledge.store import indexes
@@ -75,7 +75,7 @@ class Steps:
 
 
 def main(folder: Path, when: str, names: list[str]) -> None:
-    draft.COMMIT_PASSAGES, pipeline.BATCH_RECORDS = 250, 256
+    pipeline.SMALLEST_BATCH = pipeline.LARGEST_BATCH = 256_000
     encoder = HashingEncoder()
     if when.endswith("s"):
         timer = threading.Timer(float(when[:-1]), os.kill, (os.getpid(), signal.SIGKILL))

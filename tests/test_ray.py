@@ -29,7 +29,7 @@ from briefcontext.knowledge.build import build_knowledge_base, pipeline
 from briefcontext.knowledge.encoders import load_encoder
 from tests.knowledge_bases import source
 from tests.test_ray import FIRST, SECOND
-pipeline.BATCH_RECORDS = 4
+pipeline.SMALLEST_BATCH = 4_000
 killed = []
 def kill_a_worker(progress):
     if not killed:

@@ -51,13 +51,3 @@ class Changes:
         """All new passages, in the order of their numbers."""
         found = [passage for passages in self.passages.values() for passage in passages]
         return sorted(found, key=lambda passage: passage.number)
-
-    def follow(self, later: "Changes") -> None:
-        """Take in what the next batch changes."""
-        for source_id in later.removed:
-            self.remove(source_id)
-        self.passages |= later.passages
-        self.records |= later.records
-        self.owners |= later.owners
-        self.rejects += later.rejects
-        self.sources, self.next_number = later.sources, later.next_number

@@ -2,13 +2,10 @@
 
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.changes import Changes
@@ -22,12 +19,10 @@ from briefcontext.knowledge.store.table import Table
 from briefcontext.knowledge.store.vector_search import EMBEDDED, add_missing, open_vector_search, vector_problems
 
 if TYPE_CHECKING:
+    import numpy as np
     from lance.fragment import FragmentMetadata
+    from numpy.typing import NDArray
 
-COMMIT_PASSAGES = 16_384
-"""Passages that are written at a time: each time makes a fragment of the table."""
-COMMIT_SECONDS = 60.0
-"""And after this time what there is by then is written: no more work is lost when a build is killed."""
 UNINDEXED_RECORDS = 1_000_000
 """Rows that may be looked through for each batch of records before an index over them is made or renewed."""
 
@@ -59,12 +54,6 @@ class Draft:
             versions = manifest.versions.model_dump()
             tables = {name: Table.restore(place.table(name), version) for name, version in versions.items()}
         self.passages, self.records, self._rejects = tables[PASSAGES], tables[RECORDS], tables[REJECTS]
-        self._unwritten = Changes()
-        self._batches: list[Changes] = []
-        self._vectors: dict[int, NDArray[np.float32]] = {}
-        self._fragments: list[FragmentMetadata] = []
-        self._in_fragments: set[int] = set()
-        self._committed = time.monotonic()
         self._unindexed = indexes.unindexed(self.records, "source_id")
 
     def begin(self, ledger: SourceLedger) -> None:
@@ -72,49 +61,17 @@ class Draft:
         self.manifest.sources = ledger.entries()
         self._save()
 
-    def add(self, changes: Changes, encoded: "NDArray[np.float32] | list[FragmentMetadata]") -> None:
-        """Take in a batch; it is written now or later.
+    def write(self, changes: Changes, encoded: "NDArray[np.float32] | list[FragmentMetadata]") -> None:
+        """Write a batch, and that it was written.
 
         `encoded`: the vectors (n, d) of its new passages, or fragments of the table in which they are already.
         """
-        numbers = [passage.number for passage in changes.new_passages()]
-        if isinstance(encoded, list):
-            self._fragments += encoded
-            self._in_fragments.update(numbers)
-        else:
-            self._vectors |= zip(numbers, encoded, strict=True)
-        self._unwritten.follow(changes)
-        self._batches.append(changes)
-        if (
-            len(self._vectors) + len(self._in_fragments) >= COMMIT_PASSAGES
-            or time.monotonic() - self._committed > COMMIT_SECONDS
-        ):
-            self.commit()
-
-    def commit(self) -> None:
-        """Write all that was taken in."""
-        changes, batches, vectors = self._unwritten, self._batches, self._vectors
-        fragments, in_fragments = self._fragments, self._in_fragments
-        # Should writing fail half-way, nothing of it is written a second time.
-        self._unwritten, self._batches, self._vectors = Changes(), [], {}
-        self._fragments, self._in_fragments = [], set()
-        if batches:
-            self._write(changes, vectors)
-            if fragments:
-                self.passages.append_fragments(fragments)
-                kept = {passage.number for passage in changes.new_passages()}
-                self.passages.delete("number", in_fragments - kept)
-            self._save()
-            for batch in batches:
-                batch.written = True
-        self._committed = time.monotonic()
-
-    def _write(self, changes: Changes, vectors: dict[int, NDArray[np.float32]]) -> None:
         if len(self.passages):
             self.passages.delete("source_id", changes.removed)
-        if passages := [passage for passage in changes.new_passages() if passage.number in vectors]:
-            stacked = np.stack([vectors[passage.number] for passage in passages])
-            self.passages.append(passage_rows(passages, stacked))
+        if isinstance(encoded, list):
+            self.passages.append_fragments(encoded)
+        elif len(encoded):
+            self.passages.append(passage_rows(changes.new_passages(), encoded))
         if changes.records:
             if len(self.records):
                 self.records.delete("source_id", changes.records)
@@ -126,6 +83,8 @@ class Draft:
             columns = zip(*changes.rejects, strict=True)
             self._rejects.append(pa.table(list(columns), schema=_REJECT_SCHEMA))
         self.manifest.sources, self.manifest.next_number = changes.sources, changes.next_number
+        self._save()
+        changes.written = True
 
     def _index_ids(self) -> None:
         """Make lookups by id quick, also in a first build that takes days."""

@@ -41,36 +41,28 @@ class HeldRecords:
     def begin(self, changes: Changes, source_ids: Sequence[str]) -> None:
         """Look up what is held under some source ids; `changes` are those of the batch that begins."""
         self._batches = [batch for batch in self._batches if not batch.written]
-        unknown = [id for id in source_ids if self._pending(id) is None]
-        rows = self._records.find(RECORD_SCHEMA.names, "source_id", unknown).to_pylist()
+        rows = self._records.find(RECORD_SCHEMA.names, "source_id", source_ids).to_pylist()
         self._states = {row.pop("source_id"): RecordState(**row) for row in rows}
+        for batch in self._batches:
+            self._states |= {id: batch.records[id] for id in source_ids if id in batch.records}
         self._owners = {}
         self._batches.append(changes)
 
     def look_up_ids(self, ids: Sequence[str]) -> None:
         """Look up whose passages some ids are."""
         rows = self._passages.find(["id", "source_id"], "id", ids)
-        self._owners |= zip(rows["id"].to_pylist(), rows["source_id"].to_pylist(), strict=True)
+        owners = dict(zip(rows["id"].to_pylist(), rows["source_id"].to_pylist(), strict=True))
+        for batch in self._batches[:-1]:
+            owners = {id: owner for id, owner in owners.items() if owner not in batch.removed}
+            owners |= {id: batch.owners[id] for id in ids if id in batch.owners}
+        self._owners |= owners
 
     def state(self, source_id: str) -> RecordState | None:
         """Return what is known of a source id, by this batch's own changes too."""
-        pending = self._pending(source_id)
-        return self._states.get(source_id) if pending is None else pending
-
-    def _pending(self, source_id: str) -> RecordState | None:
-        found = (batch.records[source_id] for batch in reversed(self._batches) if source_id in batch.records)
-        return next(found, None)
+        return self._batches[-1].records.get(source_id) or self._states.get(source_id)
 
     def owner(self, id: str) -> str | None:
         """The source id of the record that has a passage of this id; None where none has."""
-        later: list[Changes] = []
-        for batch in reversed(self._batches):
-            if (owner := batch.owners.get(id)) is not None and not _removed(owner, later):
-                return owner
-            later.append(batch)
+        changes = self._batches[-1]
         owner = self._owners.get(id)
-        return None if owner is None or _removed(owner, later) else owner
-
-
-def _removed(source_id: str, batches: Sequence[Changes]) -> bool:
-    return any(source_id in batch.removed for batch in batches)
+        return changes.owners.get(id) or (None if owner in changes.removed else owner)

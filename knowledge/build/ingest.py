@@ -173,11 +173,10 @@ class Ingest:
         if not record.passages:
             record.passages = list(self._passages_of(record))
             self._held.look_up_ids(record.ids)
-        if len(set(record.ids)) < len(record.ids) or any(
-            self._held.owner(id) not in (None, record.source_id) for id in record.ids
-        ):
-            ids = ", ".join(repr(document.id) for document in record.documents[:3])
-            return self._reject(source, position, f"The passage ids of {ids} are those of another record.")
+        ids = record.ids
+        if len(set(ids)) < len(ids) or any(self._held.owner(id) not in (None, record.source_id) for id in ids):
+            named = ", ".join(repr(document.id) for document in record.documents[:3])
+            return self._reject(source, position, f"The passage ids of {named} are those of another record.")
         changes, held = self._changes, state is not None and not state.deleted
         if held:
             changes.remove(record.source_id)
@@ -187,7 +186,7 @@ class Ingest:
             for place, (document, vector) in enumerate(record.passages)
         ]
         self._next_number += len(record.passages)
-        changes.owners |= dict.fromkeys(record.ids, record.source_id)
+        changes.owners |= dict.fromkeys(ids, record.source_id)
         if state is not None and order != 1:
             # What was deleted would be so again; a record, only where no revision was in the place of none.
             came_back = not held or record.revision == _NO_REVISION or state.revision != _NO_REVISION

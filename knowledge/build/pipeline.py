@@ -1,5 +1,6 @@
 """The build pipeline: reading, encoding and writing overlap."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.build.ray_workers import RayWorkers
     from briefcontext.knowledge.encoders import Encoder
 
-BATCH_RECORDS = 1024
-"""Records at a time: enough to sort passages by length and waste little on padding, few enough to report often."""
-BATCH_CHARACTERS = 4_000_000
-"""And at most so much text, or one record."""
+SMALLEST_BATCH, LARGEST_BATCH = 1_000_000, 32_000_000
+"""Characters of text that are read, encoded and written at a time; a record counts as 1,000 more. Within these bounds
+how much it is follows from how long the batches before took."""
+BATCH_SECONDS = 20.0
+"""What a batch is to take: a build that is killed loses two of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Pipeline:
     """Takes sources into a draft.
 
     One thread reads ahead and writes, the caller's encodes meanwhile. A batch of records is written together with the
-    position in their source: wherever it is cut off, nothing is lost but what was not written yet.
+    position in their source: wherever a build is cut off, it goes on behind the last batch that was written.
     """
 
     def __init__(
@@ -80,26 +82,26 @@ class Pipeline:
             next_number=draft.manifest.next_number,
         )
         self._progress = progress
+        self._size = SMALLEST_BATCH
 
     def run(self, plan: ReadingPlan) -> int:
         """Read the sources that are due; how many vectors were written."""
         done = 0
         writes: Future[None] | None = None
         with closing(self._batches(plan)) as batches, ThreadPoolExecutor(1, "store") as store:
-            try:
+            ahead = store.submit(next, batches, None)
+            while (batch := ahead.result()) is not None:
+                began = time.monotonic()
                 ahead = store.submit(next, batches, None)
-                while (batch := ahead.result()) is not None:
-                    ahead = store.submit(next, batches, None)
-                    vectors = encode(self._encoder, batch.passages)
-                    if writes is not None:
-                        writes.result()
-                    writes = store.submit(self._draft.add, batch.changes, vectors)
-                    done += len(batch.passages)
-                    if self._progress is not None:
-                        self._progress(replace(batch.progress, vectors=done))
-            finally:
-                # What is encoded is not lost, also where a source or the encoder fails.
-                store.submit(self._draft.commit).result()
+                vectors = encode(self._encoder, batch.passages)
+                if writes is not None:
+                    writes.result()
+                writes = store.submit(self._draft.write, batch.changes, vectors)
+                done += len(batch.passages)
+                if self._progress is not None:
+                    self._progress(replace(batch.progress, vectors=done))
+                fitting = self._size * BATCH_SECONDS / max(time.monotonic() - began, 1e-3)
+                self._size = min(max(int(fitting), SMALLEST_BATCH), LARGEST_BATCH)
             if writes is not None:
                 writes.result()
         return done
@@ -111,22 +113,19 @@ class Pipeline:
 
         def take() -> int:
             batch = waiting.popleft()
-            self._draft.add(batch.changes, workers.next())
+            self._draft.write(batch.changes, workers.next())
             if self._progress is not None:
                 self._progress(replace(batch.progress, vectors=done + len(batch.passages)))
             return len(batch.passages)
 
         with closing(self._batches(plan)) as batches:
-            try:
-                for batch in batches:
-                    workers.submit(batch.passages)
-                    waiting.append(batch)
-                    if len(waiting) > 2 * workers.count:
-                        done += take()
-                while waiting:
+            for batch in batches:
+                workers.submit(batch.passages)
+                waiting.append(batch)
+                if len(waiting) > 2 * workers.count:
                     done += take()
-            finally:
-                self._draft.commit()
+        while waiting:
+            done += take()
         return done
 
     def _batches(self, plan: ReadingPlan) -> Generator[_Batch]:
@@ -137,7 +136,7 @@ class Pipeline:
             with closing(gather_records(source.entries())) as records:
                 position, finished = self._ledger[reading.entry].position, False
                 while not finished:
-                    items, finished = _take(records, position)
+                    items, finished = _take(records, position, self._size)
                     changes = self._ingest.batch(items, reading.entry, finished=finished)
                     counts += changes.counts
                     if items:
@@ -148,14 +147,14 @@ class Pipeline:
                     yield _Batch(changes, changes.new_passages(), progress)
 
 
-def _take(records: Iterator[tuple[Item, int]], position: int) -> tuple[list[tuple[Item, int]], bool]:
+def _take(records: Iterator[tuple[Item, int]], position: int, size: int) -> tuple[list[tuple[Item, int]], bool]:
     """The next records that end after a position in the source, and whether they are the last."""
     items: list[tuple[Item, int]] = []
-    length = 0
+    taken_up = 0
     for item, taken in records:
         if taken > position:
             items.append((item, taken))
-            length += text_length(item)
-            if len(items) == BATCH_RECORDS or length >= BATCH_CHARACTERS:
+            taken_up += 1000 + text_length(item)
+            if taken_up >= size:
                 return items, False
     return items, True

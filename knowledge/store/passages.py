@@ -97,7 +97,7 @@ def _values(passage: NewPassage) -> Mapping[str, Any]:
         if name not in ("source_id", "title") and value is not None
     }
     terms = tokenize(lexical_text(title, document.page_content))
-    journals = labels("journals", [metadata.get("journal"), metadata.get("journal_abbreviation")])
+    labelled = {**metadata, "journals": [metadata.get("journal"), metadata.get("journal_abbreviation")]}
     return {
         "number": passage.number,
         "id": document.id,
@@ -110,6 +110,5 @@ def _values(passage: NewPassage) -> Mapping[str, Any]:
         "kind": str(metadata.get("kind", "")),
         "retracted": bool(metadata.get("retracted", False)),
         "year": year_in(str(metadata.get("year", ""))),
-        **{name: labels(name, metadata.get(name)) for name in LABELLED},
-        "journals": journals,
+        **{name: labels(name, labelled.get(name)) for name in LABELLED},
     }

@@ -94,6 +94,8 @@ class Table:
 
     def append_fragments(self, fragments: Sequence[Any]) -> None:
         """Add rows that stand beside the table, as `lance.fragment.write_fragments` gives them."""
+        if not fragments:
+            return
         with self._alone():
             operation = lance.LanceOperation.Append(list(fragments))
             self.data = lance.LanceDataset.commit(self.data, operation, read_version=self.version)
