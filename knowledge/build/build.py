@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Literal
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.knowledge.build.document_files import replaced_files
 from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress
 from briefcontext.knowledge.build.reading_plan import ReadingPlan
-from briefcontext.knowledge.build.source_ledger import SourceLedger
+from briefcontext.knowledge.build.source_ledger import SourceLedger, replaced_files
 from briefcontext.knowledge.sources.records import Deletion, Reject
 from briefcontext.knowledge.sources.source import EntrySource, Source, SourceEntry, VectorDocument, check_encoder
 from briefcontext.knowledge.store.manifest import DRAFT_FILE, Counts, Manifest

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.build.changes import Changes
-from briefcontext.knowledge.build.held_records import RECORD_SCHEMA, record_rows
+from briefcontext.knowledge.build.records import RECORD_SCHEMA, Changes, record_rows
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.store import indexes
 from briefcontext.knowledge.store.manifest import Manifest, TableVersions

@@ -12,8 +12,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.files import encodable
-from briefcontext.knowledge.build.changes import Changes, RecordState
-from briefcontext.knowledge.build.held_records import HeldRecords
+from briefcontext.knowledge.build.records import Changes, HeldRecords, RecordState
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.sources.records import Deletion, Reject
 from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument

@@ -8,13 +8,16 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from briefcontext.knowledge.build.changes import Changes
+import numpy as np
+from numpy.typing import NDArray
+
+from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.draft import Draft
-from briefcontext.knowledge.build.encoding import encode
-from briefcontext.knowledge.build.held_records import HeldRecords
-from briefcontext.knowledge.build.ingest import Cut, Ingest, Item, gather_records, text_length
+from briefcontext.knowledge.build.ingest import Cut, Ingest, Item, gather_records, is_storable, text_length
 from briefcontext.knowledge.build.reading_plan import ReadingPlan
+from briefcontext.knowledge.build.records import Changes, HeldRecords
 from briefcontext.knowledge.build.source_ledger import SourceLedger
+from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import NewPassage
 
@@ -158,3 +161,28 @@ def _take(records: Iterator[tuple[Item, int]], position: int, size: int) -> tupl
             if taken_up >= size:
                 return items, False
     return items, True
+
+
+def encode(encoder: "Encoder", passages: list[NewPassage]) -> NDArray[np.float32]:
+    """One vector a passage, (n, d) float32: its own where it has one.
+
+    Raises KnowledgeBaseError when the encoder gives anything else.
+    """
+    vectors = np.empty((len(passages), encoder.dimension), np.float32)
+    texts: list[int] = []
+    for row, passage in enumerate(passages):
+        if passage.vector is None:
+            texts.append(row)
+        else:
+            vectors[row] = passage.vector
+    if texts:
+        encoded = encoder.encode_passages(
+            [title_and_text(passages[row].title, passages[row].document.page_content) for row in texts]
+        )
+        if encoded.shape != (len(texts), encoder.dimension) or not is_storable(encoded):
+            raise KnowledgeBaseError(
+                f"The encoder {encoder.name!r} gave vectors of shape {encoded.shape}, or values that are not "
+                f"finite, where {(len(texts), encoder.dimension)} is needed: check the model and its device."
+            )
+        vectors[texts] = encoded
+    return vectors

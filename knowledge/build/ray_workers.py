@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from briefcontext.errors import MissingExtraError
-from briefcontext.knowledge.build.encoding import encode
+from briefcontext.knowledge.build.pipeline import encode
 from briefcontext.knowledge.store.passages import NewPassage, passage_rows
 
 if TYPE_CHECKING:

@@ -1,12 +1,14 @@
-"""Bookkeeping of sources: how far each was read."""
+"""Bookkeeping of sources: how far each was read, and which file a document came from."""
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from briefcontext.knowledge.build.document_files import path_of
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.sources.file_source import FileSource
 from briefcontext.knowledge.sources.source import Source
 from briefcontext.knowledge.store.manifest import Counts, IndexedSource, unfinished
+from briefcontext.knowledge.store.table import Table
 
 
 class SourceLedger:
@@ -29,7 +31,7 @@ class SourceLedger:
         """The entry of a source: the latest one of the same content, or a new one when there is none."""
         if (number := self._latest(source.fingerprint)) is None:
             return self.add(source)
-        path, held = path_of(source), self[number].path
+        path, held = _path_of(source), self[number].path
         if path is not None and not (held is not None and Path(held).is_file()):
             self._change(number, path=path)
         return number
@@ -39,7 +41,7 @@ class SourceLedger:
         note = getattr(source, "note", "")
         number = len(self._sources)
         self._sources.append(
-            IndexedSource(name=source.name, fingerprint=source.fingerprint, note=note, path=path_of(source))
+            IndexedSource(name=source.name, fingerprint=source.fingerprint, note=note, path=_path_of(source))
         )
         self._numbers.setdefault(source.fingerprint, []).append(number)
         return number
@@ -105,3 +107,46 @@ class SourceLedger:
     def _change(self, number: int, **changes: Any) -> None:
         # Entries are never changed in place: a batch that waits to be written keeps them as they were.
         self._sources[number] = self[number].model_copy(update=changes)
+
+
+def _path_of(source: object) -> str | None:
+    """The absolute path of a source that is a file; None for other sources."""
+    return str(source.path.resolve()) if isinstance(source, FileSource) else None
+
+
+def replaced_files(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> dict[str, str]:
+    """The files that gave documents before which other files give now, and which are gone: by the new ones' names.
+
+    Such a file was moved, or its place was taken: who reads the report can tell.
+
+    Raises:
+        KnowledgeBaseError: a file that is still there would lose its document to another one of that name.
+    """
+    gone = {}
+    given: dict[str, FileSource] = {}
+    for source in sources:
+        if not isinstance(source, FileSource) or source.document_id is None:
+            continue
+        other = given.setdefault(source.document_id, source)
+        if other.fingerprint != source.fingerprint:
+            raise KnowledgeBaseError(_clash(source, str(other.path)))
+    found = records.find(["source_id", "source"], "source_id", given, "NOT deleted").to_pylist()
+    for row in found:
+        source, owner = given[row["source_id"]], listed[row["source"]]
+        if owner.path is None or owner.fingerprint == source.fingerprint or owner.path == _path_of(source):
+            continue
+        if not Path(owner.path).is_file():
+            gone[source.name] = owner.path
+        elif not Path(owner.path).samefile(source.path):
+            raise KnowledgeBaseError(_clash(source, owner.path))
+    return gone
+
+
+def _clash(source: FileSource, held: str) -> str:
+    depth = len(PurePosixPath(source.document_id or "").parts)
+    folders = source.path.resolve().parents
+    return (
+        f"{source.name} would replace {held}, another file: both are document {source.document_id!r}. Give the folder "
+        f"above it, {folders[min(depth, len(folders)) - 1]}, so that its document gets a longer name; or, where it is "
+        "to replace the other, remove that file first."
+    )
