@@ -10,9 +10,11 @@ and each round of questions runs in a process of its own.
 - questions: milliseconds of a search for 16, after the first few; recall is the share of the exact 16 nearest that
   dense search finds. `a tenth` and `a hundredth` are filters (by year, by MeSH heading) that leave so many passages.
   Memory is the most that the process had resident, Python and all libraries included.
+- small cache: the same questions, where the cache of indexes is as small for the base as the usual one is for PubMed.
 - law: each figure as a + b * g(n), fitted over the sizes by least squares of the relative error, and what it gives
   for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows (n), rows that a vector search looks
-  into (n ** 0.75), or rows times partitions that they are compared with (n ** 1.5).
+  into (n ** 0.75), or rows times partitions that they are compared with (n ** 1.5). Memory grows until the caches are
+  full.
 - hardness (--hardness): whether generated vectors are as hard to search as real ones. Vectors of minilm for 24,000
   real passages and some 300 of 909 questions, and as many generated ones of the same dimension, are indexed alike, by
   the same kind of index with as many partitions and as many bits, and searched with the same numbers of probes and the
@@ -26,6 +28,7 @@ A million passages take 7 GB of disk while it runs, and a quarter of an hour on 
 
 import argparse
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -42,6 +45,8 @@ from scipy.optimize import nnls
 from store_parts import measured
 from store_parts.generated import Literature, Question, write_chunks, write_update
 from store_parts.hardness import hardness
+
+from briefcontext.knowledge.store import table
 
 PUBMED = 23_900_000
 UPDATED = 1000
@@ -61,6 +66,8 @@ class Figure:
     """The number of passages from which on that holds."""
     aims: tuple[tuple[int, float], ...] = ()
     """At most so much at a number of passages."""
+    most: float = math.inf
+    """What its growing part can be at most."""
 
 
 def _build(name: str) -> Callable[[Row], float]:
@@ -73,6 +80,10 @@ def _update(name: str) -> Callable[[Row], float]:
 
 def _search(way: str, name: str) -> Callable[[Row], float]:
     return lambda row: float(row["times"][way][name])
+
+
+def _small_cache(way: str) -> Callable[[Row], float]:
+    return lambda row: float(row["small cache"]["times"][way]["median ms"])
 
 
 INDEXED = 20_000
@@ -99,7 +110,15 @@ FIGURES = [
     ),
     Figure("bytes a passage", ",.0f", 0, lambda row: float(row["bytes"] / row["passages"])),
     Figure("disk, GB", ".2f", 1, lambda row: float(row["bytes"] / 1e9), aims=((PUBMED, 80.0),)),
-    Figure("memory, GB", ".2f", 1, lambda row: float(row["peak MB"] / 1e3), aims=((4 * MILLION, 3.0), (PUBMED, 4.0))),
+    Figure(
+        "memory, GB",
+        ".2f",
+        1,
+        lambda row: float(row["peak MB"] / 1e3),
+        aims=((4 * MILLION, 3.0), (PUBMED, 4.0)),
+        most=(table.INDEX_CACHE_BYTES + table.METADATA_CACHE_BYTES) / 1e9,
+    ),
+    Figure("memory, small cache, GB", ".2f", 0, lambda row: float(row["small cache"]["peak MB"] / 1e3)),
     Figure("opening, s", ".3f", 1, lambda row: float(row["opening s"]), INDEXED, aims=((MILLION, 0.2), (PUBMED, 0.2))),
     Figure("update: published after, s", ".2f", 1, _update("published s"), INDEXED),
     Figure("update: done after, s", ".2f", 1, _update("s"), INDEXED),
@@ -109,6 +128,10 @@ FIGURES = [
         for way in WAYS
         for name in ("median ms", "p95 ms", "CPU ms")
         for aims in [_SEARCH_AIMS.get(way, ()) if name == "median ms" else ()]
+    ),
+    *(
+        Figure(f"{way}, small cache: median ms", ".1f", 0.75 if way == "dense" else 1, _small_cache(way), INDEXED)
+        for way in ("dense", "BM25", "hybrid")
     ),
 ]
 RECALLS = [f"recall@16, dense{name}" for name in measured.FILTERS]
@@ -122,18 +145,19 @@ def measure(size: int, questions: list[Question], work: Path) -> Row:
     built = isolated.run(measured.build, chunks, folder)
     held = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     answers = isolated.run(measured.ask, folder, questions)
+    small_cache = isolated.run(measured.ask, folder, questions, size / PUBMED)
     wanted = measured.exact(chunks, size, questions)
     write_update(update, size, UPDATED)
     updated = isolated.run(measured.build, update, folder)
     for used in (chunks, update, folder):
         shutil.rmtree(used)
-    found = answers.pop("found")
+    found, _ = answers.pop("found"), small_cache.pop("found")
     recalls = {f"recall@16, dense{name}": measured.recall(found[name], wanted[name]) for name in found}
-    return {**answers, "build": built, "bytes": held, "update": updated, **recalls}
+    return {**answers, "build": built, "bytes": held, "update": updated, "small cache": small_cache, **recalls}
 
 
-def law(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
-    """`a` and `b` of a + b * n ** grows, neither negative; None where there are too few sizes."""
+def law(figure: Figure, rows: list[Row]) -> Callable[[int], float] | None:
+    """`a + b * n ** grows` by the number of passages, neither negative; None where there are too few sizes."""
     fitting = [row for row in rows if row["passages"] >= figure.least]
     if len(fitting) < 2:
         return None
@@ -141,7 +165,8 @@ def law(figure: Figure, rows: list[Row]) -> tuple[float, float] | None:
     powers = np.array([(row["passages"] / PUBMED) ** figure.grows for row in fitting])
     terms = np.column_stack([np.ones(len(fitting)), powers]) if figure.grows else powers[:, np.newaxis]
     found, _ = nnls(terms / values[:, np.newaxis], np.ones(len(fitting)))
-    return (float(found[0]), float(found[-1])) if figure.grows else (float(found[0]), 0.0)
+    fixed, growing = (found[0], found[1]) if figure.grows else (found[0], 0.0)
+    return lambda size: float(fixed + min(growing * (size / PUBMED) ** figure.grows, figure.most))
 
 
 def summary(rows: list[Row]) -> tuple[Table, list[Row]]:
@@ -154,12 +179,12 @@ def summary(rows: list[Row]) -> tuple[Table, list[Row]]:
         fitted = law(figure, rows)
         measured_at = {row["passages"]: figure.of(row) for row in rows}
         shown = "" if fitted is None else f"n^{figure.grows:g}" if figure.grows else "constant"
-        projected = "" if fitted is None else format(sum(fitted), figure.form)
+        projected = "" if fitted is None else format(fitted(PUBMED), figure.form)
         aims = []
         for size, aim in figure.aims:
             value = measured_at.get(size)
             if value is None and fitted is not None:
-                value = fitted[0] + fitted[1] * (size / PUBMED) ** figure.grows
+                value = fitted(size)
             if value is not None:
                 kind = "measured" if size in measured_at else "projected"
                 met.append({"figure": figure.name, "passages": size, "aim": aim, kind: value, "met": value <= aim})

@@ -13,6 +13,7 @@ from retrieval_parts.isolated import GivenVectors
 from store_parts.generated import DIMENSION, FIRST_PMID, Question, heading, read_vectors, year
 
 from briefcontext.knowledge import Filters, KnowledgeBase, build_knowledge_base, open_sources
+from briefcontext.knowledge.store import table
 from briefcontext.retrievers.search_method import retriever_over
 
 K = 16
@@ -92,11 +93,13 @@ def build(chunks: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-def ask(folder: Path, asked: list[Question]) -> dict[str, Any]:
+def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, Any]:
     """Open a base and ask it, in all ways; Lance itself is loaded before the clock starts.
 
-    The times of each way in milliseconds, and the PMIDs that dense search finds, by filter.
+    The times of each way in milliseconds, and the PMIDs that dense search finds, by filter. `cached`: the share of its
+    usual size that the cache of indexes has.
     """
+    table.INDEX_CACHE_BYTES = int(table.INDEX_CACHE_BYTES * cached)
     opened = []
     for _ in range(OPENINGS):
         started = time.perf_counter()
