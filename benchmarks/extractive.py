@@ -114,6 +114,13 @@ class Outcomes:
         return row
 
 
+def shown(column: str, value: object) -> str:
+    """Write a figure for the table, shares in per cent."""
+    if isinstance(value, float):
+        return f"{value:.1f}" if column == "sentences" else f"{value:.1%}"
+    return "" if value is None else str(value)
+
+
 def half_of(id: str) -> str:
     """Which half a question belongs to, whatever else is asked."""
     return HALVES[zlib.crc32(id.encode()) % 2]
@@ -234,8 +241,7 @@ def main() -> None:
     for column in (columns := list(dict.fromkeys(column for row in rows for column in row))):
         table.add_column(column, justify="left" if isinstance(rows[0].get(column), str) else "right")
     for row in rows:
-        values = (row.get(column) for column in columns)
-        table.add_row(*("" if v is None else f"{v:.3f}" if isinstance(v, float) else str(v) for v in values))
+        table.add_row(*(shown(column, row.get(column)) for column in columns))
     Console(width=120).print(table)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")

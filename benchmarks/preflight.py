@@ -68,14 +68,14 @@ def read_items(data: Path) -> list[Item]:
 
 
 def show(console: Console, title: str, rows: list[dict[str, Any]]) -> None:
-    """Print rows as a table; a row that lacks a column has a blank there."""
+    """Print rows as a table, what is no time in per cent; a row that lacks a column has a blank there."""
     table = Table(title=title)
     columns = list(dict.fromkeys(column for row in rows for column in row))
     for column in columns:
         table.add_column(column, justify="left" if isinstance(rows[-1].get(column), str) else "right")
     for row in rows:
-        values = (row.get(column) for column in columns)
-        table.add_row(*("" if v is None else f"{v:.3f}" if isinstance(v, float) else str(v) for v in values))
+        shown = ((row.get(column), ".3f" if column.endswith(" ms") else ".1%") for column in columns)
+        table.add_row(*("" if v is None else format(v, form) if isinstance(v, float) else str(v) for v, form in shown))
     console.print(table)
 
 
@@ -134,7 +134,7 @@ def measure(data: Path, folder: Path | None, work: Path) -> dict[str, list[dict[
             "promised and reached, in simulation": promises(sixteen),
             "half and half": halves(sixteen),
             "ablation (AUC)": ablation({"minilm": sixteen, "LSA": lsa_main}),
-            "transfer (target recall 0.95)": transfer(
+            "transfer (target recall 95%)": transfer(
                 [
                     ("BioASQ yes/no", yesno, "PubMedQA", papers),
                     ("PubMedQA", papers, "BioASQ yes/no", yesno),

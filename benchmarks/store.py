@@ -194,8 +194,8 @@ def summary(rows: list[Row]) -> tuple[Table, list[Row]]:
         )
     for name in RECALLS:
         low = min(row[name] for row in rows)
-        aim = f">= {LEAST_RECALL} {'met' if low >= LEAST_RECALL else 'MISSED'}"
-        table.add_row(name, *(f"{row[name]:.3f}" for row in rows), "", "", aim)
+        aim = f">= {LEAST_RECALL:.0%} {'met' if low >= LEAST_RECALL else 'MISSED'}"
+        table.add_row(name, *(f"{row[name]:.1%}" for row in rows), "", "", aim)
     return table, met
 
 

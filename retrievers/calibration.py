@@ -185,8 +185,8 @@ class Calibration(_Part):
         more = more_questions(self.fitted_on.misplaced, self.fitted_on.n, needed)
         return (
             f"From {self.fitted_on.misplaced} positive questions a recall of {rounded_down(promised)} can be promised "
-            f"at a confidence of {confidence:.0%}, and not {self.target_recall:g}: that takes {needed}, which is about "
-            f"{more:,} more questions like these."
+            f"at a confidence of {confidence:.0%}, and not {100 * self.target_recall:g}%: that takes {needed}, which "
+            f"is about {more:,} more questions like these."
         )
 
     @field_validator("features")
@@ -288,8 +288,8 @@ def more_questions(positive: int, n: int, needed: int) -> int:
 
 
 def rounded_down(share: float) -> str:
-    """Write a share with three digits, never more than it is."""
-    return f"{math.floor(1000 * share + 1e-9) / 1000:g}"
+    """Write a share in per cent with three digits, never more than it is."""
+    return f"{math.floor(1000 * share + 1e-9) / 10:g}%"
 
 
 def sigmoid(log_odds: float) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -161,7 +162,7 @@ def test_fits_keep_the_promise_on_new_questions() -> None:
 
 @pytest.mark.parametrize(
     ("m", "target", "promised"),
-    [(59, 0.95, "0.95"), (58, 0.95, "0.949"), (31, 0.95, "0.907"), (10, 0.95, "0.741"), (31, 0.9, "0.9")],
+    [(59, 0.95, "95%"), (58, 0.95, "94.9%"), (31, 0.95, "90.7%"), (10, 0.95, "74.1%"), (31, 0.9, "90%")],
 )
 def test_few_positive_questions_promise_less_and_say_so(
     changed: Callable[..., Path], fitted: Calibration, m: int, target: float, promised: str
@@ -170,11 +171,11 @@ def test_few_positive_questions_promise_less_and_say_so(
     found = Calibration.read(changed(target_recall=target, fitted_on=fitted_on))
     assert rounded_down(found.promised_recall or 0) == promised
     said = found.shortfall()
-    if promised == f"{target:g}":
+    if promised == f"{100 * target:g}%":
         assert said is None
     else:
         assert said is not None
-        assert f"a recall of {promised} can be promised at a confidence of 95%, and not {target:g}" in said
+        assert f"a recall of {promised} can be promised at a confidence of 95%, and not {100 * target:g}%" in said
         assert f"that takes 59, which is about {math.ceil((59 - m) * 1000 / m):,} more questions" in said
 
 
@@ -372,7 +373,10 @@ def test_the_study_puts_both_checks_side_by_side(base: KnowledgeBase, items: lis
     names = {path.name for path in tmp_path.iterdir()}
     assert {"report.md", "cost_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
     assert not [name for name in names if "tmp" in name or "partial" in name]
-    assert "nested cross-validation" in (tmp_path / "report.md").read_text()
+    report = (tmp_path / "report.md").read_text()
+    assert "nested cross-validation" in report
+    in_per_cent = (f"{100 * at_default[share]:.1f}" for share in ("precision", "recall", "specificity", "f1"))
+    assert f"| 16 | 3 | 0.2 | {' | '.join(in_per_cent)} | " in report
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["provenance"]["encoder_revision"] == base.manifest.encoder.revision
     assert verify_run(tmp_path) == []
@@ -430,14 +434,14 @@ def test_the_command_fits_keeps_draws_and_refuses(base: KnowledgeBase, items: li
     done = CliRunner().invoke(app, [*arguments, "--target-recall", "0.8"], catch_exceptions=False)
     assert done.exit_code == 0
     assert "no-such-id" in done.stdout
-    assert "specificity" in done.stdout
+    assert re.search(r"IoU check .*specificity \d+\.\d \[\d+\.\d, \d+\.\d\]", done.stdout)
     calibration = Calibration.read(out)
     assert (calibration.target_recall, calibration.positive) == (0.8, "misplaced")
     assert calibration.fitted_on.gold_missing == 1
     assert len(list((tmp_path / "preflight-figures").glob("*.png"))) == 3
     assert "can be promised" not in done.stdout
     short = CliRunner().invoke(app, [*arguments, "--target-recall", "0.99"], catch_exceptions=False)
-    assert "can be promised at a confidence of 95%, and not 0.99" in short.stdout
+    assert "can be promised at a confidence of 95%, and not 99%" in short.stdout
     out.unlink()
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows[:60]))
     with pytest.raises(InputError, match="Too few labelled questions"):

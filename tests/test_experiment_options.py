@@ -191,7 +191,7 @@ def test_a_calibration_decides_which_questions_are_mapped(
     assert {row["id"] for row in study if row["iou_maps"]} != mapped
     assert f"BriefContext | 30 | {30 - len(mapped) + len(mapped) * 5} |" in dry.stdout
     report = (tmp_path / "run" / "report.md").read_text()
-    assert "- Preflight: calibrated on 90 questions, target recall 0.8" in report
+    assert "- Preflight: calibrated on 90 questions, target recall 80%" in report
     assert "- Caution: The preflight was calibrated on these very questions" in report
     with pytest.raises(InputError, match=r"another configuration.*calibration was"):
         run("cost", questions, tmp_path / "run", *given, "--k", "16")

@@ -1,6 +1,7 @@
 """What is scored and by what, and what is said where a method could not be what its name says."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.questions import OPTIONS, build_corpus, open_corpus, question
+from tests.studio_server import ROOT
+
+SHARE_OF_ONE = re.compile(
+    r"(accuracy|precision|recall|specificity|auc|f1|hit|share|retention|score'?\]|abstained)\w*['\"\]]*:[+,]*\.[2-9]f"
+)
+"""A share in a format that writes 0.93 for 93 per cent."""
 
 Execute = Callable[..., dict[str, Any]]
 
@@ -362,3 +369,12 @@ def test_cost_evaluates_the_papers_equations_beside_what_was_used(execute: Execu
     report = (tmp_path / "run" / "report.md").read_text()
     assert "### Predicted by the equations, and used" in report
     assert "### Saved by the preflight" in report
+
+
+@pytest.mark.parametrize("folder", ["evaluation", "benchmarks", "briefcontext/commands", "notebooks"])
+def test_shares_are_written_in_per_cent_everywhere(folder: str) -> None:
+    files = [file for kind in ("*.py", "*.ipynb") for file in (ROOT / folder).rglob(kind)]
+    assert files
+    found = [f"{file}: {hit[0]}" for file in files for hit in SHARE_OF_ONE.finditer(file.read_text(encoding="utf-8"))]
+    # What `kb search` prints is a passage's score, and no share.
+    assert [hit for hit in found if "kb.py: score']:" not in hit] == []

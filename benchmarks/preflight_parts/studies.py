@@ -161,8 +161,8 @@ def halves(labelled: LabelledQuestions) -> list[Row]:
         for name, values in (("recall", recalls), ("specificity", specificities)):
             row |= {name: float(values.mean()), f"{name}_sd": float(values.std(ddof=1))}
             row |= {f"{name}_p10": float(np.quantile(values, 0.1)), f"{name}_p90": float(np.quantile(values, 0.9))}
-        row["recall >= .926"] = float((recalls >= 0.926).mean())
-        row["and specificity >= .70"] = float(((recalls >= 0.926) & (specificities >= 0.7)).mean())
+        row["recall >= 92.6%"] = float((recalls >= 0.926).mean())
+        row["and specificity >= 70%"] = float(((recalls >= 0.926) & (specificities >= 0.7)).mean())
         rows.append(row)
     return rows
 
@@ -304,4 +304,4 @@ def _flat(estimate: Any) -> Row:
 
 
 def _span(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f"{interval[0]:.3f}-{interval[1]:.3f}"
+    return "" if interval is None else f"{100 * interval[0]:.1f}-{100 * interval[1]:.1f}"

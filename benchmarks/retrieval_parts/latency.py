@@ -32,7 +32,7 @@ def latency(bench: Bench) -> Report:
             "p95 ms": ".2f",
             "reference": "",
             "times faster": ".2f",
-            "of exact": ".3f",
+            "of exact": ".1%",
         },
         rows,
     )

@@ -32,7 +32,7 @@ def quality(bench: Bench) -> Report:
                     ]
                     row = {"corpus": corpus.name, "passages": len(base), "questions": len(found), "retriever": name}
                     rows.append(row | hits(corpus, found))
-    measures = {**{f"hit@{k}": ".3f" for k in DEPTHS}, "recall@16": ".3f"}
+    measures = {**{f"hit@{k}": ".1%" for k in DEPTHS}, "recall@16": ".1%"}
     return Report(
         "Quality: hit@k = share of questions with at least one gold passage among the first k",
         {"corpus": "", "passages": ",", "questions": ",", "retriever": "", **measures},

@@ -38,7 +38,9 @@ def hardness(data: Path, cache: Path) -> tuple[Table, list[dict[str, Any]]]:
         table.add_column(column, justify="right" if column else "left")
     for row in rows:
         row["difference"] = row["generated"] - row["real"]
-        table.add_row(row[""], f"{row['real']:.3f}", f"{row['generated']:.3f}", f"{row['difference']:+.3f}")
+        form = ".1%" if row[""].startswith("recall") else ".3f"
+        shown = (format(row[name], form) for name in ("real", "generated"))
+        table.add_row(row[""], *shown, format(row["difference"], f"+{form}"))
     return table, rows
 
 

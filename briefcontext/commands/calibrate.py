@@ -46,6 +46,7 @@ def calibrate(
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.evaluation.statistics.calibrate import calibrate as fit
     from briefcontext.evaluation.statistics.labelled import label_questions
+    from briefcontext.evaluation.statistics.score_tables import percent, with_interval
     from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, Positive, rounded_down
 
     if positives not in ("ranked_below", "misplaced"):
@@ -64,9 +65,9 @@ def calibrate(
             ("specificity", counted.specificity, counted.specificity_interval),
             ("precision", counted.precision, counted.precision_interval),
         ):
-            if value is not None and interval is not None:
-                parts.append(f"{what} {value:.3f} ({interval[0]:.3f}-{interval[1]:.3f})")
-        say(f"{name:<11} {', '.join(parts)}; {counted.skip_share:.1%} of the questions skip the map")
+            if interval is not None:
+                parts.append(f"{what} {with_interval(value, *interval)}")
+        say(f"{name:<11} {', '.join(parts)}; {percent(counted.skip_share)} of the questions skip the map")
 
     data_set = load_data_set(questions)
     for reason, count in data_set.left_out.items():
@@ -98,14 +99,15 @@ def calibrate(
             if fitted.not_retrieved
             else ""
         )
-        + "On held-out questions, by nested cross-validation, with 95% intervals:"
+        + "On held-out questions, by nested cross-validation, in per cent, with 95% intervals:"
     )
     row("IoU check", measured.iou)
     row("calibrated", measured.calibrated)
     say(
-        f"Over {measured.repeats} repeats: recall {measured.recall_mean:.3f} for a target of {target_recall:g}, "
-        f"specificity {measured.specificity_mean:.3f}, AUC {measured.auc:.3f}{_span(measured.auc_interval)} "
-        f"(IoU {measured.iou_auc:.3f}{_span(measured.iou_auc_interval)})."
+        f"Over {measured.repeats} repeats: recall {percent(measured.recall_mean)} for a target of "
+        f"{100 * target_recall:g}, specificity {percent(measured.specificity_mean)}, AUC "
+        f"{with_interval(measured.auc, *(measured.auc_interval or (None, None)))} (IoU "
+        f"{with_interval(measured.iou_auc, *(measured.iou_auc_interval or (None, None)))})."
     )
     say(
         "The threshold is chosen so that the recall of new questions reaches "
@@ -127,10 +129,6 @@ def calibrate(
     say(
         f'Use it: briefcontext ask --kb {kb} {"--preflight calibrated" if travels else f"--calibration-file {out}"} "…"'
     )
-
-
-def _span(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f" [{interval[0]:.3f}-{interval[1]:.3f}]"
 
 
 def _listed(ids: list[str], most: int = 10) -> str:

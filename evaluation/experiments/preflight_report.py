@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from briefcontext.evaluation.runs.report import markdown_table
-from briefcontext.evaluation.statistics.score_tables import Table
+from briefcontext.evaluation.statistics.score_tables import Table, percent, with_interval
 
 __all__ = ["COUNTS", "decisions", "preflight_report"]
 
@@ -22,9 +22,9 @@ def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str
         "",
         f"{summary['n']:,} questions, k = {summary['k']}. Positives are of two kinds: a key document ranked below 3 in "
         f"the dense ranking, which a map can repair ({summary['ranked_below']:,}), and one that was not retrieved, "
-        f"which it cannot ({summary['not_retrieved']:,}); together {summary['base_rate']:.1%} of the questions. The "
-        "paper counts both. Negatives are the same in all rows. Intervals of shares are Wilson's, those of areas under "
-        "the ROC curve by bootstrap, at 95%.",
+        f"which it cannot ({summary['not_retrieved']:,}); together {percent(summary['base_rate'])}% of the questions. "
+        "The paper counts both. Negatives are the same in all rows. Shares and areas under the ROC curve are in per "
+        "cent; intervals of shares are Wilson's, those of areas by bootstrap, at 95%.",
         "",
         *(f"> {warning}\n" for warning in summary["warnings"]),
     ]
@@ -43,10 +43,10 @@ def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str
             f"The calibrated check predicts positives of the kind: {_KINDS[summary['positive']]}. It is measured by "
             "nested cross-validation: model, regularisation and threshold are chosen without the questions that they "
             f"are tested on ({nested['folds']} folds; the table has the first of {nested['repeats']} repeats). Over "
-            f"the repeats, recall of that kind is {nested['recall_mean']:.3f} ({low:.3f} to {high:.3f}) and "
-            f"specificity {nested['specificity_mean']:.3f} ({least:.3f} to {most:.3f}); the area under the ROC curve "
-            f"is {nested['auc']:.3f}, against {nested['iou_auc']:.3f} for the overlap, and the Brier score "
-            f"{nested['brier']:.4f}.",
+            f"the repeats, recall of that kind is {percent(nested['recall_mean'])} ({percent(low)} to {percent(high)}) "
+            f"and specificity {percent(nested['specificity_mean'])} ({percent(least)} to {percent(most)}); the area "
+            f"under the ROC curve is {percent(nested['auc'])}, against {percent(nested['iou_auc'])} for the overlap, "
+            f"and the Brier score {nested['brier']:.4f}.",
             "",
         ]
     else:
@@ -79,7 +79,7 @@ def decisions(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[st
 def _rows(questions: str, counted: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for title, words, counts, area in decisions(counted):
-        shown = f"{area['auc']:.3f} ({area['low']:.3f}–{area['high']:.3f})" if area else ""
+        shown = with_interval(area["auc"], area["low"], area["high"]) if area else ""
         numbers = [str(counts[count]) for count in COUNTS]
         rows.append([questions, title, words, *numbers, *_shares(counts, intervals=True), shown])
     return rows
@@ -89,6 +89,5 @@ def _shares(counts: Mapping[str, Any], *, intervals: bool) -> list[str]:
     cells = []
     for name in ("precision", "recall", "specificity", "f1", "skip_share"):
         value, interval = counts[name], counts.get(f"{name}_interval")
-        shown = "" if value is None else f"{value:.3f}"
-        cells.append(f"{shown} ({interval[0]:.3f}–{interval[1]:.3f})" if intervals and shown and interval else shown)
+        cells.append(with_interval(value, *interval) if intervals and interval else percent(value))
     return cells

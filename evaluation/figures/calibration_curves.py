@@ -72,7 +72,8 @@ def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDA
         )
     top = max(axes.get_xlim()[1], axes.get_ylim()[1])
     axes.plot([0, top], [0, top], "--", color=_REFERENCE, label="as predicted")
-    axes.set(title="Calibration", xlabel="probability predicted", ylabel="share misplaced")
+    axes.set(title="Calibration", xlabel="probability predicted (%)", ylabel="share misplaced (%)")
+    _in_per_cent(axes)
 
 
 def _precision_recall(
@@ -83,7 +84,15 @@ def _precision_recall(
     _point(axes, calibrated, "o", _CALIBRATED, "calibrated, at its threshold")
     _point(axes, iou, "s", _IOU, "IoU check")
     axes.axhline(labels.mean(), linestyle="--", color=_REFERENCE, label="every question to the map")
-    axes.set(title="Precision and recall", xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
+    axes.set(title="Precision and recall", xlabel="recall (%)", ylabel="precision (%)", xlim=(0, 1.02), ylim=(0, 1.02))
+    _in_per_cent(axes)
+
+
+def _in_per_cent(axes: "Axes") -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, symbol=None))
 
 
 def _point(axes: "Axes", estimate: Estimate, marker: str, colour: str, label: str) -> None:

@@ -96,7 +96,7 @@ def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     if calibration := config.get("calibration"):
         lines.append(
             f"- Preflight: calibrated on {calibration['fitted_on']:,} questions, target recall "
-            f"{calibration['target_recall']:g}"
+            f"{100 * calibration['target_recall']:g}%"
         )
         lines += [f"- Caution: {caution}" for caution in calibration["cautions"]]
     lines.append(f"- Answers: {facts['answers']} of {facts['planned']}; failed: {facts['failed']}")
