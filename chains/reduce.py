@@ -46,7 +46,7 @@ async def reduce(
     forced = budget.force_choice and bool(question["options"])
     by_id = {str(document.id): document for document in documents}
     evidence = [extraction for extraction in extractions if extraction["status"] == "evidence"]
-    if budget.reduce == "auto" and (draft := _sole_finding(question, by_id, evidence, forced=forced)):
+    if budget.reduce == "auto" and not forced and (draft := _sole_finding(question, by_id, evidence)):
         return draft
     empty = model.prompts.render("reduce", question["text"], question["options"], may_abstain=not forced, evidence="")
     room = room_for(model, budget, sum(len(message.text) for message in empty))
@@ -67,7 +67,7 @@ async def reduce(
 
 
 def _sole_finding(
-    question: Question, documents: Mapping[str, Document], evidence: Sequence[Extraction], *, forced: bool
+    question: Question, documents: Mapping[str, Document], evidence: Sequence[Extraction]
 ) -> Draft | None:
     """Return the finding of the only partition with evidence as an answer; None where there is something to weigh.
 
@@ -82,8 +82,14 @@ def _sole_finding(
     if not one_sentence or len({source_id(document) for document in cited}) != 1:
         return None
     keys = "".join(dict.fromkeys(map(cite, cited)))
-    text = f"{finding.removesuffix('.')} {keys}.\nChoice: {evidence[0]['choice']}"
-    return parse_draft(text, question, evidence[0]["quotes"], [_NOT_WEIGHED], forced=forced)
+    return Draft(
+        text=f"{finding.removesuffix('.')} {keys}.",
+        choice=evidence[0]["choice"],
+        conflict=None,
+        quotes=evidence[0]["quotes"],
+        abstained=False,
+        warnings=[_NOT_WEIGHED],
+    )
 
 
 def _texts(extraction: Extraction, documents: Mapping[str, Document], room: int | None) -> list[str]:
