@@ -4,11 +4,15 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from briefcontext.knowledge.pubmed import eutilities
+from tests import eutils_server
+from tests.conftest import SHARED_DATA
 from tests.studio_server import ROOT, clean_environment
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -25,11 +29,26 @@ def _shown(cell: nbformat.NotebookNode) -> list[str]:
     return ["picture" if "image/png" in shown else json.dumps(shown, sort_keys=True) for shown in data]
 
 
-def test_it_runs(path: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pubmed() -> Iterator[str]:
+    """The address of E-utilities that serve real records; empty where those are not on this machine."""
+    records = SHARED_DATA / "pubmed_xml" / "titipata_medline16n0902.xml.gz"
+    if not records.is_file():
+        yield ""
+        return
+    with eutils_server.serve() as server:
+        server.add_file(records)
+        yield server.url
+
+
+def test_it_runs(path: Path, tmp_path: Path, pubmed: str) -> None:
+    if not pubmed and eutilities.URL_VARIABLE in path.read_text(encoding="utf-8"):
+        pytest.skip("the shared PubMed records are not there")
     command = [sys.executable, "-m", "tests.executed_notebook", str(path), str(tmp_path / path.name)]
     # A proxy that nothing listens on: whatever leaves this machine fails.
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
-    environment = clean_environment(**nowhere, HF_HUB_OFFLINE="1", NO_PROXY="127.0.0.1,localhost")
+    nowhere |= {"HF_HUB_OFFLINE": "1", "NO_PROXY": "127.0.0.1,localhost", eutilities.URL_VARIABLE: pubmed}
+    environment = clean_environment(**nowhere)
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-4000:]
     executed = nbformat.read(tmp_path / path.name, as_version=4)
