@@ -134,8 +134,8 @@ def test_a_run_tells_how_far_a_document_is_encoded_and_how_long_all_of_it_took(c
     encoding = [part for mode, part in parts if mode == "custom" and part["event"] == "encoding"]
     assert encoding[0]["passages"] == 0
     assert encoding[-1]["passages"] == encoding[-1]["total"] > 64
-    # All but the set-up of the graph itself.
-    assert took - 0.5 < parts[-1][1]["answer"]["usage"]["seconds"] <= took
+    # All but the set-up of the graph itself, which is far less than encoding.
+    assert took / 2 < parts[-1][1]["answer"]["usage"]["seconds"] <= took
 
 
 def test_a_terminal_shows_a_bar() -> None:
