@@ -36,6 +36,8 @@ TOKEN_VARIABLE = "BRIEFCONTEXT_TOKEN"
 MIN_TOKEN_CHARACTERS = 16
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _READS = ("GET", "HEAD", "OPTIONS")
+_LARGE_AT_ONCE = 8
+"""Requests to paths of long bodies, of all clients together."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Limits:
     body_bytes: int = 256 * 1024
     """Enough for the longest question that is taken, with options, however its characters are written."""
     seconds_to_send: float = 10.0
-    """For the whole body of a request."""
+    """For the whole body of a request; six times as long for a file."""
     seconds_to_take: float = 30.0
     """For a piece of the reply."""
 
@@ -168,6 +170,7 @@ class Guard:
         origins: pages of other sites that may ask.
         questions: returns how many questions a POST asks, by its path and body.
         limits: what clients may do.
+        large: paths that take longer bodies, of so many bytes, and few of them at once.
     """
 
     def __init__(
@@ -179,6 +182,7 @@ class Guard:
         origins: Collection[str] = (),
         questions: Callable[[str, bytes], int] = lambda path, body: 1,
         limits: Limits | None = None,
+        large: Mapping[str, int] | None = None,
     ) -> None:
         self._app = app
         self._tokens = tokens
@@ -186,6 +190,7 @@ class Guard:
         self._origins = origins
         self._questions = questions
         self._limits = limits or Limits()
+        self._large = large or {}
         self._asked: deque[tuple[float, str]] = deque()
         self._at_once: Counter[str] = Counter()
 
@@ -198,11 +203,12 @@ class Guard:
             return
         try:
             client = self._admit(scope)
-            self._at_once[client] += 1
+            held = [client, *({scope["path"]} & self._large.keys())]
+            self._at_once.update(held)
             try:
                 await self._serve(client, scope, receive, send)
             finally:
-                self._at_once[client] -= 1
+                self._at_once.subtract(held)
                 self._at_once += Counter()  # Forget who has none open.
         except Refused as error:
             needs = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
@@ -216,8 +222,9 @@ class Guard:
         owner = "anyone" if self._tokens and is_open else admit(scope, self._tokens)
         _refuse_other_sites(connection, scope["method"], self._origins)
         client = f"{owner} {connection.client.host if connection.client else ''}"
-        most = self._limits.requests_at_once
-        if self._at_once[client] >= most or self._at_once.total() >= 4 * most:
+        most, path = self._limits.requests_at_once, scope["path"]
+        full = path in self._large and self._at_once[path] >= _LARGE_AT_ONCE
+        if full or self._at_once[client] >= most or self._at_once.total() >= 4 * most:
             raise Refused(429, "Too many requests are open at once. Wait for the answers to some of them.")
         return client
 
@@ -259,8 +266,10 @@ class Guard:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """Take the body of a request, of limited size, in limited time."""
         body = bytearray()
+        large = self._large.get(scope["path"])
+        most, seconds = large or self._limits.body_bytes, self._limits.seconds_to_send * (6 if large else 1)
         try:
-            async with asyncio.timeout(self._limits.seconds_to_send):
+            async with asyncio.timeout(seconds):
                 more = True
                 while more:
                     message = await receive()
@@ -268,10 +277,9 @@ class Guard:
                         raise Refused(400, "The request ended before its body did.")
                     body += message.get("body", b"")
                     more = message.get("more_body", False)
-                    if len(body) > self._limits.body_bytes:
-                        raise Refused(
-                            413, f"The request is longer than {self._limits.body_bytes:,} bytes. Shorten the question."
-                        )
+                    if len(body) > most:
+                        what = "Give a smaller file." if large else "Shorten the question."
+                        raise Refused(413, f"The request is longer than {most:,} bytes. {what}")
         except TimeoutError:
             raise Refused(408, "The request took too long to arrive. Send it again.") from None
         kind = HTTPConnection(scope).headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -57,8 +57,10 @@ __all__ = [
 _KEPT_OPEN = 8
 
 
-def retriever(settings: Settings, progress: "Progress | None" = None) -> RankingRetriever:
-    """Return the retriever over the settings' knowledge base, or over their one document.
+def retriever(
+    settings: Settings, progress: "Progress | None" = None, over: "LongDocumentRetriever | None" = None
+) -> RankingRetriever:
+    """Return the retriever over the settings' knowledge base, or over their one document, or over another one.
 
     `progress` is told of a document that is encoded now.
 
@@ -71,7 +73,7 @@ def retriever(settings: Settings, progress: "Progress | None" = None) -> Ranking
 
     settings = settings.resolved()
     scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
-    return retriever_over(_searched(settings, progress), settings.retrieval, scorer)
+    return retriever_over(over or _searched(settings, progress), settings.retrieval, scorer)
 
 
 def searched(settings: Settings, own_retriever: RankingRetriever | None = None) -> Searched:
@@ -83,7 +85,7 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
         return Searched(name=PurePath(settings.document).name, version=f"sha256:{digest}", updated=None)
     manifest: Manifest | None
     if own_retriever is not None:
-        name = type(getattr(own_retriever, "retriever", own_retriever)).__name__
+        name = own_retriever.name or type(getattr(own_retriever, "retriever", own_retriever)).__name__
         manifest = own_retriever.dense_over
     else:
         # Live PubMed has no state of its own. Folders are nobody's business.

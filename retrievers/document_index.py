@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,9 +19,9 @@ from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.records import Reject
-from briefcontext.knowledge.sources.source import Source, VectorDocument
+from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
 
-__all__ = ["DocumentIndex", "Progress", "index_document", "index_file", "titles"]
+__all__ = ["DocumentIndex", "Progress", "index_document", "index_file", "only_document", "titles"]
 
 VERSION = 3
 """Goes up when the same document is cut or encoded in another way."""
@@ -100,7 +100,7 @@ def index_file(
 
     @cache
     def make() -> DocumentIndex:
-        return index_document(_only_document(path, source), encoder, tokens=tokens, progress=progress)
+        return index_document(only_document(path, source.entries()), encoder, tokens=tokens, progress=progress)
 
     try:
         return _read(kept) or _kept(kept, make)
@@ -115,9 +115,14 @@ def index_file(
         return make()
 
 
-def _only_document(path: str | Path, source: Source) -> Document:
+def only_document(path: str | Path, entries: Iterable[SourceEntry]) -> Document:
+    """Return the one document among the entries of a file.
+
+    Raises:
+        KnowledgeBaseError: there are none or several, or a part of it cannot be read.
+    """
     documents = []
-    for entry in source.entries():
+    for entry in entries:
         if isinstance(entry, Reject):
             raise KnowledgeBaseError(f"{path} cannot be read at {entry.position}: {entry.reason}")
         if isinstance(entry, VectorDocument):

@@ -6,15 +6,19 @@ import re
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import httpx
 
@@ -67,6 +71,8 @@ class Door:
     name: ClassVar[str]
     routes: ClassVar[tuple[str, ...]]
     """What nobody reaches without the token."""
+    files: ClassVar[str] = ""
+    """Where a file of the client's own is taken, if one is."""
 
     def __post_init__(self) -> None:
         self.model.script = self._reply
@@ -107,7 +113,8 @@ class Page(Door):
     """The page, as `briefcontext serve` starts it."""
 
     name = "page"
-    routes = ("/api/about", "/api/ask", "/api/count", "/api/source", "/api/nothing")
+    routes = ("/api/about", "/api/ask", "/api/ask/file", "/api/count", "/api/source", "/api/nothing")
+    files = "/api/ask/file"
 
     def question(self, text: str = QUESTION, **settings: Any) -> tuple[str, dict[str, Any]]:
         return "/api/ask", {"question": text, "settings": settings}
@@ -116,6 +123,9 @@ class Page(Door):
         yield self.ask(**dict.fromkeys(FIELDS, path))
         yield self.post("/api/count", {"settings": dict.fromkeys(FIELDS, path)})
         yield self.post("/api/source", {"source_id": path})
+        file = {"name": path, "content": ""}
+        yield self.post(self.files, {"question": QUESTION, "file": file, "settings": dict.fromkeys(FIELDS, path)})
+        yield self.post(self.files, {"question": QUESTION, "file": file})
 
 
 class LangGraph(Door):
@@ -214,7 +224,7 @@ def _start(home: Path, environment: dict[str, str], *command: str) -> Iterator[s
 
 
 def _start_page(home: Path, environment: dict[str, str]) -> Any:
-    return _start(home, environment, "serve")
+    return _start(home, environment, "serve", "--uploads")
 
 
 def _start_mcp(home: Path, environment: dict[str, str]) -> Any:
@@ -328,17 +338,40 @@ def _posted(door: Door, text: str = QUESTION, **settings: Any) -> tuple[str, byt
 
 def large_bodies(door: Door) -> Outcome:
     """Send more than is taken: with its length told, and without."""
-    path, _ = door.question()
-    large = b'{"question": "' + b"x" * 3 * 1024**2 + b'"}'
+    asked, _ = door.question()
     kind = {"Content-Type": "application/json"}
-    pieces = (large[start : start + 65536] for start in range(0, len(large), 65536))
     statuses = []
-    for content in (large, pieces):
-        try:
-            statuses.append(door.post(path, content=content, headers=kind).status_code)
-        except httpx.TransportError:  # The server answered and hung up before all was sent.
-            statuses.append(413)
+    for path, size in ((asked, 3 * 1024**2), (door.files or asked, 12 * 1024**2)):
+        large = b'{"question": "' + b"x" * size + b'"}'
+        for content in (large, (large[start : start + 65536] for start in range(0, len(large), 65536))):
+            try:
+                statuses.append(door.post(path, content=content, headers=kind).status_code)
+            except httpx.TransportError:  # The server answered and hung up before all was sent.
+                statuses.append(413)
     return _refused(statuses, 413)
+
+
+def hostile_files(door: Door) -> Outcome:
+    """Send files that would grow, that are none, and more at once than are taken; then a file to answer from."""
+    if not door.files:
+        return Outcome("takes no files", True)
+
+    def send(name: str, content: bytes) -> httpx.Response:
+        file = {"name": name, "content": b64encode(content).decode()}
+        return door.post(door.files, {"question": QUESTION, "file": file})
+
+    bomb = BytesIO()
+    with ZipFile(bomb, "w", ZIP_DEFLATED) as parts:
+        parts.writestr("word/document.xml", bytes(100 * 1024**2))
+    entities = "".join(f'<!ENTITY {b} "{f"&{a};" * 100}">' for a, b in pairwise("abcdefghijklmz"))
+    grows = f'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">{entities}]><x>&z;</x>'.encode()
+    hostile = [("a.docx", bomb.getvalue()), ("a.xml", grows), ("a.pdf", b"%PDF-1.7\n" + b"1 0 obj" * 10_000)]
+    statuses = [send(*file).status_code for file in hostile]
+    with ThreadPoolExecutor(24) as pool:
+        at_once = [reply.status_code for reply in pool.map(lambda _: send(*hostile[2]), range(24))]
+    answered = "holds [1]" in send("trial.txt", b"Metformin is the first choice.").text
+    told = f"{_counted(statuses)}; at once {_counted(sorted(at_once))}; then {'' if answered else 'not '}answered"
+    return Outcome(told, {*statuses} == {400} and {*at_once} == {400, 429} and answered)
 
 
 def large_questions(door: Door) -> Outcome:
@@ -481,6 +514,7 @@ ATTACKS: dict[str, Callable[[Door], Outcome]] = {
     "none: with the token": with_token,
     "paths that must not open": paths,
     "bodies too large": large_bodies,
+    "hostile files": hostile_files,
     "questions too large": large_questions,
     "200 connections at once": connections,
     "many questions in a minute": many_questions,

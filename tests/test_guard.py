@@ -56,6 +56,16 @@ def test_only_json_is_taken(kind: str, body: bytes, status: int) -> None:
     assert client().post("/", content=body, headers=headers).status_code == status
 
 
+def test_a_path_that_takes_files_takes_longer_bodies_than_the_others() -> None:
+    guarded = client(limits=Limits(body_bytes=10), large={"/file": 20})
+    statuses = [
+        guarded.post(path, content=b"x" * size, headers={"Content-Type": "application/json"}).status_code
+        for path in ("/file", "/file/", "/question")
+        for size in (10, 20, 21)
+    ]
+    assert statuses == [200, 200, 413, 200, 413, 413, 200, 413, 413]
+
+
 def test_open_paths_need_no_token_and_nothing_beside_them_is_open() -> None:
     guarded = client("192.0.2.7", tokens=TOKENS, open_paths={"/", "/page.js"})
     statuses = {path: guarded.get(path).status_code for path in ("/", "/page.js", "/page.js/", "/PAGE.JS", "/x")}
@@ -157,6 +167,21 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     caller = Client(HALF)
     await caller.ask(Guard(APP, limits=Limits(seconds_to_send=0.01)))
     assert caller.told[0]["status"] == 408
+
+
+async def test_few_files_are_taken_at_once() -> None:
+    working = Working()
+    guard = Guard(working, large={"/": 100})
+    callers = [Client(WHOLE) for _ in range(8)]
+    asking = [asyncio.create_task(caller.ask(guard)) for caller in callers]
+    while sum(len(caller.told) for caller in callers) < 8:
+        await asyncio.sleep(0)
+    more = Client(WHOLE)
+    await more.ask(guard)
+    assert more.told[0]["status"] == 429
+    for caller in callers:
+        caller.left.set()
+    await asyncio.gather(*asking)
 
 
 async def test_a_client_that_takes_nothing_is_not_waited_for() -> None:

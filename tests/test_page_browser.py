@@ -316,17 +316,17 @@ def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
 
 FINDING = "Aspirin lowered the risk of stroke"
 FILLER = "The participants were seen by their doctors every month, and nothing else was changed in their care. " * 5
+LONG_DOCUMENT = (
+    f"# Aspirin and stroke\n\n## Methods\n\n{FILLER}\n\n{FILLER}\n\n## Results\n\n{FILLER}\n\n"
+    f"{FINDING} in men.\n\n{FILLER}\n\n{FILLER}\n\n## Discussion\n\n{FINDING} in women.\n\n{FILLER}"
+)
 
 
 @pytest.fixture(scope="module")
 def long_document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A page over one article, of which several passages answer."""
-    text = (
-        f"# Aspirin and stroke\n\n## Methods\n\n{FILLER}\n\n{FILLER}\n\n## Results\n\n{FILLER}\n\n"
-        f"{FINDING} in men.\n\n{FILLER}\n\n{FILLER}\n\n## Discussion\n\n{FINDING} in women.\n\n{FILLER}"
-    )
     path = tmp_path_factory.mktemp("document") / "aspirin.md"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(LONG_DOCUMENT, encoding="utf-8")
     settings = Settings(document=str(path), route="order_preserving")
     open_resources(settings)
     with serve_page(create_app(settings)) as address:
@@ -405,6 +405,35 @@ def test_the_answer_comes_before_the_form_and_the_path_folds_where_there_is_no_r
     assert browser.all("#steps")[0].is_displayed() == (width == 1280)
     browser.see("#another").click()
     assert _focused(browser) == "question"
+
+
+def test_a_file_of_ones_own_is_asked_and_taken_out_again(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "aspirin.md").write_text(LONG_DOCUMENT, encoding="utf-8")
+    with serve_page(create_app(uploads=True)) as address:
+        browser.open(address)
+        browser.see("#own-file summary").click()
+        assert "forgotten" in browser.see("#file-hint").text
+        browser.see("#file").send_keys(str(tmp_path / "aspirin.md"))
+        assert browser.see("#own-file summary").text == "Your own file (aspirin.md)"
+        assert not browser.all("#filters")[0].is_displayed()
+        browser.ask(QUESTION)
+        browser.see("#status", "citing 1 article, 2 passages")
+        assert "aspirin.md alone" in browser.see("#asked-as").text
+        browser.see(".reference blockquote .quote", "in men").click()
+        browser.see("#passage .whole").click()
+        browser.until(lambda: browser.texts("#passage .whole") == [], "all is shown")
+        assert browser.texts("#passage .context")[0].startswith("# Aspirin and stroke")
+        browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+        browser.see("#no-file").click()
+        assert browser.see("#filters").is_displayed()
+        browser.ask(FIRST_CHOICE)
+        browser.see("#answer .text", "Metformin")
+        assert not browser.all("#asked-as")[0].is_displayed()
+
+
+def test_without_the_option_no_file_is_asked_for(browser: Browser, demo: str) -> None:
+    browser.open(demo)
+    assert not browser.all("#own-file")[0].is_displayed()
 
 
 def test_references_are_saved_for_a_reference_manager(browser: Browser, long_document: str, tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ def serve(
     preflight: Preflight = None,
     calibration_file: CalibrationFile = None,
     model_cache: ModelCache = None,
+    uploads: Annotated[
+        bool, typer.Option("--uploads", help="Let people ask over one file of theirs, too; it is kept nowhere.")
+    ] = False,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
     ] = "127.0.0.1",
@@ -78,7 +81,7 @@ def serve(
         open_resources(settings)
         from briefcontext.page.app import create_app
 
-        app = create_app(settings, token=needed, limits=Limits.from_environment())
+        app = create_app(settings, token=needed, limits=Limits.from_environment(), uploads=uploads)
         typer.echo(f"Open {address(listener, host)}{f'#token={needed}' if needed and not token else ''}")
         if not is_loopback(host):
             typer.echo(

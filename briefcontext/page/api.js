@@ -53,15 +53,22 @@ export async function count(settings) {
   return (await post("api/count", { settings })).json();
 }
 
+/** Keep the passages of a source that came along with an answer. */
+export function keepSource(id, found) {
+  sources.set(id, Promise.resolve(found));
+}
+
 /** Fetch all passages of one source, once. */
 export function source(id) {
   if (!sources.has(id)) sources.set(id, post("api/source", { source_id: id }).then((response) => response.json()));
   return sources.get(id);
 }
 
-/** Ask, and yield the server's lines as they come. */
-export async function* ask(question, signal) {
-  const response = await post("api/ask", question, signal);
+/** Ask, over a file of the visitor's if there is one, and yield the server's lines as they come. */
+export async function* ask(question, file, signal) {
+  const response = file
+    ? await post("api/ask/file", { ...question, file: { name: file.name, content: await base64(file) } }, signal)
+    : await post("api/ask", question, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -74,4 +81,13 @@ export async function* ask(question, signal) {
     rest = lines.pop();
     for (const line of lines) if (line) yield JSON.parse(line);
   }
+}
+
+function base64(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.slice(reader.result.indexOf(",") + 1));
+    reader.onerror = () => reject(new Refused("Unreadable", `The browser cannot read ${file.name}. Choose it again.`));
+    reader.readAsDataURL(file);
+  });
 }

@@ -23,14 +23,16 @@ from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph as ready_made
 from briefcontext.graphs.settings import DEMO, Settings
 from briefcontext.guard import Guard, Limits, checked_tokens, refusal
+from briefcontext.knowledge.store.filters import LABELLED
 from briefcontext.page.choices import choose, describe
 from briefcontext.page.headers import SecurityHeaders
-from briefcontext.page.lines import JSONLines, passage, run
+from briefcontext.page.lines import JSONLines, listed, run
+from briefcontext.page.reading import MOST_PAGES
+from briefcontext.page.uploads import MOST_BODY_BYTES, MOST_BYTES, kinds, read_file, run_over
 
 __all__ = ["create_app", "create_page", "open_paths"]
 
-_MOST_CHARACTERS = 500_000
-"""Of a whole source: about 80,000 words."""
+_ASK_FILE = "/api/ask/file"
 _MEDIA_TYPES = {
     "html": "text/html",
     "css": "text/css",
@@ -46,6 +48,7 @@ def create_app(
     graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
     source: str | None = None,
     limits: Limits | None = None,
+    uploads: bool = False,
 ) -> Starlette:
     """Make the page, an ASGI application that is served alone, behind its guard.
 
@@ -57,17 +60,19 @@ def create_app(
         graph: a graph of your own, from `build_graph`.
         source: what the page says that it reads from.
         limits: what one client may send and ask.
+        uploads: whether people may ask over a file of theirs, which is kept nowhere.
 
     Raises:
         InputError: the token is too short, or cannot stand in a header.
     """
     tokens = () if token is None else checked_tokens(token)
-    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), questions=_questions, limits=limits)
-    return create_page(settings, graph=graph, source=source, guard=guard)
+    large = {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
+    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), questions=_questions, limits=limits, large=large)
+    return create_page(settings, graph=graph, source=source, guard=guard, uploads=uploads)
 
 
 def _questions(path: str, body: bytes) -> int:
-    return int(path.endswith("/api/ask"))
+    return int(path.endswith(("/api/ask", _ASK_FILE)))
 
 
 def open_paths() -> set[str]:
@@ -81,10 +86,11 @@ def create_page(
     graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
     source: str | None = None,
     guard: Middleware | None = None,
+    uploads: bool = False,
 ) -> Starlette:
     """Make the page for an application that guards it, to be mounted below any path; see `create_app`."""
     fixed = (settings or Settings()).model_copy(update={"file_links": False})
-    own, known = graph is not ready_made, _about(fixed, graph, source)
+    own, known = graph is not ready_made, _about(fixed, graph, source, uploads)
     assets = {name: Response(body, media_type=kind) for name, kind, body in _assets()}
 
     async def asset(request: Request) -> Response:
@@ -104,15 +110,20 @@ def create_page(
         earlier = check_earlier(given.get("earlier"))
         return JSONLines(run(graph, asked, settings, ranking=ranking, earlier=earlier))
 
+    async def ask_file(request: Request) -> Response:
+        given = await _read_json(request)
+        asked = check_question(given.get("question"), given.get("options"))
+        settings = choose(_over_one_file(fixed), given.get("settings"))
+        earlier = check_earlier(given.get("earlier"))
+        document = await read_file(given.get("file"))
+        return JSONLines(run_over(document, asked, settings, earlier=earlier))
+
     async def whole_source(request: Request) -> Response:
         wanted = (await _read_json(request)).get("source_id")
         if own or not isinstance(wanted, str):
             raise HTTPException(404, "There is no such source.")
         found = await asyncio.to_thread(resources.source, fixed, wanted)
-        shown = resources.fitting(found, _MOST_CHARACTERS)
-        return JSONResponse(
-            {"passages": [passage(document) for document in shown], "left_out": len(found) - len(shown)}
-        )
+        return JSONResponse(listed(found))
 
     async def count(request: Request) -> Response:
         settings = choose(fixed, (await _read_json(request)).get("settings"))
@@ -121,7 +132,7 @@ def create_page(
             raise HTTPException(404, "What is read here cannot be counted.")
         return JSONResponse({"passages": counted[0], "all": counted[1]})
 
-    routes = {"/ask": ask, "/count": count, "/source": whole_source}
+    routes = {"/ask": ask, "/count": count, "/source": whole_source, **({"/ask/file": ask_file} if uploads else {})}
     api = [Route("/about", about), *(Route(path, answer, methods=["POST"]) for path, answer in routes.items())]
     return Starlette(
         routes=[Mount("/api", routes=api), Route("/", asset), Route("/{name}", asset)],
@@ -146,7 +157,15 @@ def _assets() -> list[tuple[str, str, bytes]]:
     return found
 
 
-def _about(settings: Settings, graph: CompiledStateGraph[Any, Any, Any, Any], source: str | None) -> dict[str, Any]:
+def _over_one_file(settings: Settings) -> Settings:
+    """Return the settings as they are for a document; what is for knowledge bases is at its default."""
+    models = settings.model_dump(exclude={"years", *LABELLED, "knowledge_base", "preflight", "calibration_file"})
+    return type(settings)(**{**models, "retrieval": "hybrid", "route": "order_preserving", "document": None})
+
+
+def _about(
+    settings: Settings, graph: CompiledStateGraph[Any, Any, Any, Any], source: str | None, uploads: bool
+) -> dict[str, Any]:
     """Say what the page shows before a question is asked."""
     own = graph is not ready_made
     demo = not own and settings.document is None and settings.knowledge_base == DEMO
@@ -159,6 +178,7 @@ def _about(settings: Settings, graph: CompiledStateGraph[Any, Any, Any, Any], so
         "extract_model": settings.extract_model,
         "settings": describe(settings),
         "examples": _examples() if demo else [],
+        "uploads": {"kinds": kinds(), "bytes": MOST_BYTES, "pages": MOST_PAGES} if uploads else None,
     }
 
 

@@ -16,6 +16,7 @@ export function prepare(known, submit) {
   settings = known.settings;
   countable = known.sources;
   byId("filters").addEventListener("change", showCount);
+  prepareFile(known.uploads);
   setOptions({});
   byId("more-options").addEventListener("click", () => addOption("").focus());
   byId("reset-settings").addEventListener("click", () => showSettings());
@@ -26,6 +27,38 @@ export function prepare(known, submit) {
   byId("examples").hidden = examples.length === 0;
   refill(byId("first-examples"), first.map((example) => exampleItem(example, submit)));
   refill(byId("more-examples"), more.map((example) => exampleItem(example, submit)));
+}
+
+function prepareFile(limits) {
+  byId("own-file").hidden = !limits;
+  if (!limits) return;
+  const field = byId("file");
+  field.accept = limits.kinds.join(",");
+  const most = limits.bytes / 1024 ** 2;
+  byId("file-hint").textContent = `${limits.kinds.join(", ")}; up to ${most} MiB and ${limits.pages} pages. `
+    + "It is sent with your question, and forgotten when that is answered. Do not send what names a patient.";
+  field.addEventListener("change", () => {
+    const chosen = file();
+    field.setCustomValidity(chosen?.size > limits.bytes ? `This file is larger than ${most} MiB.` : "");
+    byId("no-file").hidden = !chosen;
+    byId("own-file").querySelector("summary").textContent = chosen ? `Your own file (${chosen.name})` : "Your own file";
+    byId("filters").hidden = Boolean(chosen) || !filters().length;
+  });
+  byId("no-file").addEventListener("click", noFile);
+}
+
+/** Return the visitor's own file; undefined where none is chosen. */
+export function file() {
+  return byId("file").files[0];
+}
+
+function noFile() {
+  byId("file").value = "";
+  byId("file").dispatchEvent(new Event("change"));
+}
+
+function filters() {
+  return settings.filter((setting) => FILTERS.includes(setting.name));
 }
 
 /** Make the next question a follow-up to earlier ones; to none, a question on its own. */
@@ -44,6 +77,7 @@ export function show({ question, options, earlier: before = [] }) {
 
 function exampleItem(example, submit) {
   const click = () => {
+    noFile();
     show(example);
     submit();
   };
@@ -69,19 +103,17 @@ function addOption(text) {
 }
 
 function showSettings() {
-  const filters = settings.filter((setting) => FILTERS.includes(setting.name));
-  refill(byId("setting-fields"), settings.filter((setting) => !filters.includes(setting)).map(settingField));
-  refill(byId("filter-fields"), filters.map(settingField));
-  byId("filters").hidden = filters.length === 0;
+  refill(byId("setting-fields"), settings.filter((setting) => !FILTERS.includes(setting.name)).map(settingField));
+  refill(byId("filter-fields"), filters().map(settingField));
+  byId("filters").hidden = filters().length === 0;
   showCount();
 }
 
 /** Say how many passages the filters leave; nothing where there are none, or they cannot be counted. */
 async function showCount() {
-  const filters = Object.fromEntries(settings.filter((setting) => FILTERS.includes(setting.name))
-    .map((setting) => [setting.name, chosen(setting)]));
-  const none = !filters.years && !filters.publication_types?.length;
-  const found = countable && !none ? await count(filters).catch(() => null) : null;
+  const asked = Object.fromEntries(filters().map((setting) => [setting.name, chosen(setting)]));
+  const none = Object.values(asked).every((values) => !values?.length);
+  const found = countable && !none ? await count(asked).catch(() => null) : null;
   byId("filter-count").textContent = found
     ? `${counted(found.passages, "passage")} of ${found.all.toLocaleString("en")} left` : "";
   byId("filters").querySelector("summary").textContent = none ? "Filters" : "Filters (on)";
@@ -143,10 +175,11 @@ export function asked() {
   for (const input of byId("options").querySelectorAll("input")) {
     if (input.value.trim()) options[input.id.replace("option-", "")] = input.value.trim();
   }
-  const differing = settings.map((setting) => [setting.name, chosen(setting), setting.default])
+  const own = file();
+  const differing = settings.filter((setting) => !own || !FILTERS.includes(setting.name)).map((setting) => [setting.name, chosen(setting), setting.default])
     .filter(([, value, fallback]) => JSON.stringify(value) !== JSON.stringify(fallback))
     .map(([name, value]) => [name, value]);
-  return { question: byId("question").value.trim(), options, settings: Object.fromEntries(differing), earlier };
+  return { question: byId("question").value.trim(), options, settings: Object.fromEntries(differing), earlier, own: own?.name };
 }
 
 /** Say whether the form can be sent; the first field that is at fault is shown, also in a closed fold. */

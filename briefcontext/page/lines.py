@@ -16,10 +16,11 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reference_formats import REFERENCE_FORMATS, write_references
 from briefcontext.chains.study_type import source_notes
 from briefcontext.errors import BriefContextError
+from briefcontext.graphs import resources
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["MOST_BYTES", "JSONLines", "passage", "run"]
+__all__ = ["MOST_BYTES", "JSONLines", "listed", "run"]
 
 Line = dict[str, Any]
 
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 MOST_BYTES = 16 * 1024 * 1024
 """The most that is sent in answer to one question."""
+_MOST_CHARACTERS = 500_000
+"""Of a whole source: about 80,000 words."""
 _TOO_LONG: Line = {
     "event": "error",
     "kind": "ReplyTooLong",
@@ -88,6 +91,12 @@ def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
         answer = update["answer"]
         formats = {name: write_references(answer["references"], name) for name in REFERENCE_FORMATS}
         yield {"event": "answer", "answer": answer, "formats": formats}
+
+
+def listed(documents: Sequence[Document]) -> Line:
+    """Return the passages of a source as the page shows them, as far as they are not too long together."""
+    shown = resources.fitting(documents, _MOST_CHARACTERS)
+    return {"passages": [passage(document) for document in shown], "left_out": len(documents) - len(shown)}
 
 
 def passage(document: Document) -> Line:

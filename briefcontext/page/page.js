@@ -1,7 +1,7 @@
 // The page: asks, and shows what the server tells as it comes.
 
 import { NO_ANSWER, showAnswer, showDraft, showNone, showWaiting } from "./answer.js";
-import { Refused, about, ask, keepToken, source, takeToken } from "./api.js";
+import { Refused, about, ask, keepSource, keepToken, source, takeToken } from "./api.js";
 import { byId, counted, countedReferences, el, refill, sentence, shown } from "./dom.js";
 import * as form from "./form.js";
 import * as kept from "./kept.js";
@@ -33,13 +33,13 @@ function fail(kind, message) {
 }
 
 const ON = {
-  encoding: (run, { passages, total }) => say(`Encoding the document for all questions: ${passages} of ${total} passages…`),
+  encoding: (run, { passages, total }) => say(`Encoding the document: ${passages} of ${total} passages…`),
   rewritten: (run, { question }) => {
     run.rewritten = question;
     byId("result-heading").textContent = shown(question);
-    byId("asked-as").hidden = false;
-    byId("asked-as").textContent = `You asked “${shown(run.asked.question)}”; the model made a question of it that stands by itself.`;
+    askedAs(`You asked “${run.asked.question}”; the model made a question of it that stands by itself.`);
   },
+  source: (run, { source_id: id, ...found }) => keepSource(id, found),
   retrieved: (run, { documents }) => say(`${counted(documents, "document")} retrieved. Comparing the rankings…`),
   documents: (run, { documents, retracted }) => {
     run.documents = new Map(documents.map((doc) => [doc.id, doc]));
@@ -90,6 +90,11 @@ const ON = {
   },
 };
 
+function askedAs(words) {
+  byId("asked-as").hidden = !words;
+  refill(byId("asked-as"), words);
+}
+
 function sayRead({ path }, { partitions }) {
   const { done, failed } = path.counts;
   say(`${done} of ${counted(partitions, "partition")} read${failed ? `, ${failed} not read` : ""}…`);
@@ -104,10 +109,10 @@ async function submit() {
   busy(true);
   toResult();
   try {
-    for await (const line of ask(run.asked, run.stop.signal)) {
+    for await (const line of ask(run.asked, form.file(), run.stop.signal)) {
       if (current !== run) return;
       ON[line.event]?.(run, line);
-      if (line.event !== "answer_token") lines.push(line);
+      if (!["answer_token", "source"].includes(line.event)) lines.push(line);
     }
     if (!run.ended) throw new Refused("Unreachable", "The connection broke before the answer was there.");
     if (run.answer) kept.keep({ id, asked: run.asked, day: run.day, lines });
@@ -134,7 +139,7 @@ function begin(asked, day) {
   passage.close();
   current = {
     asked, day, stop: new AbortController(), path: new Path(), documents: new Map(), draft: "", attempt: 1, ended: false,
-    about: known.words,
+    about: asked.own ? `over the file ${asked.own}` : known.words,
   };
   show(current);
   return current;
@@ -161,13 +166,13 @@ function show(run) {
   const options = Object.entries(run.asked.options);
   byId("result").hidden = false;
   byId("result-heading").textContent = shown(run.asked.question);
-  byId("asked-as").hidden = true;
+  askedAs(run.asked.own && `Asked of your file ${run.asked.own} alone.`);
   byId("result-options").hidden = options.length === 0;
   refill(byId("result-options"), options.map(([letter, words]) => el("li", {}, `${letter}. ${words}`)));
   byId("failure").replaceChildren();
   byId("examples").open = false;
   showWaiting();
-  say("Opening the sources, and retrieving documents…");
+  say(run.asked.own ? "Reading your file…" : "Opening the sources, and retrieving documents…");
   byId("path-fold").open = !NARROW.matches;
 }
 

@@ -1,0 +1,137 @@
+"""A visitor's own file: read by a process of its own, encoded in memory, and forgotten with its question."""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import PurePath
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from pydantic import Field, SkipValidation
+
+from briefcontext.chains.question import Question
+from briefcontext.errors import InputError
+from briefcontext.graphs import resources
+from briefcontext.graphs.events import tell_encoding
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.knowledge.store.filters import Filters
+from briefcontext.page.lines import Line, listed, run
+from briefcontext.page.reading import SECONDS
+from briefcontext.retrievers.document_index import index_document
+from briefcontext.retrievers.long_document import LongDocumentRetriever
+from briefcontext.retrievers.ranking_retriever import RankingRetriever
+
+__all__ = ["MOST_BODY_BYTES", "MOST_BYTES", "kinds", "read_file", "run_over"]
+
+MOST_BYTES = 8 * 1024 * 1024
+MOST_BODY_BYTES = MOST_BYTES // 3 * 4 + 256 * 1024
+"""Of a file in base64, and its question."""
+_NEEDS = {
+    **{".pdf": "pypdfium2", ".docx": "docx2txt", ".html": "bs4", ".htm": "bs4", ".txt": "", ".md": ""},
+    **{".nxml": "lxml", ".xml": "lxml"},
+}
+"""The files that can be read, and the package that reads them."""
+_ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR")
+"""What a process that reads a stranger's file knows of this one's; keys of models are not among it."""
+
+
+def kinds() -> list[str]:
+    """Return how the names of files end that can be read here."""
+    return [ending for ending, package in _NEEDS.items() if not package or find_spec(package)]
+
+
+async def read_file(given: object, seconds: float = SECONDS) -> Document:
+    """Read the file that came with a question, `{"name": …, "content": …}`, the content in base64.
+
+    Raises:
+        InputError: it is none that can be read, too large, or takes too long.
+    """
+    name, content = (given.get("name"), given.get("content")) if isinstance(given, Mapping) else (None, None)
+    if not (isinstance(name, str) and isinstance(content, str) and name.isprintable() and len(name) <= 200):
+        raise InputError('There is no file to answer from. Send {"file": {"name": "…", "content": "…"}}, in base64.')
+    name = PurePath(name).name
+    if PurePath(name).suffix.lower() not in kinds():
+        raise InputError(f"{name} is of no kind that can be read here: {', '.join(kinds())}. Save it as one of these.")
+    if len(content) > MOST_BYTES // 3 * 4 + 4:
+        raise InputError(f"{name} is larger than {MOST_BYTES // 1024**2} MiB. Give a part of it.")
+    told = await _told_of(json.dumps({"name": name, "content": content}).encode(), seconds)
+    if told is None:
+        raise InputError(f"{name} could not be read in {seconds} seconds and the memory for it. It may be damaged.")
+    if "error" in told:
+        raise InputError(told["error"])
+    return Document(id=told["id"], page_content=told["text"], metadata=told["metadata"])
+
+
+async def _told_of(file: bytes, seconds: float) -> dict[str, Any] | None:
+    """Return what the process that reads a file says; None where it was ended, or crashed."""
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    command = [sys.executable, "-m", "briefcontext.page.reading"]
+    reading = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
+    try:
+        written = await asyncio.to_thread(_written, reading, file, seconds)
+    finally:
+        reading.kill()  # The client may have left.
+    told: dict[str, Any] | None = json.loads(written) if reading.returncode == 0 else None
+    return told
+
+
+def _written(reading: "Popen[bytes]", file: bytes, seconds: float) -> bytes:
+    try:
+        return reading.communicate(file, seconds)[0]
+    except TimeoutExpired:
+        reading.kill()
+        return reading.communicate()[0]
+
+
+class _Upload(RankingRetriever):
+    """Retrieves from one document, which is encoded when it is first searched."""
+
+    document: Document
+    settings: Settings
+    stopped: SkipValidation[threading.Event] = Field(default_factory=threading.Event)
+    """Set when nobody waits any more."""
+
+    @cached_property
+    def encoded(self) -> LongDocumentRetriever:
+        encoder = load_encoder(self.settings.document_encoder)
+        index = index_document(self.document, encoder, progress=self._go_on)
+        return LongDocumentRetriever(encoder=encoder, chunks=index.chunks, vectors=index.vectors)
+
+    def _go_on(self, passages: int, total: int) -> None:
+        if self.stopped.is_set():
+            raise InputError("Nobody waits for an answer from this file.")
+        tell_encoding(passages, total)
+
+    @property
+    def ranks_by_bm25(self) -> bool:
+        return self.settings.retrieval == "bm25"
+
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        retriever = resources.retriever(self.settings, over=self.encoded)
+        return retriever.invoke(query, {"callbacks": run_manager.get_child()}, k=k, filters=filters)
+
+
+async def run_over(
+    document: Document, asked: Question, settings: Settings, *, earlier: Sequence[str]
+) -> AsyncGenerator[Line]:
+    """Answer a question from a document as `run` does, and tell all its passages."""
+    upload = _Upload(name=str(document.id), document=document, settings=settings)
+    try:
+        graph = build_graph(retriever=upload)
+        async for line in run(graph, asked, settings, ranking=settings.retrieval, earlier=earlier):
+            if line["event"] == "answer":
+                yield {"event": "source", "source_id": document.metadata["source_id"], **listed(upload.encoded.chunks)}
+            yield line
+    finally:
+        upload.stopped.set()
