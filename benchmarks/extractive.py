@@ -5,8 +5,8 @@ PubMedQA and other collections, encoded by minilm.
 
 - BioASQ, PubMedQA and the demo's questions: of those answered, first = the first sentence comes from a gold document,
   cited = the share of gold among the documents cited; found = a gold document is among the 16 retrieved, and no reader
-  can do more. "gold out" asks the same with the gold documents taken out: the more abstentions, the better, but some of
-  these questions are answered by documents that nobody marked.
+  can do more. "gold out" asks the same with the gold documents taken out, and the demo's questions that have none: the
+  more abstentions, the better, but some of these questions are answered by documents that nobody marked.
 - Evidence Inference: the whole text of a trial is read; first = the first sentence overlaps an annotated one. "another
   trial" asks the same of another text.
 
@@ -145,7 +145,7 @@ def on_passages(group: str, questions: Iterable[Question], retriever: RankingRet
         graph = build_graph(reader=reader, retriever=searched)
         halves = {half: Outcomes(group, half, documents) for half in HALVES}
         for question in asked:
-            if documents == "gold out" and not question.gold:
+            if documents == "all" and not question.gold:
                 continue
             state = graph.invoke({"question": question.text}, output_keys=["answer", "ranking"])
             answer = state["answer"]

