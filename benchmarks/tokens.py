@@ -157,9 +157,9 @@ def measure_reduce(data: Path, most: int, encoder: Any) -> list[dict[str, Any]]:
                 rows.append(
                     {
                         **{"questions on": corpus.name, "n": len(questions), "k": k, "partition": size},
-                        "one has evidence": statistics.mean(sole),
+                        "one has evidence": f"{statistics.mean(sole):.0%}",
                         "reduce": reduce,
-                        "reduced": statistics.mean("reduce" in answer["usage"]["stages"] for answer in answers),
+                        "reduced": f"{statistics.mean('reduce' in answer['usage']['stages'] for answer in answers):.0%}",
                         "calls": statistics.mean(answer["usage"]["calls"] for answer in answers),
                         "input tokens": statistics.mean(answer["usage"]["input_tokens"] for answer in answers),
                     }

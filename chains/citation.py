@@ -162,7 +162,7 @@ def number_citations(
     Returns:
         the text with `[1]`, `[2a]`, `[2b]`…; the citations in that order; and the keys that belong to no document,
         which are taken out of the text. A number that the reader itself put in square brackets, and that would pass
-        for one of these, stands in round ones.
+        for one of a document, stands in round ones.
     """
     by_key = {document_key(document): document for document in documents}
     by_document: dict[str, list[Quote]] = {}
@@ -185,7 +185,7 @@ def number_citations(
         for bracket in _BRACKET.finditer(found[0]):
             if keys := _keys(bracket[1]):
                 marks += [f"[{numbers[key]}]" for key in keys if key in numbers]
-            elif _passes_for(bracket[1], len(by_source)):
+            elif _passes_for(bracket[1], len(documents)):
                 marks.append(f"({bracket[1]})")
             else:
                 marks.append(bracket[0])
@@ -222,7 +222,7 @@ def _keys(words: str) -> list[str]:
 
 
 def _passes_for(words: str, most: int) -> bool:
-    """Return whether what stands between two brackets would pass for citations 1 to `most`."""
+    """Return whether what stands between two brackets would pass for citations of `most` documents."""
     return bool(_NUMBERS.fullmatch(words)) and any(0 < int(number) <= most for number in _NUMBER.findall(words))
 
 

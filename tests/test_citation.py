@@ -65,6 +65,14 @@ def test_brackets_of_other_kinds_stay() -> None:
     assert unknown == []
 
 
+def test_numbers_that_a_reader_gives_to_documents_itself_are_no_citations() -> None:
+    a, b, _, _ = _keyed()
+    text, citations, _ = number_citations(f"It helps [2], by much [1, 4]. It does {cite(b)}. See [12].", _keyed(), [])
+    assert text == "It helps (2), by much (1, 4). It does [1]. See [12]."
+    assert [citation["document_id"] for citation in citations] == [b.id]
+    assert number_citations("It helps [1].", [a, b], [])[:2] == ("It helps (1).", [])
+
+
 def test_a_citation_carries_its_source_and_quotes() -> None:
     document = Document(
         id="7#0",
