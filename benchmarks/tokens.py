@@ -154,12 +154,13 @@ def measure_reduce(data: Path, most: int, encoder: Any) -> list[dict[str, Any]]:
                 context = Settings(route="map_reduce", top_k=k, partition_size=size, reduce=reduce)
                 answers = [graph.invoke({"question": q.text}, context=context)["answer"] for q in questions]
                 sole = [sum(part["status"] == "evidence" for part in answer["extractions"]) == 1 for answer in answers]
+                by_stage = [answer["usage"]["stages"] for answer in answers]
                 rows.append(
                     {
                         **{"questions on": corpus.name, "n": len(questions), "k": k, "partition": size},
                         "one has evidence": f"{statistics.mean(sole):.0%}",
                         "reduce": reduce,
-                        "reduced": f"{statistics.mean('reduce' in answer['usage']['stages'] for answer in answers):.0%}",
+                        "reduced": f"{statistics.mean('reduce' in stages for stages in by_stage):.0%}",
                         "calls": statistics.mean(answer["usage"]["calls"] for answer in answers),
                         "input tokens": statistics.mean(answer["usage"]["input_tokens"] for answer in answers),
                     }
