@@ -108,7 +108,7 @@ def test_a_file_is_one_document_that_knows_its_pages() -> None:
             "chunk_index": 0,
             "start": 0,
             "end": 24,
-            "pages": 3,
+            "page_count": 3,
             "page_starts": "[[0, 1], [13, 3]]",
             "pages_without_text": 1,
         },

@@ -17,7 +17,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.knowledge.sources.formats import ENDINGS, WHOLE_FILES
-from briefcontext.knowledge.sources.loaders import LOADERS, load, loader_class
+from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.records import Entry
 from briefcontext.retrievers.document_index import only_document
 
@@ -30,8 +30,6 @@ SECONDS = 30
 """To read a file."""
 _MOST_UNPACKED = 64 * 1024 * 1024
 _MOST_MEMORY = 2 * 1024**3
-_ARGUMENTS = {".docx": {}, ".htm": {"get_text_separator": " "}, ".html": {"get_text_separator": " "}}
-"""Files for loaders of LangChain, and what those are given."""
 
 
 def read_document(name: str, content: bytes) -> Document:
@@ -41,8 +39,7 @@ def read_document(name: str, content: bytes) -> Document:
         BriefContextError: it cannot be read, holds several or none, or is too long.
     """
     document = only_document(name, _entries(name, content))
-    # Those of an article are its journal's.
-    pages = document.metadata["pages"] if document.metadata["kind"] == "pdf" else 0
+    pages = document.metadata.get("page_count", 0)
     length = len(document.page_content)
     for found, most, of in ((pages, MOST_PAGES, "pages"), (length, MOST_CHARACTERS, "characters")):
         if found > most:
@@ -52,7 +49,7 @@ def read_document(name: str, content: bytes) -> Document:
 
 def _entries(name: str, content: bytes) -> Iterator[Entry]:
     ending, stream = PurePath(name).suffix.lower(), BytesIO(content)
-    if ending in _ARGUMENTS:
+    if ending in READ_BY_LOADER:
         yield from _loaded(name, content, ending)
     elif ending in ENDINGS["jats"]:
         from briefcontext.knowledge.sources.jats import read_jats
@@ -76,7 +73,9 @@ def _loaded(name: str, content: bytes, ending: str) -> Iterator[Entry]:
     with TemporaryFile() as file:
         file.write(content)
         file.flush()
-        yield from load(lambda: loader(f"/dev/fd/{file.fileno()}", **_ARGUMENTS[ending]), name, source_is_the_file=True)
+        yield from load(
+            lambda: loader(f"/dev/fd/{file.fileno()}", **READ_BY_LOADER[ending]), name, source_is_the_file=True
+        )
 
 
 def main() -> None:

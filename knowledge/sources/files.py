@@ -14,6 +14,7 @@ from briefcontext.knowledge.sources.formats import (
     NotASourceError,
     detect_format,
     has_name_of,
+    loader_of,
     main_file,
     open_file,
     open_loaded,
@@ -142,9 +143,11 @@ class _Opening:
         if real in self._seen:
             return
         format = self._format
-        if self._loader is not None:
+        loaded = loader_of(file) if self._loader is None and format == AUTO else None
+        loader, arguments = loaded or (self._loader, self._arguments)
+        if loader is not None:
             self._seen.add(real)
-            self.sources.append(open_loaded(file, self._loader, self._arguments))
+            self.sources.append(open_loaded(file, loader, arguments))
             return
         if format == AUTO:
             format = detect_format(file)

@@ -12,7 +12,7 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.csv_rows import missing_column, read_csv
 from briefcontext.knowledge.sources.file_source import FileSource, Read, file_errors, open_content
 from briefcontext.knowledge.sources.jsonl import missing_text, read_jsonl
-from briefcontext.knowledge.sources.loaders import LOADERS, load
+from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
 from briefcontext.knowledge.sources.paths import FoundFile
 from briefcontext.knowledge.sources.pdf import read_pdf, require_pdf
@@ -31,7 +31,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 }
 """The formats, and how the names of their files end, before a `.gz`."""
 
-READER_VERSION = 4
+READER_VERSION = 5
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
 MEDCPT_READER_VERSION = 2
 
@@ -54,6 +54,9 @@ TABLES: dict[str, tuple[Callable[..., Iterator[Entry]], Callable[..., str | None
 """Formats whose rows are passages, in columns that may be named: how they are read, and why they hold none."""
 
 
+_COMMUNITY = "langchain_community.document_loaders"
+
+
 class NotASourceError(Exception):
     """A file is not read; the message is a clause without the file's name."""
 
@@ -73,7 +76,7 @@ def detect_format(file: FoundFile) -> str:
     formats = [format for format in ENDINGS if has_name_of(format, file)]
     if not formats:
         if loader := LOADERS.get(file.path.suffix.lower()):
-            raise NotASourceError(f"a loader reads it: --loader langchain_community.document_loaders:{loader}")
+            raise NotASourceError(f"a loader reads it: briefcontext index FILE --kb DIR --loader {_COMMUNITY}:{loader}")
         raise NotASourceError("its kind is not known")
     return formats[0] if len(formats) == 1 else _xml_format(file)
 
@@ -133,6 +136,18 @@ def _whole_file(file: FoundFile, format: str) -> FileSource:
 
     # The document's id comes from the path: the same text elsewhere is another document.
     return _source(file, read, format, file.document_id, document_id=file.document_id)
+
+
+def loader_of(file: FoundFile) -> tuple[Callable[..., BaseLoader], Mapping[str, object]] | None:
+    """The loader that reads files of this ending, and its arguments; None where a reader of ours or none does.
+
+    Raises:
+        MissingExtraError: its package is not installed.
+    """
+    ending = file.path.suffix.lower()
+    if ending not in READ_BY_LOADER:
+        return None
+    return loader_class(f"{_COMMUNITY}:{LOADERS[ending]}"), READ_BY_LOADER[ending]
 
 
 def open_loaded(

@@ -30,6 +30,12 @@ LOADERS = {
     ".xlsx": "UnstructuredExcelLoader",
 }
 """Loaders in langchain_community.document_loaders, by how the names of files end that no reader here takes."""
+READ_BY_LOADER: dict[str, dict[str, str]] = {
+    ".docx": {},
+    ".htm": {"get_text_separator": " "},
+    ".html": {"get_text_separator": " "},
+}
+"""Those that are read without naming the loader, and what it is given."""
 
 
 class LoaderSource:

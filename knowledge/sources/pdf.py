@@ -39,7 +39,7 @@ def read_pdf(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
     """The file as one document of kind `pdf`, and a reject for each page that cannot be read.
 
     Its lines are joined to paragraphs, words that were broken at their ends too; running heads and page numbers are
-    left out. `page_starts` is JSON: `[offset, page]` for each page that text begins on. `pages` counts them all,
+    left out. `page_starts` is JSON: `[offset, page]` for each page that text begins on. `page_count` counts them all,
     `pages_without_text` those that are blank or pictures. The title is the one that the file says it has, else its
     name without the ending. A file that needs a password or has no text at all, as a scan, is rejected.
     """
@@ -59,7 +59,7 @@ def read_pdf(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
         yield Reject(WHOLE_FILE, str(reason))
         return
     text, page_starts = running_text([line for lines in pages for line in lines])
-    metadata: dict[str, str | int] = {"pages": len(pages), "page_starts": json.dumps(page_starts)}
+    metadata: dict[str, str | int] = {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
     if blank := sum(not lines for lines in pages):
         metadata["pages_without_text"] = blank
     yield file_document(document_id, text, title=title or stem(document_id), kind="pdf", **metadata)
