@@ -22,6 +22,7 @@ from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
 from briefcontext.graphs.settings import DEMO, IOU, Settings
+from briefcontext.knowledge.store.filters import LABELLED
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
@@ -45,6 +46,7 @@ __all__ = [
     "filtered",
     "fitting",
     "knowledge_base",
+    "labels",
     "linked",
     "reader",
     "refuse_model_settings",
@@ -145,6 +147,20 @@ def filtered(settings: Settings) -> tuple[int, int] | None:
 
     searched = _searched(settings.resolved(), None)
     return (searched.count(settings.filters), len(searched)) if isinstance(searched, KnowledgeBase) else None
+
+
+def labels(settings: Settings) -> dict[str, list[str]]:
+    """Return the kinds of labels that can be filtered by, each with frequent ones, as far as they are known.
+
+    Raises:
+        KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
+    """
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+
+    if settings.document is not None or settings.knowledge_base == DEMO:
+        return {}
+    searched = knowledge_base(settings.resolved().knowledge_base)
+    return searched.labels() if isinstance(searched, KnowledgeBase) else {name: [] for name in LABELLED}
 
 
 def size(settings: Settings) -> str | None:

@@ -117,6 +117,10 @@ class KnowledgeBase:
         where = filters.where()
         return len(self) if where is None else self._read(lambda snapshot: snapshot.count(where))
 
+    def labels(self) -> dict[str, list[str]]:
+        """Return labels that filters may ask for, by kind, the most frequent first, as its first passages have them."""
+        return self._read(lambda snapshot: snapshot.labels())
+
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` passages most similar to a question, best first, of those that the filters let through.
 

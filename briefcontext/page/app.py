@@ -100,7 +100,8 @@ def create_page(
         return assets[name]
 
     async def about(request: Request) -> Response:
-        return JSONResponse({**known, "size": None if own else await asyncio.to_thread(_size, fixed)})
+        size, labels = (None, {}) if own else await asyncio.to_thread(_size_and_labels, fixed)
+        return JSONResponse({**known, "size": size, "settings": describe(fixed, labels)})
 
     async def ask(request: Request) -> Response:
         given = await _read_json(request)
@@ -176,7 +177,6 @@ def _about(
         "source": source or ("the sources of its graph" if own else _source(settings)),
         "model": settings.model,
         "extract_model": settings.extract_model,
-        "settings": describe(settings),
         "examples": _examples() if demo else [],
         "uploads": {"kinds": kinds(), "bytes": MOST_BYTES, "pages": MOST_PAGES} if uploads else None,
     }
@@ -193,12 +193,12 @@ def _source(settings: Settings) -> str:
     return f"the knowledge base {PurePath(settings.knowledge_base).name}"
 
 
-def _size(settings: Settings) -> str | None:
-    """Say how much is read, and of when; None where that is not known, or not now."""
+def _size_and_labels(settings: Settings) -> tuple[str | None, dict[str, list[str]]]:
+    """Say how much is read, of when, and what it can be filtered by, as far as that is known now."""
     try:
-        return resources.size(settings)
+        return resources.size(settings), resources.labels(settings)
     except BriefContextError:
-        return None
+        return None, {}
 
 
 def _examples() -> list[dict[str, Any]]:

@@ -1,17 +1,19 @@
 """The settings that a visitor of the page may choose; none names a file or model of the server."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.errors import InputError
 from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.store.filters import LABELLED
 
 __all__ = ["choose", "describe"]
 
+FILTERS = ("years", *LABELLED)
 CHOICES = (
     *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
-    *("retrieval", "years", "publication_types"),
+    *("retrieval", *FILTERS),
     *("include_retracted", "min_quote_similarity"),
 )
 STUDY_TYPES = (
@@ -22,24 +24,28 @@ STUDY_TYPES = (
 _COUNTS = ("top_k", "partition_size", "preflight_top_n")
 
 
-def describe(settings: Settings) -> list[dict[str, Any]]:
+def describe(settings: Settings, labels: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
     """Describe the choices for a form: `name`, `label`, `description`, `type`, `default`, bounds and values.
 
-    One document has nothing to filter by.
+    One document has nothing to filter by. `labels` are frequent ones of the knowledge base, of the kinds that it has.
     """
     properties = Settings.model_json_schema()["properties"]
-    left_out = ("years", "publication_types") if settings.document is not None else ()
-    names = [name for name in CHOICES if name not in left_out]
-    return [_describe(name, properties[name], getattr(settings, name)) for name in names]
+    filters = () if settings.document is not None else ("years", "publication_types", *labels)
+    names = [name for name in CHOICES if name not in FILTERS or name in filters]
+    return [_describe(name, properties[name], getattr(settings, name), labels.get(name, ())) for name in names]
 
 
-def _describe(name: str, schema: Mapping[str, Any], default: Any) -> dict[str, Any]:
-    offered = dict.fromkeys([*STUDY_TYPES, *default]) if name == "publication_types" else schema.get("enum")
+def _describe(name: str, schema: Mapping[str, Any], default: Any, labels: Sequence[str]) -> dict[str, Any]:
+    kind, offered = schema.get("type"), schema.get("enum")
+    if name in FILTERS:
+        kind, offered = ("years", None) if name == "years" else ("labels", labels)
+    if name == "publication_types":
+        kind, offered = "array", dict.fromkeys([*STUDY_TYPES, *default])
     return {
         "name": name,
         "label": name.replace("_", " ").capitalize().replace("Iou", "Overlap"),
         "description": schema["description"],
-        "type": "years" if name == "years" else schema["type"],
+        "type": kind,
         "default": default,
         "minimum": schema.get("minimum"),
         "maximum": MOST_DOCUMENTS if name in _COUNTS else schema.get("maximum"),

@@ -6,7 +6,8 @@ import { byId, counted, el, refill, shown } from "./dom.js";
 const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const FIRST_OPTIONS = 4;
 const FIRST_EXAMPLES = [0, 23, 3, 17, 9, 41];
-const FILTERS = ["years", "publication_types"];
+const MORE_FILTERS = ["journals", "mesh", "languages"];
+const FILTERS = ["years", "publication_types", ...MORE_FILTERS];
 let settings = [];
 let countable = false;
 let earlier = [];
@@ -45,6 +46,12 @@ function prepareFile(limits) {
     byId("filters").hidden = Boolean(chosen) || !filters().length;
   });
   byId("no-file").addEventListener("click", noFile);
+}
+
+/** Open the filters, where there are any. */
+export function openFilters() {
+  byId("filters").open = true;
+  byId("filters").querySelector("summary").focus();
 }
 
 /** Return the visitor's own file; undefined where none is chosen. */
@@ -104,7 +111,10 @@ function addOption(text) {
 
 function showSettings() {
   refill(byId("setting-fields"), settings.filter((setting) => !FILTERS.includes(setting.name)).map(settingField));
-  refill(byId("filter-fields"), filters().map(settingField));
+  const [more, first] = [true, false].map((is) => filters().filter(({ name }) => MORE_FILTERS.includes(name) === is));
+  refill(byId("filter-fields"), first.map(settingField));
+  refill(byId("more-filter-fields"), more.map(settingField));
+  byId("more-filters").hidden = more.length === 0;
   byId("filters").hidden = filters().length === 0;
   showCount();
 }
@@ -145,6 +155,12 @@ function settingField(setting) {
     });
     return el("fieldset", { ...common, class: "setting" }, el("legend", {}, setting.label), years, hint);
   }
+  if (setting.type === "labels") {
+    const offered = el("datalist", { id: `${id}-offered` }, setting.values.map((value) => el("option", { value })));
+    const input = el("input", { ...common, type: "text", list: offered.id, autocomplete: "off" });
+    input.value = setting.default.join("; ");
+    return el("div", { class: "setting" }, label, input, offered, hint);
+  }
   if (setting.values) {
     const words = (value) => value.replaceAll("_", "-");
     const list = el("select", common, setting.values.map((value) => el("option", { value }, words(value))));
@@ -162,6 +178,7 @@ function chosen(setting) {
   const field = byId(`setting-${setting.name}`);
   if (setting.type === "boolean") return field.checked;
   if (setting.type === "array") return [...field.querySelectorAll(":checked")].map((box) => box.value);
+  if (setting.type === "labels") return field.value.split(";").map((words) => words.trim()).filter(Boolean);
   if (setting.type === "years") {
     const years = [...field.querySelectorAll("input")].map((year) => (year.value ? Number(year.value) : null));
     return years.some(Boolean) ? years : null;

@@ -186,6 +186,7 @@ function busy(is) {
   const left = !is && document.activeElement === byId("stop");
   byId("stop").hidden = !is;
   byId("another").hidden = is;
+  byId("narrow").hidden = is || byId("filters").hidden;
   byId("follow").hidden = is || !known.model || !current?.answer;
   if (left) byId("another").focus();
   byId("answer").setAttribute("aria-busy", String(is));
@@ -244,6 +245,7 @@ function askNext(earlier) {
 
 byId("another").addEventListener("click", () => askNext([]));
 byId("on-its-own").addEventListener("click", () => askNext([]));
+byId("narrow").addEventListener("click", form.openFilters);
 byId("follow").addEventListener("click", () => {
   const { asked, rewritten } = current;
   askNext([...(asked.earlier ?? []), rewritten ?? asked.question].slice(-8));

@@ -1,5 +1,6 @@
 """One published state of a knowledge base, to be searched and read."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,7 @@ import pyarrow as pa
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.filters import LABELLED, Filters
 from briefcontext.knowledge.store.indexes import nearest, terms_query
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.passages import DOCUMENT_COLUMNS, PASSAGES, documents, stored_vectors
@@ -21,6 +22,10 @@ from briefcontext.knowledge.store.vector_search import VectorSearch, open_vector
 
 MORE = 16
 """How many more than the best `k` are looked at: so many may change their order when scores are exact."""
+
+_SAMPLE = 2000
+"""Passages whose labels are looked at."""
+_MOST_LABELS = 200
 
 _SCORED_COLUMNS = (*DOCUMENT_COLUMNS, "vector")
 
@@ -74,6 +79,12 @@ class Snapshot:
     def count(self, where: str) -> int:
         """How many passages fulfil a condition."""
         return self._table.count(where)
+
+    def labels(self) -> dict[str, list[str]]:
+        """The most frequent labels of each kind in the first passages; kinds without any are left out."""
+        sample = self._table.read(LABELLED, limit=_SAMPLE)
+        counts = {name: Counter(label for row in sample[name].to_pylist() for label in row or ()) for name in LABELLED}
+        return {name: [label for label, _ in count.most_common(_MOST_LABELS)] for name, count in counts.items() if count}
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filters) -> list[Document]:
         """The `k` passages nearest to a vector (d,), best first, with `rank` and `score`."""
