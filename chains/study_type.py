@@ -74,6 +74,8 @@ _LABORATORY = re.compile(r"\b(?:mice|mouse|rats?|rabbits?|zebrafish|in vitro|cel
 _PEOPLE = re.compile(
     r"\b(?:patients?|women|men|children|adults|participants|volunteers|people|persons|subjects|humans?)\b"
 )
+_SAYS_NOTHING = re.compile(r"journal article|research[- ](?:article|support\b.*)|english abstract", re.IGNORECASE)
+"""Publication types that are of no kind of evidence."""
 _BECAME = {"retracted": "RETRACTED", "expression_of_concern": "EXPRESSION OF CONCERN", "corrected": "corrected"}
 _SPECIES = ("humans", "mice", "rats", "rabbits", "dogs", "cats", "swine", "sheep", "cattle", "guinea pigs", "zebrafish")
 
@@ -121,7 +123,8 @@ def species(document: Document) -> list[str]:
 def source_notes(document: Document) -> list[str]:
     """Return what to know of a source beside its reference: what became of it, the kind of evidence, of whom."""
     metadata = document.metadata
-    kind = study_type(document) or " ".join(str(metadata.get("publication_types") or "").split())
+    types = _written(metadata.get("publication_types"))
+    kind = study_type(document) or "; ".join(name for name in types if not _SAYS_NOTHING.fullmatch(name))
     became = (words for name, words in _BECAME.items() if metadata.get(name))
     return [*became, *([kind] if kind else []), *species(document)]
 
@@ -133,8 +136,12 @@ def journal(document: Document) -> str:
 
 
 def _labels(given: object) -> set[str]:
+    return {label.lower() for label in _written(given)}
+
+
+def _written(given: object) -> list[str]:
     labels = given if isinstance(given, list | tuple) else str(given or "").split(";")
-    return {" ".join(str(label).split()).lower() for label in labels if str(label).strip()}
+    return [" ".join(str(label).split()) for label in labels if str(label).strip()]
 
 
 class Evidence(TypedDict):

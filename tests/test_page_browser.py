@@ -18,6 +18,8 @@ from briefcontext.commands.serve import open_resources
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge import KnowledgeBase
+from briefcontext.knowledge.build import build_knowledge_base
+from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.page.app import create_app
 from briefcontext.retrievers.search_method import retriever_over
 from tests.conftest import QUESTION, FixedRetriever
@@ -312,6 +314,31 @@ def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
             browser.see("#ask").click()
             browser.see(".abstained")
             assert f"(year 2015, publication types {trial})" in browser.see("#answer").text
+
+
+def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp_path: Path) -> None:
+    records = [
+        record(f"{language}{year}", f"Aspirin lowered the risk of stroke in {year}.", year=year, languages=language)
+        for year in (2010, 2020)
+        for language in ("eng", "fre")
+    ]
+    build_knowledge_base([source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm"))
+    with serve_page(create_app(Settings(knowledge_base=str(tmp_path / "base")))) as address:
+        browser.open(address)
+        browser.ask(QUESTION)
+        browser.see(".references")
+        assert not browser.all("#follow")[0].is_displayed(), "without a model there are filters only"
+        browser.see("#narrow").click()
+        browser.see("#setting-years input").send_keys("2015")
+        browser.see("#more-filters summary").click()
+        assert [field.get_attribute("id") for field in browser.all("#more-filter-fields input")] == [
+            "setting-languages"
+        ]
+        browser.see("#setting-languages").send_keys("fr; ger", Keys.TAB)
+        browser.see("#filter-count", "1 of 4 passages left")
+        browser.see("#ask").click()
+        browser.see(".references", "fre2020")
+        assert browser.texts(".reference .source-id") == ["fre2020"]
 
 
 FINDING = "Aspirin lowered the risk of stroke"

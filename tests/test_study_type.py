@@ -9,7 +9,7 @@ from langchain_openai import ChatOpenAI
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.chains.render import render_documents
-from briefcontext.chains.study_type import StudyType, species, study_type, summarise_evidence
+from briefcontext.chains.study_type import StudyType, source_notes, species, study_type, summarise_evidence
 from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -93,6 +93,13 @@ def test_species_are_those_of_the_headings() -> None:
     assert species(_document(mesh="Rats; Animals; Humans; Aspirin")) == ["humans", "rats"]
     assert species(_document(mesh="Animals")) == ["animals"]
     assert species(_document("In mice.")) == []
+
+
+def test_types_that_are_no_kind_of_evidence_are_not_shown() -> None:
+    types = "Comment; Journal Article; Research Support, N.I.H., Extramural; English Abstract"
+    assert source_notes(_document(publication_types=types, mesh="Humans", retracted=True)) == [
+        *("RETRACTED", "Comment", "humans")
+    ]
 
 
 def test_prompts_name_study_type_and_year_beside_the_title() -> None:

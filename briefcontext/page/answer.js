@@ -1,7 +1,7 @@
 // The answer: its text with citations, what to take note of, and its references.
 
 import { byId, counted, countedReferences, el, isWebAddress, refill, shown } from "./dom.js";
-import { matchWords, meta, open, where } from "./passage.js";
+import { authors, matchWords, meta, open, where } from "./passage.js";
 
 export const NO_ANSWER = "No answer was found in the documents.";
 const ENDINGS = { ris: "ris", bibtex: "bib", nlm: "txt" };
@@ -47,8 +47,8 @@ export function showAnswer(answer, run) {
     el("div", { class: "text" }, text(answer, documents)),
     conflict(answer),
     notes("Take note", "warnings", answer.warnings),
-    references(answer, documents),
     answer.evidence.summary && el("p", { class: "evidence" }, el("strong", {}, "Summary of evidence: "), answer.evidence.summary),
+    references(answer, documents),
     el("p", { class: "notice-line" }, NOTICE),
     actions(answer, run),
     usage(answer));
@@ -148,7 +148,7 @@ function reference(article, cited, documents) {
     el("span", { class: "number", "aria-hidden": "true" }, `[${article.number}]`),
     el("div", {},
       el("button", { type: "button", class: "title", click }, article.title || article.source_id),
-      article.authors.length > 0 && el("p", { class: "hint" }, authors(article)),
+      article.authors.length > 0 && el("p", { class: "hint" }, authors(article.authors, 3)),
       meta(first),
       cited.map((citation) => [
         citation.quotes.map((quote) => el("blockquote", {},
@@ -160,11 +160,6 @@ function reference(article, cited, documents) {
         citation.quotes.length === 0 && el("p", {}, cited.length > 1 && `[${citation.key}] `,
           el("span", { class: "tag warn" }, "cited without a quote")),
       ])));
-}
-
-function authors(article) {
-  const names = article.authors.map((name) => name.replace(",", ""));
-  return names.length > 3 ? `${names.slice(0, 3).join(", ")}, et al.` : names.join(", ");
 }
 
 function actions(answer, run) {

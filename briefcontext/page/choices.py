@@ -21,6 +21,14 @@ STUDY_TYPES = (
     *("Practice Guideline", "Observational Study", "Case Reports"),
 )
 """The publication types of PubMed that the form offers."""
+_WORDS = {
+    "years": ("Years", "Both included; leave either empty."),
+    "publication_types": ("Study types", "Any of these, as PubMed calls them."),
+    "journals": ("Journals", "Titles, or abbreviations as in PubMed. Several: with semicolons between."),
+    "mesh": ("Subject headings (MeSH)", "As PubMed writes them. Several: with semicolons between."),
+    "languages": ("Languages", "PubMed's codes, such as eng or fre. Several: with semicolons between."),
+}
+"""What the form calls the filters, and says of them."""
 _COUNTS = ("top_k", "partition_size", "preflight_top_n")
 
 
@@ -41,10 +49,12 @@ def _describe(name: str, schema: Mapping[str, Any], default: Any, labels: Sequen
         kind, offered = ("years", None) if name == "years" else ("labels", labels)
     if name == "publication_types":
         kind, offered = "array", dict.fromkeys([*STUDY_TYPES, *default])
+    label = name.replace("_", " ").capitalize().replace("Iou", "Overlap")
+    label, description = _WORDS.get(name, (label, schema["description"]))
     return {
         "name": name,
-        "label": name.replace("_", " ").capitalize().replace("Iou", "Overlap"),
-        "description": schema["description"],
+        "label": label,
+        "description": description,
         "type": kind,
         "default": default,
         "minimum": schema.get("minimum"),

@@ -10,6 +10,7 @@ const MORE_FILTERS = ["journals", "mesh", "languages"];
 const FILTERS = ["years", "publication_types", ...MORE_FILTERS];
 let settings = [];
 let countable = false;
+let counting = null;
 let earlier = [];
 
 /** Fill the form with what the server knows. */
@@ -123,9 +124,11 @@ function showSettings() {
 async function showCount() {
   const asked = Object.fromEntries(filters().map((setting) => [setting.name, chosen(setting)]));
   const none = Object.values(asked).every((values) => !values?.length);
+  const mine = counting = {};
   const found = countable && !none ? await count(asked).catch(() => null) : null;
+  if (mine !== counting) return;
   byId("filter-count").textContent = found
-    ? `${counted(found.passages, "passage")} of ${found.all.toLocaleString("en")} left` : "";
+    ? `${found.passages.toLocaleString("en")} of ${counted(found.all, "passage")} left` : "";
   byId("filters").querySelector("summary").textContent = none ? "Filters" : "Filters (on)";
 }
 
@@ -153,7 +156,8 @@ function settingField(setting) {
       year.value = setting.default?.[place] ?? "";
       return el("label", {}, end, year);
     });
-    return el("fieldset", { ...common, class: "setting" }, el("legend", {}, setting.label), years, hint);
+    return el("fieldset", { ...common, class: "setting" }, el("legend", {}, setting.label),
+      el("div", { class: "ends" }, years), hint);
   }
   if (setting.type === "labels") {
     const offered = el("datalist", { id: `${id}-offered` }, setting.values.map((value) => el("option", { value })));

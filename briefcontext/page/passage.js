@@ -44,8 +44,8 @@ export function open(doc, quotes = [], current = quotes[0]) {
   if (!dialog.contains(document.activeElement)) opener = document.activeElement;
   refill(byId("passage-title"), marked(doc.title || doc.source_id, inTitle(doc, quotes), current));
   const [before, after, whole] = [el("div", { class: "context" }), el("div", { class: "context" }), el("div")];
-  refill(byId("passage-body"), meta(doc), doc.authors && el("p", { class: "hint" }, doc.authors),
-    el("p", { class: "where" }, where(current?.match && current.match !== "title" ? current : doc)), before,
+  refill(byId("passage-body"), doc.authors && el("p", { class: "hint" }, authors(doc.authors.split("; "))), meta(doc), before,
+    el("p", { class: "where" }, where(current?.match && current.match !== "title" ? current : doc)),
     el("div", { class: "passage-text" }, marked(doc.text, quotes.filter((quote) => quote.start !== null), current)),
     after, whole, quotes.length > 0 && quoteList(quotes));
   if (source && doc.id !== doc.source_id) surround(doc, before, after, whole);
@@ -95,6 +95,12 @@ function quoteList(quotes) {
   return el("p", { class: "hint" }, `${counted(quotes.length, "quote")}: `, quotes.map((quote, place) => [
     place > 0 && "; ", [quote.start === null ? "" : where(quote), matchWords(quote)].filter(Boolean).join(", "),
   ]));
+}
+
+/** Write `Smith, JA` and others as `Smith JA, Doe B`; of more than `most`, the first. */
+export function authors(names, most = Infinity) {
+  const written = names.slice(0, most).map((name) => name.replace(",", "")).join(", ");
+  return names.length > most ? `${written}, et al.` : written;
 }
 
 /** What is known of a document, as a line of tags. */

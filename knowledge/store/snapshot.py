@@ -84,7 +84,9 @@ class Snapshot:
         """The most frequent labels of each kind in the first passages; kinds without any are left out."""
         sample = self._table.read(LABELLED, limit=_SAMPLE)
         counts = {name: Counter(label for row in sample[name].to_pylist() for label in row or ()) for name in LABELLED}
-        return {name: [label for label, _ in count.most_common(_MOST_LABELS)] for name, count in counts.items() if count}
+        return {
+            name: [label for label, _ in count.most_common(_MOST_LABELS)] for name, count in counts.items() if count
+        }
 
     def search(self, vector: NDArray[np.float32], k: int, filters: Filters) -> list[Document]:
         """The `k` passages nearest to a vector (d,), best first, with `rank` and `score`."""
