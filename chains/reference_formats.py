@@ -21,7 +21,11 @@ def write_references(references: Sequence[Reference], format: ReferenceFormat) -
 def _ris(references: Sequence[Reference]) -> str:
     import rispy
 
-    return str(rispy.dumps([_ris_entry(reference) for reference in references]))
+    class Writer(rispy.RisWriter):  # type: ignore[misc]
+        def set_header(self, count: int) -> str:
+            return ""  # A file of RIS begins with a type; rispy's own begins with a number.
+
+    return str(rispy.dumps([_ris_entry(reference) for reference in references], implementation=Writer))
 
 
 def _ris_entry(reference: Reference) -> dict[str, Any]:

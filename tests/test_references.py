@@ -98,7 +98,9 @@ def test_a_reference_reads_as_the_library_of_medicine_writes_it() -> None:
 
 def test_ris_reads_back() -> None:
     _, references, _ = cited(passage(0), Document(id="b", page_content="One.", metadata={"title": "Another"}))
-    first, second = rispy.loads(write_references(references, "ris"))
+    written = write_references(references, "ris")
+    assert written.startswith("TY  - JOUR\n")
+    first, second = rispy.loads(written)
     assert first == {
         "type_of_reference": "JOUR",
         "authors": ["Smith, JA", "Müller, B", "Bees Study Group"],
