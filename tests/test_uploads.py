@@ -126,7 +126,7 @@ async def test_a_file_that_takes_too_long_is_given_up_and_its_process_ended() ->
     before = _children()
     with pytest.raises(InputError, match=r"could not be read in 0\.01 seconds"):
         await read_file({"name": "a.txt", "content": ""}, seconds=0.01)
-    assert _children() == before
+    assert _children() <= before
 
 
 def _children() -> set[str]:

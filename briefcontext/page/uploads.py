@@ -74,6 +74,7 @@ async def read_file(given: object, seconds: float = SECONDS) -> Document:
 async def _told_of(file: bytes, seconds: float) -> dict[str, Any] | None:
     """Return what the process that reads a file says; None where it was ended, or crashed."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    environment["OPENBLAS_NUM_THREADS"] = "1"  # Each thread takes of the memory that the process may have.
     command = [sys.executable, "-m", "briefcontext.page.reading"]
     reading = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
     try:
