@@ -26,7 +26,8 @@ class LongDocumentSettings(Settings):
     """
 
     document: str | None = Field(
-        default=None, description="The file to answer from: text, Markdown, PDF or PMC NXML. It must be named."
+        default=None,
+        description="The file to answer from: text, Markdown, HTML, Word, PDF or PMC NXML. It must be named.",
     )
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="order_preserving",

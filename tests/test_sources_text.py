@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
+from briefcontext.knowledge.sources.html import read_html
 from briefcontext.knowledge.sources.plain_text import markdown_title, read_markdown, read_text
 from briefcontext.knowledge.sources.records import Reject
 
@@ -91,3 +92,38 @@ def test_markdown_keeps_its_markup_and_has_its_heading_as_title() -> None:
 )
 def test_the_title_of_markdown(text: str, title: str) -> None:
     assert markdown_title(text) == title
+
+
+PAGE = """<!DOCTYPE html><html><head><title>Zinc
+for colds</title><style>p {color: red}</style></head><body><nav><a href="/">Home</a></nav><h2>Results</h2><p>Zinc
+<i>shortened</i> colds<sup>1</sup> (<b>P</b>=0.01).<!-- checked --> None was severe.</p><ul><li>Dose: 5 µg</li></ul>
+<table><tr><th>Group</th><th>Days</th></tr><tr><td>Zinc</td><td>4</td></tr></table><script>let a = "<p>No.</p>"</script>
+<p>One.</p>Two.<br>Three.</body></html>"""
+
+
+def test_html_is_read_block_by_block_without_menus_and_scripts() -> None:
+    (entry,) = read_html(io.BytesIO(PAGE.encode()), "f/zinc.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content.split("\n\n") == [
+        *("Results", "Zinc shortened colds1 (P=0.01). None was severe.", "Dose: 5 µg", "Group\tDays", "Zinc\t4"),
+        *("One.", "Two. Three."),
+    ]
+    assert (entry.metadata["title"], entry.metadata["kind"]) == ("Zinc for colds", "text")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ('<meta charset="windows-1252"><p>Dose: 5 µg</p>'.encode("cp1252"), "Dose: 5 µg"),
+        ("<p>Dose: 5 µg</p>".encode("cp1252"), "It is not UTF-8, and states no charset: convert it to UTF-8."),
+        (b'<?xml version="1.0" encoding="UTF-8"?><html><body>Dose</body></html>', "Dose"),
+        (b"", "It has no text."),
+        (b"<html><body><script>x</script></body></html>", "It has no text."),
+        ("<p>Dose: 5 µg</p>".encode("utf-16"), "Dose: 5 µg"),
+        ("<p>Dose: 5 µg</p>".encode(), "Dose: 5 µg"),
+        (b"<p>" * 3000 + b"Deep", "Deep"),
+    ],
+)
+def test_html_of_any_kind_is_read_or_rejected(content: bytes, text: str) -> None:
+    (entry,) = read_html(io.BytesIO(content), "f/a.html")
+    assert (entry.page_content if isinstance(entry, Document) else getattr(entry, "reason", "")) == text

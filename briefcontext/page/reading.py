@@ -73,9 +73,7 @@ def _loaded(name: str, content: bytes, ending: str) -> Iterator[Entry]:
     with TemporaryFile() as file:
         file.write(content)
         file.flush()
-        yield from load(
-            lambda: loader(f"/dev/fd/{file.fileno()}", **READ_BY_LOADER[ending]), name, source_is_the_file=True
-        )
+        yield from load(lambda: loader(f"/dev/fd/{file.fileno()}"), name, source_is_the_file=True)
 
 
 def main() -> None:

@@ -143,11 +143,9 @@ class _Opening:
         if real in self._seen:
             return
         format = self._format
-        loaded = loader_of(file) if self._loader is None and format == AUTO else None
-        loader, arguments = loaded or (self._loader, self._arguments)
-        if loader is not None:
+        if loader := self._loader or (loader_of(file) if format == AUTO else None):
             self._seen.add(real)
-            self.sources.append(open_loaded(file, loader, arguments))
+            self.sources.append(open_loaded(file, loader, self._arguments))
             return
         if format == AUTO:
             format = detect_format(file)

@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.csv_rows import missing_column, read_csv
 from briefcontext.knowledge.sources.file_source import FileSource, Read, file_errors, open_content
+from briefcontext.knowledge.sources.html import read_html
 from briefcontext.knowledge.sources.jsonl import missing_text, read_jsonl
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
@@ -26,6 +27,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "jats": (".nxml", ".xml"),
     "text": (".txt", ".text"),
     "markdown": (".md", ".markdown"),
+    "html": (".html", ".htm"),
     "pdf": (".pdf",),
     "medcpt": (".npy", ".json"),
 }
@@ -43,6 +45,7 @@ Columns = Mapping[str, tuple[str, ...]]
 WHOLE_FILES: dict[str, Callable[[BinaryIO, str], Iterator[Entry]]] = {
     "text": read_text,
     "markdown": read_markdown,
+    "html": read_html,
     "pdf": read_pdf,
 }
 """Formats whose files are one document each, named by its path."""
@@ -138,16 +141,14 @@ def _whole_file(file: FoundFile, format: str) -> FileSource:
     return _source(file, read, format, file.document_id, document_id=file.document_id)
 
 
-def loader_of(file: FoundFile) -> tuple[Callable[..., BaseLoader], Mapping[str, object]] | None:
-    """The loader that reads files of this ending, and its arguments; None where a reader of ours or none does.
+def loader_of(file: FoundFile) -> Callable[..., BaseLoader] | None:
+    """The loader that reads files of this ending without being named.
 
     Raises:
         MissingExtraError: its package is not installed.
     """
     ending = file.path.suffix.lower()
-    if ending not in READ_BY_LOADER:
-        return None
-    return loader_class(f"{_COMMUNITY}:{LOADERS[ending]}"), READ_BY_LOADER[ending]
+    return loader_class(f"{_COMMUNITY}:{LOADERS[ending]}") if ending in READ_BY_LOADER else None
 
 
 def open_loaded(

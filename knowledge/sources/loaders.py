@@ -22,20 +22,14 @@ LOADERS = {
     ".doc": "UnstructuredWordDocumentLoader",
     ".docx": "Docx2txtLoader",
     ".epub": "UnstructuredEPubLoader",
-    ".htm": "BSHTMLLoader",
-    ".html": "BSHTMLLoader",
     ".odt": "UnstructuredODTLoader",
     ".pptx": "UnstructuredPowerPointLoader",
     ".rtf": "UnstructuredRTFLoader",
     ".xlsx": "UnstructuredExcelLoader",
 }
 """Loaders in langchain_community.document_loaders, by how the names of files end that no reader here takes."""
-READ_BY_LOADER: dict[str, dict[str, str]] = {
-    ".docx": {},
-    ".htm": {"get_text_separator": " "},
-    ".html": {"get_text_separator": " "},
-}
-"""Those that are read without naming the loader, and what it is given."""
+READ_BY_LOADER = (".docx",)
+"""Those that are read without naming the loader."""
 
 
 class LoaderSource:
@@ -87,7 +81,7 @@ def loader_class(named: str) -> Callable[..., BaseLoader]:
     if not (isinstance(found, type) and issubclass(found, BaseLoader)):
         raise InputError(
             f"{named!r} names no document loader of LangChain: write module:Class, for example "
-            "langchain_community.document_loaders:BSHTMLLoader."
+            "langchain_community.document_loaders:Docx2txtLoader."
         )
     return found
 
