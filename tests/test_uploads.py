@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from httpx import Response
 from starlette.testclient import TestClient
@@ -123,14 +124,10 @@ def test_what_is_no_file_is_refused(file: object) -> None:
 
 
 async def test_a_file_that_takes_too_long_is_given_up_and_its_process_ended() -> None:
-    before = _children()
+    before = psutil.Process().children()
     with pytest.raises(InputError, match=r"could not be read in 0\.01 seconds"):
         await read_file({"name": "a.txt", "content": ""}, seconds=0.01)
-    assert _children() <= before
-
-
-def _children() -> set[str]:
-    return {child for task in Path("/proc/self/task").iterdir() for child in (task / "children").read_text().split()}
+    assert {*psutil.Process().children()} <= {*before}
 
 
 def test_without_the_option_no_file_is_taken() -> None:
