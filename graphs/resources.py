@@ -244,6 +244,7 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     encoder: Encoder
     statistics = None if own_retriever is None else own_retriever.term_statistics
     if settings.document is not None:
+        _modified(settings.document)  # A missing file is told before an encoder is loaded.
         encoder = load_encoder(settings.document_encoder)
     elif own_retriever is not None:
         encoder = load_encoder("minilm")

@@ -236,7 +236,7 @@ class Settings(BaseModel):
         if not isinstance(given, str):
             return given
         first, dash, last = (part.strip() for part in given.partition("-"))
-        if not (first or last):
+        if not (first or last) or not f"0{first}{last}".isdecimal():
             raise ValueError("write 2015-2020, 2015-, -2019 or 2021")
         return first or None, (last if dash else first) or None
 

@@ -18,6 +18,7 @@ from briefcontext.files import CACHE_VARIABLE, cache_folder, lock, replacing, sh
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.sources.files import open_sources
+from briefcontext.knowledge.sources.plain_text import WHOLE_FILE
 from briefcontext.knowledge.sources.records import Reject
 from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
 
@@ -124,7 +125,8 @@ def only_document(path: str | Path, entries: Iterable[SourceEntry]) -> Document:
     documents = []
     for entry in entries:
         if isinstance(entry, Reject):
-            raise KnowledgeBaseError(f"{path} cannot be read at {entry.position}: {entry.reason}")
+            place = "" if entry.position == WHOLE_FILE else f" at {entry.position}"
+            raise KnowledgeBaseError(f"{path} cannot be read{place}: {entry.reason}")
         if isinstance(entry, VectorDocument):
             entry = entry.document
         if isinstance(entry, Document):

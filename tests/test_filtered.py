@@ -220,8 +220,9 @@ def test_years_are_a_pair_or_a_text(given: object, held: object) -> None:
 
 @pytest.mark.parametrize("years", ["", "-", "20x5", "15-20", "2020-2010", "2010-2015-2020", [2015], [99999, None]])
 def test_years_that_are_none_are_refused_by_name(years: object) -> None:
-    with pytest.raises(InputError, match="years"):
+    with pytest.raises(InputError, match="years") as raised:
         Settings(years=years)  # type: ignore[arg-type]
+    assert "valid integer" not in str(raised.value)
     with pytest.raises(InputError, match="publication_types"):
         Settings(publication_types=[" "])  # type: ignore[arg-type]
 

@@ -160,3 +160,4 @@ def test_search_prints_text_section_and_source(run: Run, index: Index, tmp_path:
     assert first.endswith("Cough in adults")
     assert second.split(" · ")[:2] == [f"     {tmp_path.name}/guide.md#0", "Honey"]
     assert "Honey soothes a cough. It is safe in adults." in text
+    assert run("kb", "search", str(tmp_path / "kb"), " ")[0] == 2

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from briefcontext.commands.printable import printable, printable_line
-from briefcontext.errors import KnowledgeBaseError
+from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
@@ -70,6 +70,8 @@ def remove(path: str, source_ids: Sequence[str]) -> None:
 
 def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filters, as_json: bool) -> None:
     """Print the passages that a retriever ranks highest."""
+    if not query.strip():
+        raise InputError("The query is empty. Give the words to look for.")
     with KnowledgeBase.open(path) as base:
         found = retriever_over(base, method).invoke(query, k=k, filters=filters)
     if as_json:
@@ -126,5 +128,5 @@ def _print_fields(fields: Mapping[str, Any], indent: int) -> None:
         if isinstance(value, Mapping):
             console.print(f"{' ' * indent}{escape(name)}:")
             _print_fields(value, indent + 2)
-        elif value != "":
+        elif value not in ("", None):
             console.print(f"{' ' * indent}{escape(printable_line(f'{name}: {value}'))}")
