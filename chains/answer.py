@@ -285,5 +285,6 @@ def _citation_warnings(citations: Sequence[Citation], doubts: Sequence[Doubt]) -
     if bare := [citation["key"] for citation in citations if citation["quote"] is None]:
         warnings.append(f"Cited without a quote that stands in the document: [{']['.join(bare)}].")
     if citations and (uncited := sum(doubt["reason"] == NO_CITATION for doubt in doubts)):
-        warnings.append(f"{uncited} of the answer's sentences carry no citation.")
+        count, verb = ("One", "carries") if uncited == 1 else (uncited, "carry")
+        warnings.append(f"{count} of the answer's sentences {verb} no citation.")
     return warnings

@@ -196,7 +196,7 @@ def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) 
     assert [citation["key"] for citation in answer["citations"]] == ["1", "2", "3", "4"]
     assert {citation["document_id"] for citation in answer["citations"]} == set(texts)
     assert "It is proven (1)" in answer["text"]
-    assert any("carry no citation" in warning for warning in answer["warnings"])
+    assert any("no citation" in warning for warning in answer["warnings"])
     for citation in answer["citations"]:
         assert citation["quotes"]
         for quote in citation["quotes"]:
