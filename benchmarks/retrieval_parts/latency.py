@@ -53,8 +53,9 @@ def _rows(made: SyntheticBase, bench: Bench, queries: NDArray[np.float32]) -> li
             {"rank_bm25": lambda query: isolated.highest(okapi.get_scores(tokenize(bench.queries[query])))},
             bench.sizes.slow_queries,
         )
-        found = [{int(str(document.id)) for document in base.search_by_vector(query, K)} for query in queries]
-        exact = [{int(place) for place in isolated.nearest(held, query)} for query in queries]
+        found = [{document.id for document in base.search_by_vector(query, K)} for query in queries]
+    ids = [entry.document.id for entry in made.corpus.entries()]
+    exact = [{ids[place] for place in isolated.nearest(held, query)} for query in queries]
     agreement = statistics.mean(len(ours & best) / K for ours, best in zip(found, exact, strict=True))
     medians = {name: statistics.median(taken) for name, taken in times.items()}
     rows = []
