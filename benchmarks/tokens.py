@@ -40,7 +40,7 @@ from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.sentences import split_sentences
 
 PAPER_RATIO = 5496.5 / 3066
-DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document \1>', re.DOTALL)
+DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document>', re.DOTALL)
 EVIDENCE_KEY = re.compile(r"^\[(\w+)\]", re.MULTILINE)
 MOST_QUOTES = 4
 LEAST_SIMILARITY = 0.4

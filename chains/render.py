@@ -34,11 +34,10 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def render_documents(documents: Sequence[Document]) -> str:
-    """Return the documents one after another, each between tags that carry its key, with its study type and year.
+    """Return the documents one after another, each between tags of which the first has its key, study type and year.
 
-    A text cannot close its own tag: the closing one carries the key, which stands in no text (see
-    `assign_keys`), and what looks like one of our tags, or is a control token of a chat template, is broken up.
-    Characters that cannot be seen are left out.
+    A text cannot close its own tag: what looks like one of our tags, or is a control token of a chat template, is
+    broken up, and characters that cannot be seen are left out.
     """
     return "\n".join(_document(document) for document in documents)
 
@@ -49,7 +48,7 @@ def _document(document: Document) -> str:
     body = f"{title}\n{text}" if title and title != text else text
     key, described = document_key(document), _description(document)
     about = f"({_line(described)})\n" if described else ""
-    return f'<document key="{key}">\n{about}{_defuse(body)}\n</document {key}>'
+    return f'<document key="{key}">\n{about}{_defuse(body)}\n</document>'
 
 
 def render_evidence(extraction: Extraction, documents: Mapping[str, Document]) -> str:

@@ -16,7 +16,7 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-DOCUMENT = re.compile(r'<document key="(?P<key>\w+)">\n(?P<text>.*?)\n</document (?P=key)>', re.DOTALL)
+DOCUMENT = re.compile(r'<document key="(?P<key>\w+)">\n(?P<text>.*?)\n</document>', re.DOTALL)
 EVIDENCE = re.compile(r'^\[(?P<key>\w+)\](?: \([^)]*\))? "', re.MULTILINE)
 
 

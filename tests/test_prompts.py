@@ -41,7 +41,7 @@ def test_template_syntax_in_a_document_is_text(stage: str) -> None:
 def test_a_document_stands_between_tags_with_its_key() -> None:
     (document,) = assign_keys("Q?", [Document(id="1", page_content="Body.", metadata={"title": "Title"})])
     key = document_key(document)
-    assert render_documents([document]) == f'<document key="{key}">\nTitle\nBody.\n</document {key}>'
+    assert render_documents([document]) == f'<document key="{key}">\nTitle\nBody.\n</document>'
 
 
 @pytest.mark.parametrize(

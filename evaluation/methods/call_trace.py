@@ -18,7 +18,7 @@ from briefcontext.files import sha256
 __all__ = ["DOCUMENT", "CallTrace", "ReplyWantedError", "TracedCall"]
 
 
-DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document \1>', re.DOTALL)
+DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document>', re.DOTALL)
 """A document as it stands in a prompt: its key, and its text."""
 
 
