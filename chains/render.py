@@ -57,7 +57,8 @@ def render_evidence(extraction: Extraction, documents: Mapping[str, Document]) -
     Each takes one line, so that words of a document cannot pass for another quote, a finding or a choice.
     `documents` maps ids to keyed documents.
     """
-    lines = [f'{_label(documents[quote["document_id"]])} "{_line(quote["text"])}"' for quote in extraction["quotes"]]
+    labels = {id: _label(documents[id]) for id in {quote["document_id"] for quote in extraction["quotes"]}}
+    lines = [f'{labels[quote["document_id"]]} "{_line(quote["text"])}"' for quote in extraction["quotes"]]
     if extraction["finding"]:
         source = "" if extraction["quotes"] else " (no quote supports it)"
         lines.append(f"Finding{source}: {_line(extraction['finding'])}")
