@@ -9,7 +9,7 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.knowledge.build import build_knowledge_base
+from briefcontext.knowledge.build import build_knowledge_base, pipeline
 from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.files import open_sources
@@ -128,7 +128,8 @@ def test_progress_reaches_the_end_of_each_source(tmp_path: Path) -> None:
     assert (seen[-1].counts, seen[-1].vectors) == (counts(indexed=3000), 3000)
 
 
-def test_a_source_is_read_little_ahead_of_the_encoder(tmp_path: Path) -> None:
+def test_a_source_is_read_little_ahead_of_the_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "LARGEST_BATCH", pipeline.SMALLEST_BATCH)
     taken = 0
     ahead: list[int] = []
 
@@ -143,7 +144,7 @@ def test_a_source_is_read_little_ahead_of_the_encoder(tmp_path: Path) -> None:
         encoder=HashingEncoder(dimension=4),
         progress=lambda part: ahead.append(taken - part.vectors),
     )
-    assert max(ahead) <= 3 * 1024
+    assert max(ahead) <= 2 * pipeline.LARGEST_BATCH / 1000
     assert taken == 6000
 
 
