@@ -103,7 +103,10 @@ class Pipeline:
                 done += len(batch.passages)
                 if self._progress is not None:
                     self._progress(replace(batch.progress, vectors=done))
-                fitting = self._size * BATCH_SECONDS / max(time.monotonic() - began, 1e-3)
+                # Of what was new: a short source, or one that is held already, does not tell how fast others are.
+                size = sum(len(passage.document.page_content) for passage in batch.passages)
+                size += 1000 * len(batch.changes.passages)
+                fitting = size * BATCH_SECONDS / max(time.monotonic() - began, 1e-3)
                 self._size = min(max(int(fitting), SMALLEST_BATCH), LARGEST_BATCH)
             if writes is not None:
                 writes.result()
