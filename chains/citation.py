@@ -43,8 +43,7 @@ _KEY = re.compile(f"(?:{_PAIR}){{{_PAIRS},}}")
 _BRACKET = re.compile(r"[\[【［]([^\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.)[^()\s]*\))?", re.IGNORECASE)
 _BRACKETS = re.compile(rf"(?<!\s)(?P<gap>\s*){_BRACKET.pattern}(?:[^\S\n]*{_BRACKET.pattern})*", re.IGNORECASE)
 _WORDS_WITH_KEYS = frozenset({"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "AND"})
-_NUMBERS = re.compile(r"(?:\d++[a-z]{0,2}+|[\s,;–-])+")
-_NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
+_NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
 _LINK = re.compile(r"(?:https?|file)://\S+")
 
@@ -161,8 +160,8 @@ def number_citations(
 
     Returns:
         the text with `[1]`, `[2a]`, `[2b]`…; the citations in that order; and the keys that belong to no document,
-        which are taken out of the text. A number that the reader itself put in square brackets, and that would pass
-        for one of a document, stands in round ones.
+        which are taken out of the text. Other numbers in square brackets, such as an article's own references, would
+        pass for citations, and stand in round ones.
     """
     by_key = {document_key(document): document for document in documents}
     by_document: dict[str, list[Quote]] = {}
@@ -185,7 +184,7 @@ def number_citations(
         for bracket in _BRACKET.finditer(found[0]):
             if keys := _keys(bracket[1]):
                 marks += [f"[{numbers[key]}]" for key in keys if key in numbers]
-            elif _passes_for(bracket[1], len(documents)):
+            elif _NUMBERS.fullmatch(bracket[1]):
                 marks.append(f"({bracket[1]})")
             else:
                 marks.append(bracket[0])
@@ -219,11 +218,6 @@ def _keys(words: str) -> list[str]:
     said = re.findall(r"\w+", unicodedata.normalize("NFKC", words).upper())
     keys = [word for word in said if _KEY.fullmatch(word)]
     return keys if _WORDS_WITH_KEYS.issuperset(set(said).difference(keys)) else []
-
-
-def _passes_for(words: str, most: int) -> bool:
-    """Return whether what stands between two brackets would pass for citations of `most` documents."""
-    return bool(_NUMBERS.fullmatch(words)) and any(0 < int(number) <= most for number in _NUMBER.findall(words))
 
 
 def publication_year(document: Document) -> int | None:

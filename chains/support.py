@@ -84,6 +84,36 @@ _NEAR = 0.7
 """Share of a sentence's words that another has, if they say the same or the opposite."""
 _MARK = re.compile(MARK)
 _MARKS = re.compile(rf"(?:{MARK}\s*)*")
+_GIVEN = "(?:cited|extracted|given|provided|quoted|retrieved|supplied)"
+_STUDIES = "(?:stud(?:y|ies)|trials?)"
+_AT_HAND = (
+    r"(?:(?:the|this|these|those|all)(?: \w+)? (?:documents?|passages?|abstracts?|excerpts?|articles?|sources?)"
+    rf"|(?:the|this|these|those) (?:{_GIVEN} {_STUDIES}|{_STUDIES} {_GIVEN}|(?:{_GIVEN} )?evidence))(?: {_GIVEN})?"
+)
+"""What the answer was written from. Studies and trials are any in the world, unless they were given."""
+_TELLS = (
+    "(?:address|answer|assess|clarif|compar|cover|describ|discuss|evaluat|examin|explain|investigat|measur|mention|report"
+    "|said|say|specif|stat|stud|tell|told)(?:ies|ied|y|e?[sd]|ed|e)?"
+)
+_HOLDS = rf"(?:{_TELLS}|(?:allow|contain|giv|ha|hav|includ|offer|permit|provid)(?:e?s|ed|e)?)"
+_NEWS = r"(?:\w+ ){0,2}(?:comparison|data|detail|evidence|information|stud(?:y|ie)|trial)s?"
+_ON_WHAT_IS_MISSING = re.compile(
+    r"\W*(?:insufficient evidence\b\W*)?(?:(?:also|however|in addition|moreover|overall),? )?(?:"
+    rf"{_AT_HAND} (?:do|does|did)(?: not|n't)(?: \w+ly)? {_HOLDS}\b"
+    rf"|{_AT_HAND} {_HOLDS} (?:nothing|no {_NEWS})\b"
+    rf"|(?:none|neither) of {_AT_HAND}(?: \w+ly)? {_HOLDS}\b"
+    rf"|no (?:\w+ )?(?:document|passage|abstract|excerpt|{_GIVEN} {_STUDIES})s?(?: \w+ly)? {_HOLDS}\b"
+    rf"|(?:there (?:is|are|was|were) )?(?:no|not enough|insufficient) {_NEWS}\b(?=.* (?:in|from) {_AT_HAND}\b)"
+    rf"|[\w' -]+ (?:is|are|was|were)(?: not|n't)(?: \w+ly)? {_TELLS} (?:in|by) {_AT_HAND}(?=\W*\Z)"
+    r"|\Z)[^,;:()–—]*"
+)
+"""A sentence that says that something is missing in what the answer was written from. That there is none, or that no
+trial found it, is a claim about the world."""
+_SAYS_MORE = re.compile(
+    r"\b(?:although|because|besides|beyond|but|despite|except|hence|instead|only|other than|since|so|that|therefore"
+    r"|though|thus|unless|whereas|which|while|who|yet|evidence (?:of|for|against)|(?:and|as|or)\b.* (?:is|are|was|were"
+    r"|has|have|had|can|could|may|might|must|should|will|would|do|does|did|it|they))\b"
+)
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 
@@ -101,6 +131,8 @@ class _Figure(NamedTuple):
 
 def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Document]) -> list[Doubt]:
     """Return the sentences of an answer that cite nothing, or by a figure or a negation say what they do not cite.
+
+    A sentence that says no more than that the documents at hand do not tell something is none: no document can show it.
 
     A figure is found where a cited document has it in the same unit, or in one that it can be converted to. A
     negation is looked for in the sentences of the documents that are nearly the same, else in all of them; and one
@@ -121,6 +153,8 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
         words = _MARK.sub(lambda mark: " " * len(mark[0]), sentence)
         missing: list[str] = []
         reason = None
+        if _says_what_is_missing(words):
+            continue
         if keys:
             missing, reason = _check(words, [cited[key] for key in dict.fromkeys(keys)])
         elif not any(_blank_free(words) in quote for quote in quotes):  # split otherwise than in the document
@@ -150,6 +184,12 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
             if any(letter.isalpha() for letter in sentence) and not sentence.endswith(":"):
                 yield at + start, at + start + len(sentence)
         at += len(line)
+
+
+def _says_what_is_missing(sentence: str) -> bool:
+    plain = _plain(sentence).replace("’", "'").strip()
+    one_clause = len(_NEGATED.findall(plain)) <= 1 and not _SAYS_MORE.search(plain)
+    return one_clause and bool(_ON_WHAT_IS_MISSING.fullmatch(plain))
 
 
 def _blank_free(text: str) -> str:

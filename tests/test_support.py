@@ -99,6 +99,81 @@ def test_sentences_without_a_citation_are_marked_where_they_stand() -> None:
     )
 
 
+ON_WHAT_IS_MISSING = [
+    "The documents do not say whether metformin lowers mortality in children.",
+    "However, the documents do not report outcomes in pregnancy.",
+    "The documents provided do not directly compare aspirin and clopidogrel.",
+    "The retrieved documents don't mention the optimal duration of treatment.",
+    "These abstracts do not specify the dose.",
+    "The evidence does not address long-term safety.",
+    "The evidence provided does not cover patients with renal failure.",
+    "None of the documents compares warfarin with apixaban in dialysis.",
+    "None of the retrieved trials reported mortality.",
+    "No document describes the effect on quality of life.",
+    "No retrieved trial directly compared the two drugs.",
+    "The documents say nothing about the cost.",
+    "The documents contain no data on children under two years.",
+    "The documents give no direct comparison between the two.",
+    "There is no evidence in the documents on its use in pregnancy.",
+    "There is no information on dosing in the documents provided.",
+    "No data on mortality are given in these passages.",
+    "Quality of life was not reported in the documents.",
+    "Whether it also lowers mortality is not stated in the documents.",
+    "This is not addressed by the retrieved documents.",
+    "The passages do not allow a conclusion on dose.",
+    "The three abstracts did not assess bleeding.",
+    "There is insufficient evidence in the documents to say whether it helps.",
+    "**The documents do not say how long treatment should last.**",
+    "Insufficient evidence: the documents do not compare metformin with insulin.",
+    "The abstracts do not report the dose [1].",
+]
+
+
+@pytest.mark.parametrize("sentence", ON_WHAT_IS_MISSING)
+def test_a_sentence_on_what_the_documents_do_not_tell_needs_no_citation(sentence: str) -> None:
+    assert _doubts(sentence) == []
+
+
+ON_THE_WORLD = [
+    "There is no evidence that metformin causes cancer.",
+    "No trial compared aspirin with clopidogrel.",
+    "No evidence of harm was found.",
+    "The documents show no evidence of harm.",
+    "The documents provide no evidence that aspirin harms.",
+    "The documents report no evidence of increased bleeding.",
+    "There is no evidence in the documents that aspirin harms.",
+    "There is no evidence of harm in the documents.",
+    "The available evidence does not support its use.",
+    "The evidence does not show a benefit.",
+    "The literature does not report any deaths.",
+    "Studies have not assessed the effect in children.",
+    "The trials did not report mortality.",
+    "The documents do not recommend metformin in kidney failure.",
+    "The documents do not say whether it works, but it is safe in children.",
+    "The documents do not mention children, and aspirin causes bleeding.",
+    "The documents do not mention children and aspirin should be avoided.",
+    "The documents do not mention any harm other than bleeding.",
+    "The documents do not report harm; it is safe.",
+    "The documents do not report harm, so it can be given to anybody.",
+    "The documents do not report harm because there is none.",
+    "Aspirin does not cause bleeding in the documents.",
+    "Aspirin is safe and harm is not reported in the documents.",
+    "No deaths were reported in the documents.",
+    "Metformin was not stopped in the documents.",
+    "Aspirin is not given in the documents with bleeding.",
+    "The documents report no deaths.",
+    "The documents do not disagree.",
+    "Metformin is a drug.",
+    "The documents say that metformin is not safe.",
+    "Aspirin does not reduce the pain reported in the retrieved trials.",
+]
+
+
+@pytest.mark.parametrize("sentence", ON_THE_WORLD)
+def test_a_denial_about_the_world_or_one_that_says_more_needs_a_citation(sentence: str) -> None:
+    assert [doubt["reason"] for doubt in _doubts(sentence)] == ["no citation"]
+
+
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
 def test_an_invented_dose_is_marked_and_warned_of_before_the_answer(
     route: Any, chat_model: ChatOpenAI, server: OpenAIServer

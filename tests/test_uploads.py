@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 import zipfile
 from base64 import b64encode
 from collections.abc import Iterator
@@ -132,6 +133,15 @@ async def test_a_file_that_takes_too_long_is_given_up_and_its_process_ended() ->
 
 def test_without_the_option_no_file_is_taken() -> None:
     assert sent("trial.txt", FINDING.encode(), uploads=False).status_code == 404
+
+
+def test_a_system_that_cannot_limit_a_process_takes_no_files_and_says_so_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)
+    with pytest.raises(InputError, match=r"no limits of time and memory .* Leave out --uploads, or serve from Linux"):
+        create_app(uploads=True)
+    assert create_app().routes
 
 
 def test_settings_hold_for_a_file_and_filters_do_not() -> None:

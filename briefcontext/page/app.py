@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any
 
@@ -18,7 +19,7 @@ from starlette.routing import Mount, Route
 
 from briefcontext.chains.follow_up import check_earlier
 from briefcontext.chains.question import check_question
-from briefcontext.errors import BriefContextError
+from briefcontext.errors import BriefContextError, InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph as ready_made
 from briefcontext.graphs.settings import DEMO, Settings
@@ -63,7 +64,8 @@ def create_app(
         uploads: whether people may ask over a file of theirs, which is kept nowhere.
 
     Raises:
-        InputError: the token is too short, or cannot stand in a header.
+        InputError: the token is too short, or cannot stand in a header; or `uploads` on a system without limits for
+            a process.
     """
     tokens = () if token is None else checked_tokens(token)
     large = {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
@@ -89,6 +91,11 @@ def create_page(
     uploads: bool = False,
 ) -> Starlette:
     """Make the page for an application that guards it, to be mounted below any path; see `create_app`."""
+    if uploads and find_spec("resource") is None:  # Windows.
+        raise InputError(
+            "Files of visitors cannot be read on this system: it has no limits of time and memory for the process that "
+            "reads them. Leave out --uploads, or serve from Linux, macOS or WSL."
+        )
     fixed = (settings or Settings()).model_copy(update={"file_links": False})
     own, known = graph is not ready_made, _about(fixed, graph, source, uploads)
     assets = {name: Response(body, media_type=kind) for name, kind, body in _assets()}

@@ -78,7 +78,7 @@ def _loaded(name: str, content: bytes, ending: str) -> Iterator[Entry]:
 
 def main() -> None:
     """Read what stands in the standard input."""
-    import resource  # Not there on Windows.
+    import resource  # Not there on Windows, where no page takes files.
 
     # What a process had in memory when it crashed is not written to a file.
     limits = {resource.RLIMIT_CPU: SECONDS, resource.RLIMIT_CORE: 0}
