@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.knowledge.sources.files import open_sources
     from briefcontext.knowledge.sources.loaders import LoaderSource
-    from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
-    from briefcontext.knowledge.sources.source import EntrySource, Source, VectorDocument
+    from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
     from briefcontext.knowledge.store.filters import Filters
     from briefcontext.knowledge.store.manifest import Counts, Manifest
 
@@ -50,8 +49,7 @@ __getattr__ = lazy(
         "knowledge_base": "KnowledgeBase",
         "sources.files": "open_sources",
         "sources.loaders": "LoaderSource",
-        "sources.records": "Deletion Entry Reject",
-        "sources.source": "EntrySource Source VectorDocument",
+        "sources.source": "Deletion Entry EntrySource Reject Source VectorDocument",
         "store.filters": "Filters",
         "store.manifest": "Counts Manifest",
     },

@@ -4,20 +4,39 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import Encoder
-from briefcontext.knowledge.sections import Section, sections
 from briefcontext.sentences import split_sentences
 
 CHUNK_TOKENS = 128
 """Chunk size of order-preserving RAG, without overlap (OP-RAG, arXiv 2409.01666, section 4)."""
 
+_LONGEST_HEADING = 80
+_HEADING = re.compile(
+    r"^ {0,3}#{1,6}[ \t]+(?P<marked>[^\n]*\S)[ \t]*$"
+    rf"|(?:\A|(?<=\n\n)|(?<=\f))[ \t]*(?P<plain>(?:\d[\d.]*[ \t]+)?[A-Z][^\n\t|]{{1,{_LONGEST_HEADING}}}?)[ \t]*\n+"
+    rf"(?=[^\n]{{{_LONGEST_HEADING // 2},}})",
+    re.MULTILINE,
+)
+"""A heading in Markdown, or a short line of its own above a longer one."""
+_SENTENCE_END = re.compile(r"[.!?;,]$")
 _PARAGRAPH = re.compile(r"(?:\A|\n[ \t\r]*\n)\s*(?=\S)")
 _BREAKS = re.compile(r"[ \t\n\r\f\v]+")
 """White space that words are broken at: not what stands inside a number, as in 10 000 with a thin or a fixed blank."""
+
+_T = TypeVar("_T", bound=tuple[int, *tuple[object, ...]])
+
+
+class _Section(NamedTuple):
+    """A part of a text under one heading, which belongs to it; the heading is empty for text that stands under none."""
+
+    start: int
+    end: int
+    heading: str
 
 
 def chunk_document(
@@ -59,54 +78,63 @@ def chunk_document(
             "named after; set metadata['source_id']."
         )
     text = document.page_content
-    parts = sections(document)
-    starts = _chunk_starts(text, encoder.token_offsets(text), parts, tokens, exact=exact)
-    ends = [*starts[1:], len(text)]
-    kept = {name: value for name, value in document.metadata.items() if not name.endswith(("sections", "_starts"))}
+    sections = _sections(document)
+    paragraphs = _paragraphs(text, sections)
     pages = json.loads(document.metadata.get("page_starts", "[]"))
-    paragraphs = _paragraphs(text, parts)
-    return [
-        Document(
-            id=f"{source_id}#{index}",
-            page_content=text[start:end],
-            metadata={
-                **kept,
-                "source_id": source_id,
-                "chunk_index": index,
-                "start": start,
-                "end": end,
-                **_section_of(start, end, parts),
-                **_paragraphs_of(start, end, paragraphs),
-                **_pages_of(start, end, pages),
-            },
-        )
-        for index, (start, end) in enumerate(zip(starts, ends, strict=False))
-    ]
+    kept = {name: value for name, value in document.metadata.items() if not name.endswith(("sections", "_starts"))}
+    starts = _chunk_starts(text, encoder.token_offsets(text), sections, tokens, exact=exact)
+    chunks = []
+    for index, (start, end) in enumerate(zip(starts, [*starts[1:], len(text)], strict=False)):
+        metadata = {**kept, "source_id": source_id, "chunk_index": index, "start": start, "end": end}
+        within = _overlapping(sections, start, end)
+        if heading := max(within, key=lambda part: min(part.end, end) - max(part.start, start)).heading:
+            metadata["section"] = heading
+        if known := _overlapping(paragraphs, start, end):
+            metadata["paragraph_starts"] = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+        if printed := _overlapping(pages, start, end):
+            metadata["page"] = printed[0][1]
+            if printed[1:]:
+                metadata["page_starts"] = json.dumps(printed[1:])
+        chunks.append(Document(id=f"{source_id}#{index}", page_content=text[start:end], metadata=metadata))
+    return chunks
 
 
-def _paragraphs(text: str, parts: Sequence[Section]) -> list[tuple[int, str, int]]:
+def _overlapping(parts: Sequence[_T], start: int, end: int) -> Sequence[_T]:
+    """The parts of a text, given by where they start, that it has something of between two places."""
+    first = bisect_right(parts, start, key=lambda part: part[0]) - 1
+    return parts[max(first, 0) : bisect_left(parts, end, key=lambda part: part[0])]
+
+
+def _sections(document: Document) -> list[_Section]:
+    """The sections of a document in order; together they are its whole text.
+
+    They are those that the reader of its format found, in the metadata `sections`, or else stand under headings in
+    Markdown and under short lines of their own.
+    """
+    text = document.page_content
+    if (known := document.metadata.get("sections")) is not None:
+        found = [(int(start), str(heading)) for heading, start, _ in json.loads(known)]
+    else:
+        found = [
+            (match.start(), (match["marked"] or match["plain"]).strip("#: \t"))
+            for match in _HEADING.finditer(text)
+            if match["marked"] or not _SENTENCE_END.search(match["plain"])
+        ]
+    if not found or found[0][0] > 0:
+        found.insert(0, (0, ""))
+    ends = [start for start, _ in found[1:]] + [len(text)]
+    return [_Section(start, end, heading) for (start, heading), end in zip(found, ends, strict=True)]
+
+
+def _paragraphs(text: str, sections: Sequence[_Section]) -> list[tuple[int, str, int]]:
+    """Where each paragraph starts, its heading, and its number in its section; none where there is only one."""
     found = []
-    for part in parts:
+    for part in sections:
         starts = [part.start + match.end() for match in _PARAGRAPH.finditer(text[part.start : part.end])]
         first = text[part.start : starts[1] if len(starts) > 1 else part.end].strip("#: \t\r\n")
         begin = 0 if part.heading and first == part.heading else 1
         found += [(start, part.heading, number) for number, start in enumerate(starts, begin)]
     return found if len(found) > 1 else []
-
-
-def _paragraphs_of(start: int, end: int, paragraphs: Sequence[tuple[int, str, int]]) -> dict[str, str]:
-    first = bisect_right(paragraphs, start, key=lambda paragraph: paragraph[0]) - 1
-    last = bisect_left(paragraphs, end, key=lambda paragraph: paragraph[0])
-    known = paragraphs[max(first, 0) : last]
-    return {"paragraph_starts": json.dumps(known, ensure_ascii=False, separators=(",", ":"))} if known else {}
-
-
-def _pages_of(start: int, end: int, pages: Sequence[tuple[int, int]]) -> dict[str, int | str]:
-    first = bisect_right(pages, start, key=lambda page: page[0]) - 1
-    if first < 0:
-        return {}
-    more = [page for page in pages[first + 1 :] if page[0] < end]
-    return {"page": pages[first][1], **({"page_starts": json.dumps(more)} if more else {})}
 
 
 def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
@@ -126,15 +154,8 @@ def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int],
     return [*starts, len(text)], [*before, len(offsets)]
 
 
-def _section_of(start: int, end: int, parts: Sequence[Section]) -> dict[str, str]:
-    first = bisect_right(parts, start, key=lambda part: part.start) - 1
-    last = bisect_left(parts, end, key=lambda part: part.start)
-    heading = max(parts[first:last], key=lambda part: min(part.end, end) - max(part.start, start)).heading
-    return {"section": heading} if heading else {}
-
-
 def _chunk_starts(
-    text: str, offsets: list[tuple[int, int]], parts: Sequence[Section], tokens: int, *, exact: bool
+    text: str, offsets: list[tuple[int, int]], sections: Sequence[_Section], tokens: int, *, exact: bool
 ) -> list[int]:
     """The offsets that chunks begin at."""
     starts, before = _whole_tokens(text, offsets)
@@ -144,7 +165,7 @@ def _chunk_starts(
     levels = [([*words, end], tokens)]
     borders: list[int] = []
     if not exact:
-        borders = [bisect_left(starts, part.start) for part in parts]
+        borders = [bisect_left(starts, part.start) for part in sections]
         sentences = {bisect_left(starts, start) for start, _ in split_sentences(text)}
         lines = [place for place in words if "\n" in blanks[starts[place]]]
         levels = [(sorted(sentences | {end}), 2 * tokens), ([*lines, end], 2 * tokens), *levels]

@@ -18,9 +18,7 @@ from briefcontext.files import CACHE_VARIABLE, cache_folder, lock, replacing, sh
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.sources.plain_text import WHOLE_FILE
-from briefcontext.knowledge.sources.records import Reject
-from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
+from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, Reject, VectorDocument
 
 __all__ = ["DocumentIndex", "Progress", "index_document", "index_file", "only_document", "titles"]
 
@@ -116,7 +114,7 @@ def index_file(
         return make()
 
 
-def only_document(path: str | Path, entries: Iterable[SourceEntry]) -> Document:
+def only_document(path: str | Path, entries: Iterable[Entry]) -> Document:
     """Return the one document among the entries of a file.
 
     Raises:

@@ -14,8 +14,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.build import build_knowledge_base, pipeline
-from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
-from briefcontext.knowledge.sources.source import EntrySource
+from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject
 from briefcontext.knowledge.store import indexes
 from briefcontext.knowledge.store.place import Place
 from briefcontext.knowledge.store.table import Table

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.sources.source import EntrySource, SourceEntry
+from briefcontext.knowledge.sources.source import Entry, EntrySource
 from briefcontext.knowledge.store.manifest import Counts, Manifest
 from briefcontext.knowledge.store.passages import PASSAGES, documents, stored_vectors
 from briefcontext.knowledge.store.place import open_place
@@ -26,7 +26,7 @@ def record(id: str, text: str = "Aspirin helps.", **metadata: Any) -> Document:
     return Document(id=id, page_content=text, metadata={"source_id": id, "title": f"On {id}", **metadata})
 
 
-def source(name: str, *entries: SourceEntry) -> EntrySource:
+def source(name: str, *entries: Entry) -> EntrySource:
     """A source whose fingerprint is its name."""
     return EntrySource(entries, name=name, fingerprint=f"sha256:{name}", size=len(entries))
 
@@ -39,7 +39,7 @@ def counts(**given: int) -> Counts:
     return Counts(read=sum(given.values()), **given)
 
 
-def failing(entries: Iterable[SourceEntry]) -> Iterator[SourceEntry]:
+def failing(entries: Iterable[Entry]) -> Iterator[Entry]:
     yield from entries
     raise KnowledgeBaseError("The disk is gone: put it back.")
 

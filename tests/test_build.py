@@ -13,8 +13,7 @@ from briefcontext.knowledge.build import build_knowledge_base, pipeline
 from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.sources.records import Reject
-from briefcontext.knowledge.sources.source import EntrySource, SourceEntry
+from briefcontext.knowledge.sources.source import Entry, EntrySource, Reject
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.place import open_place
 from tests.hashing_encoder import HashingEncoder
@@ -133,7 +132,7 @@ def test_a_source_is_read_little_ahead_of_the_encoder(tmp_path: Path, monkeypatc
     taken = 0
     ahead: list[int] = []
 
-    def entries() -> Iterator[SourceEntry]:
+    def entries() -> Iterator[Entry]:
         nonlocal taken
         for taken in range(1, 6001):
             yield record(str(taken))

@@ -12,12 +12,11 @@ from langchain_core.documents import Document
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.sources.records import Deletion
-from briefcontext.knowledge.sources.source import EntrySource, SourceEntry
+from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, counts, failing, passages, record, source
 
-SOURCES: dict[str, tuple[SourceEntry, ...]] = {
+SOURCES: dict[str, tuple[Entry, ...]] = {
     "10 mg": (record("dose", "Give 10 mg."), record("other", "Gout hurts.")),
     "20 mg": (record("dose", "Give 20 mg."),),
     "same": (record("dose", "Give 10 mg."), record("third", "Fever falls.")),

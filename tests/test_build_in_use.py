@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store.table import Table
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 from tests.hashing_encoder import HashingEncoder

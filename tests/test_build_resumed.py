@@ -13,8 +13,7 @@ import pytest
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.sources.records import Deletion
-from briefcontext.knowledge.sources.source import EntrySource
+from briefcontext.knowledge.sources.source import Deletion, EntrySource
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 from tests import killed_build

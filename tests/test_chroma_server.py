@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store.filters import Filters
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import NEW, build, contents, passages, record, source, vector_search

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.sources.records import Deletion, Reject
-from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
+from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import documents
 from tests.hashing_encoder import HashingEncoder
@@ -116,7 +115,7 @@ def test_within_a_source_the_last_word_on_a_record_counts(tmp_path: Path) -> Non
     assert passages(tmp_path) == {"1": NEW, "3": NEW}
 
 
-UNUSABLE: list[tuple[SourceEntry, str]] = [
+UNUSABLE: list[tuple[Entry, str]] = [
     (Reject("line 7", "It is broken."), "It is broken."),
     (record("x", "  \n"), "no text"),
     (Document(page_content="No id."), "no source id"),
@@ -137,9 +136,7 @@ UNUSABLE: list[tuple[SourceEntry, str]] = [
 
 
 @pytest.mark.parametrize(("entry", "reason"), UNUSABLE)
-def test_a_record_that_cannot_be_used_is_left_out_and_accounted_for(
-    tmp_path: Path, entry: SourceEntry, reason: str
-) -> None:
+def test_a_record_that_cannot_be_used_is_left_out_and_accounted_for(tmp_path: Path, entry: Entry, reason: str) -> None:
     report = build(tmp_path, source("a", record("held"), entry, record("last")))
     assert report.counts == counts(indexed=2, rejected=1)
     assert set(passages(tmp_path)) == {"held", "last"}

@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from lxml import etree
 
 from briefcontext.knowledge.sources.jats import read_jats
-from briefcontext.knowledge.sources.records import Entry, Reject
+from briefcontext.knowledge.sources.source import Entry, Reject
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "pmc_nxml"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample articles are not in this checkout")

@@ -108,9 +108,9 @@ def test_sync_takes_out_what_files_of_the_folder_gave_that_are_gone_and_nothing_
     index(folder)
     assert held(tmp_path) == everything
     out = index(folder, "--sync")
-    assert "1 records of files that are gone were removed." in out
+    assert "Removed 1 record of files that are gone." in out
     assert held(tmp_path) == [id for id in everything if id != "notes/flu.txt"]
-    assert "removed" not in index(folder, "--sync")
+    assert "Removed" not in index(folder, "--sync")
 
 
 def test_sync_keeps_what_another_file_of_the_folder_still_has(index: Index, folder: Path, tmp_path: Path) -> None:

@@ -24,9 +24,8 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
-from briefcontext.knowledge.pubmed.eutilities import EUtilities
+from briefcontext.knowledge.pubmed.eutilities import EUtilities, PoliteRate
 from briefcontext.knowledge.pubmed.live import LivePubMed
-from briefcontext.knowledge.pubmed.polite_rate import PoliteRate
 from briefcontext.knowledge.pubmed.query import MOST_WORDS, pubmed_filters, pubmed_queries
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.store.filters import Filters
@@ -340,7 +339,7 @@ def test_records_that_pubmed_does_not_return_are_logged(
 
 def test_nothing_readable_among_hits_is_an_error_and_not_no_hits(ncbi: EUtilsServer, live: LivePubMed) -> None:
     ncbi.faults += [Fault(body=b'{"esearchresult": {"idlist": ["404"]}}')] * 2
-    with pytest.raises(KnowledgeBaseError, match="PubMed found 1 records and returned none"):
+    with pytest.raises(KnowledgeBaseError, match=r"None of the records that PubMed found \(1\) can be read"):
         live.search("aspirin gout", 2)
 
 

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, MissingExtraError
 from briefcontext.knowledge import KnowledgeBase, LoaderSource, Reject, build_knowledge_base, open_sources
-from briefcontext.knowledge.sources.csv_rows import read_csv
+from briefcontext.knowledge.sources.tables import csv_rows, read_table
 from tests.command_line import Run, command_line
 from tests.hashing_encoder import HashingEncoder
 
@@ -156,7 +156,7 @@ def test_a_table_without_texts_or_in_another_encoding_is_told_of(tmp_path: Path)
     assert "no column 'text'" in open_sources(tmp_path).skipped[0].reason
     (tmp_path / "a.csv").write_bytes("id,text\n1,Zinc.\n2,5 µg.\n".encode("latin-1"))
     with (tmp_path / "a.csv").open("rb") as stream:
-        assert isinstance(list(read_csv(stream))[-1], Reject)
+        assert isinstance(list(read_table(stream, csv_rows))[-1], Reject)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # langchain-community says that it is to end.

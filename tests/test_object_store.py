@@ -14,7 +14,7 @@ from moto.server import ThreadedMotoServer
 
 from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.sources.records import Deletion
+from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store import object_store
 from briefcontext.knowledge.store.place import LOCK_FILE, open_place
 from briefcontext.retrievers.search_method import retriever_over
@@ -87,7 +87,7 @@ def test_the_command_line_takes_it_as_it_takes_a_folder(
     (tmp_path / "passages.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     code, told, _ = run("index", str(tmp_path / "passages.jsonl"), "--kb", place, "--encoder", "minilm")
     assert code == 0
-    assert f"{place} holds 1 passages." in told
+    assert f"{place} holds 1 passage." in told
     assert f"{place}/rejects.jsonl" in told
     assert run("kb", "verify", place)[:2] == (0, f"{place} is sound.\n")
     assert "stroke" in json.loads(run("kb", "search", place, "aspirin", "--json")[1])[0]["text"]

@@ -4,14 +4,14 @@ import json
 import tracemalloc
 from collections import Counter
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.publication import year_in
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, read_pubmed_xml
-from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
+from briefcontext.knowledge.sources.source import Deletion, Entry, Reject
 from briefcontext.knowledge.sources.xml_stream import CHUNK_BYTES, PROLOG_BYTES, stream_elements
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "pubmed_xml"
@@ -225,7 +225,7 @@ def test_damaged_gzip_data_end_in_one_reject() -> None:
     xml = article_set(*(citation(f"<ArticleTitle>{n**99}</ArticleTitle>", str(n)) for n in range(1, 2001)))
     packed = gzip.compress(xml.encode())
     with gzip.open(io.BytesIO(packed[: len(packed) // 2])) as stream:
-        *documents, reject = read_pubmed_xml(cast(BinaryIO, stream))
+        *documents, reject = read_pubmed_xml(stream)
     assert isinstance(reject, Reject)
     assert reject.reason.startswith("The compressed data is damaged")
     assert 0 < len(ids(documents)) == len(documents)
@@ -279,7 +279,6 @@ def test_memory_does_not_grow_with_the_number_of_records() -> None:
 def test_the_tree_holds_one_record_at_a_time() -> None:
     # tracemalloc does not see the parser's own memory, for which the size of the tree stands.
     for element in stream_elements(file_of(500), RECORDS):
-        assert not isinstance(element, Reject)
         assert element.getprevious() is None
 
 

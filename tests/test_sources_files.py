@@ -11,8 +11,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.sources.files import FileSources, open_sources
 from briefcontext.knowledge.sources.formats import READER_VERSION
-from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
-from briefcontext.knowledge.sources.source import Source
+from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, Source
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample files are not in this checkout")

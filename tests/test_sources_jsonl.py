@@ -4,7 +4,7 @@ import json
 import tracemalloc
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,15 +12,22 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.sources.jsonl import MAX_LINE_BYTES, columns_of, missing_text, read_jsonl
-from briefcontext.knowledge.sources.records import Entry, Reject
+from briefcontext.knowledge.sources.source import Entry, Reject
+from briefcontext.knowledge.sources.tables import (
+    COLUMNS,
+    MAX_LINE_BYTES,
+    columns_of,
+    jsonl_rows,
+    read_table,
+    without_text,
+)
 
 PLAIN = {"id": "a", "title": "A title", "text": "A text."}
 
 
 def read(content: bytes | str, **fields: str) -> list[Entry]:
     stream = io.BytesIO(content.encode() if isinstance(content, str) else content)
-    return list(read_jsonl(stream, columns_of(fields)))
+    return list(read_table(stream, jsonl_rows, columns_of(fields)))
 
 
 def read_row(row: dict[str, Any], **fields: str) -> Document:
@@ -154,20 +161,26 @@ def test_a_mapping_of_an_unknown_field_is_refused() -> None:
     ("line", "reason"),
     [
         (b'{"id": "a", "text": "x"', "The line is not JSON: "),
-        (b"[1]", "The line holds a JSON array where an object is needed."),
-        (b"null", "The line holds a JSON null where an object is needed."),
+        (b"[1]", "The line holds [1] where a JSON object is needed."),
+        (b"null", "The line holds null where a JSON object is needed."),
         (b"[" * 100_000, "The line is not JSON: "),
         (b'{"id": "a", "text": "\xe9"}', "The line is not UTF-8: invalid continuation byte at byte 21."),
         (b'{"text": "x"}', "It has no id: _id or id or pmid or PMID."),
         (b'{"id": "", "text": "x"}', "It has no id: "),
-        (b'{"id": 1.5, "text": "x"}', "Its id is a JSON number where a string or a whole number is needed."),
-        (b'{"id": true, "text": "x"}', "Its id is a JSON truth value where "),
+        (b'{"id": 1.5, "text": "x"}', "Its id cannot be read from 1.5: Input should be a valid string."),
+        (b'{"id": true, "text": "x"}', "Its id cannot be read from True: Input should be a valid string."),
         (b'{"id": "a"}', "It has neither a text (text or content or contents) nor a title."),
         (b'{"id": "a", "text": "", "title": " "}', "It has neither a text "),
-        (b'{"id": "a", "text": ["x"]}', "Its text is a JSON array where a string is needed."),
-        (b'{"id": "a", "text": "x", "title": 3}', "Its title is a JSON number where a string is needed."),
-        (b'{"id": "a", "text": "x", "retracted": "maybe"}', "Its retracted is 'maybe' where true or false is needed."),
-        (b'{"id": "a", "text": "x", "publication_types": {}}', "Its publication_types is a JSON object where "),
+        (b'{"id": "a", "text": ["x"]}', "Its text cannot be read from ['x']: Input should be a valid string."),
+        (b'{"id": "a", "text": "x", "title": 3}', "Its title cannot be read from 3: Input should be a valid string."),
+        (
+            b'{"id": "a", "text": "x", "retracted": "maybe"}',
+            "Its retracted cannot be read from 'maybe': ",
+        ),
+        (
+            b'{"id": "a", "text": "x", "publication_types": {}}',
+            "Its publication_types cannot be read from {}: ",
+        ),
     ],
 )
 def test_a_bad_row_is_a_reject_between_good_ones(line: bytes, reason: str) -> None:
@@ -212,7 +225,7 @@ def test_a_line_without_end_is_a_reject_in_bounded_memory() -> None:
     after = b"\n" + json.dumps(PLAIN).encode()
     tracemalloc.start()
     with io.BufferedReader(EndlessLine(), 1 << 20) as stream:
-        (only,) = read_jsonl(stream)
+        (only,) = read_table(stream, jsonl_rows)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert only == Reject("line 1", f"The line is longer than {MAX_LINE_BYTES:,} bytes.")
@@ -228,11 +241,11 @@ def test_rows_before_damage_in_compressed_data_are_kept() -> None:
     packed = gzip.compress(content)[:-2000]
     readable = _readable_lines(packed)
     with gzip.open(io.BytesIO(packed)) as stream:
-        *documents, last = read_jsonl(cast(BinaryIO, stream))
+        *documents, last = read_table(stream, jsonl_rows)
     assert [entry.id for entry in documents if isinstance(entry, Document)] == [str(n) for n in range(readable)]
     assert 100 < readable < 1000
     assert last == Reject(
-        f"after line {readable}",
+        f"after record {readable}",
         "The compressed data is damaged: Compressed file ended before the end-of-stream marker was reached",
     )
 
@@ -257,7 +270,7 @@ def _readable_lines(packed: bytes) -> int:
     ],
 )
 def test_a_table_without_a_column_of_text_is_told_by_its_first_row(content: str, problem: str | None) -> None:
-    assert missing_text(io.BytesIO(content.encode())) == problem
+    assert without_text(jsonl_rows(io.BytesIO(content.encode())), COLUMNS) == problem
 
 
 @given(
@@ -284,7 +297,7 @@ def test_every_row_is_a_document_or_a_reject(rows: list[dict[str, Any]]) -> None
 
 @given(st.binary())
 def test_any_bytes_are_read_to_their_end(content: bytes) -> None:
-    entries: Iterator[Entry] = read_jsonl(io.BytesIO(content))
+    entries: Iterator[Entry] = read_table(io.BytesIO(content), jsonl_rows)
     assert len(list(entries)) <= content.count(b"\n") + 1
 
 
@@ -293,4 +306,4 @@ def test_only_a_line_feed_ends_a_line() -> None:
     rows = [json.dumps({"id": str(number), "text": text}, ensure_ascii=False) for number, text in enumerate(texts)]
     entries = read("\n".join(rows))
     assert [entry.page_content for entry in entries if isinstance(entry, Document)] == texts
-    assert missing_text(io.BytesIO(rows[0].encode())) is None
+    assert without_text(jsonl_rows(io.BytesIO(rows[0].encode())), COLUMNS) is None

@@ -15,8 +15,7 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEmbeddings
-from briefcontext.knowledge.sources.records import Reject
-from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
+from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import record, source
@@ -53,16 +52,16 @@ def write_chunk(
     return path
 
 
-def read(path: Path) -> list[SourceEntry]:
+def read(path: Path) -> list[Entry]:
     (source,) = open_sources([path])
     return list(source.entries())
 
 
-def documents(entries: list[SourceEntry]) -> list[VectorDocument]:
+def documents(entries: list[Entry]) -> list[VectorDocument]:
     return [entry for entry in entries if isinstance(entry, VectorDocument)]
 
 
-def rejects(entries: list[SourceEntry]) -> list[Reject]:
+def rejects(entries: list[Entry]) -> list[Reject]:
     return [entry for entry in entries if isinstance(entry, Reject)]
 
 

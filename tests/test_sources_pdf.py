@@ -13,7 +13,7 @@ from briefcontext.errors import KnowledgeBaseError, MissingExtraError
 from briefcontext.knowledge.chunking import chunk_document
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.pdf import read_pdf
-from briefcontext.knowledge.sources.records import Entry, Reject
+from briefcontext.knowledge.sources.source import Entry, Reject
 from tests.hashing_encoder import HashingEncoder
 
 pypdf = pytest.importorskip("pypdf")

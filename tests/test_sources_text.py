@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.html import read_html
 from briefcontext.knowledge.sources.plain_text import markdown_title, read_markdown, read_text
-from briefcontext.knowledge.sources.records import Reject
+from briefcontext.knowledge.sources.source import Reject
 
 
 def test_a_text_file_is_one_document_with_its_exact_text() -> None:

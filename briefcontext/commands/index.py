@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from briefcontext.commands.printable import printable_line
+from briefcontext.commands.printable import counted, printable_line
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
@@ -67,8 +67,8 @@ class ProgressBars:
         # The passages are those of all sources so far, and so is the time.
         elapsed = self._clock() - self._begun
         rate = progress.vectors / elapsed if elapsed else 0
-        counted = f"{progress.counts.read:,} records, {rate:,.0f} passages/s"
-        self._bars.update(task, completed=progress.consumed, total=progress.size, counted=counted)
+        told = f"{counted(progress.counts.read, 'record')}, {rate:,.0f} passages/s"
+        self._bars.update(task, completed=progress.consumed, total=progress.size, counted=told)
 
 
 def index(
@@ -155,11 +155,12 @@ def _print_report(report: BuildReport, sources: FileSources, synced: BuildReport
             console.print(escape(printable_line(shown)))
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
-    console.print(f"{counts.read:,} records read = {' + '.join(parts)}")
+    console.print(f"{counted(counts.read, 'record')} read = {' + '.join(parts)}")
     if counts.unchanged:
         console.print("Unchanged are records held already, older ones, and deletions of records not held.")
     if synced is not None:
-        console.print(f"{synced.counts.deleted - synced.counts.indexed:,} records of files that are gone were removed.")
-    console.print(f"{escape(str(report.path))} holds {(synced or report).passages:,} passages.")
+        removed = counted(synced.counts.deleted - synced.counts.indexed, "record")
+        console.print(f"Removed {removed} of files that are gone.")
+    console.print(f"{escape(str(report.path))} holds {counted((synced or report).passages, 'passage')}.")
     if report.rejects_file:
         console.print(f"Why records were rejected: {escape(str(report.rejects_file))}")

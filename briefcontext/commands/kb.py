@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from briefcontext.commands.printable import printable, printable_line
+from briefcontext.commands.printable import counted, printable, printable_line
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.store.filters import Filters
@@ -49,7 +49,7 @@ def list_documents(path: str, *, as_json: bool) -> None:
         return
     console = Console(highlight=False, soft_wrap=True)
     for document in found:
-        passages = f"{document['passages']:,} passage{'s' if document['passages'] > 1 else ''}"
+        passages = counted(document["passages"], "passage")
         about = ", ".join(str(part) for part in (document["kind"], document["year"], passages) if part)
         shown = printable_line(f"{document['source_id']} {document['title'] or ''}")
         console.print(escape(f"{shown.rstrip()}  ({about})"))
@@ -65,7 +65,7 @@ def remove(path: str, source_ids: Sequence[str]) -> None:
 
     report = remove_records(path, source_ids)
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{report.counts.deleted:,} removed; {escape(path)} holds {report.passages:,} passages.")
+    console.print(f"{report.counts.deleted:,} removed; {escape(path)} holds {counted(report.passages, 'passage')}.")
 
 
 def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filters, as_json: bool) -> None:

@@ -1,9 +1,9 @@
-"""Words of documents and models, made safe for a terminal."""
+"""Words of documents and models, made safe for a terminal, and counts in plain English."""
 
 import json
 import re
 
-__all__ = ["printable", "printable_line"]
+__all__ = ["counted", "printable", "printable_line"]
 
 # Control characters but tab and line feed, what turns the direction of writing, what is not seen, and lone surrogates.
 _UNPRINTABLE = re.compile(
@@ -20,3 +20,8 @@ def printable(text: str) -> str:
 def printable_line(text: str) -> str:
     """Do as `printable` does, and return one line."""
     return " ".join(printable(text).split())
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 record`, or `1,200 records`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

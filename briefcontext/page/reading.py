@@ -18,7 +18,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.knowledge.sources.formats import ENDINGS, WHOLE_FILES
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
-from briefcontext.knowledge.sources.records import Entry
+from briefcontext.knowledge.sources.source import Entry
 from briefcontext.retrievers.document_index import only_document
 
 __all__ = ["MOST_CHARACTERS", "MOST_PAGES", "SECONDS", "read_document"]
@@ -68,7 +68,7 @@ def _loaded(name: str, content: bytes, ending: str) -> Iterator[Entry]:
             raise InputError(f"{name} is no Word document, or a damaged one: {error}.") from None
         if unpacked > _MOST_UNPACKED:
             raise InputError(f"{name} would be {unpacked:,} bytes unpacked: at most {_MOST_UNPACKED:,} are.")
-    loader = loader_class(f"langchain_community.document_loaders:{LOADERS[ending]}")
+    loader = loader_class(LOADERS[ending])
     # Loaders take a path. This one leads to a file without a name, which is gone with this process.
     with TemporaryFile() as file:
         file.write(content)

@@ -14,8 +14,15 @@ from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress
 from briefcontext.knowledge.build.reading_plan import ReadingPlan
 from briefcontext.knowledge.build.source_ledger import SourceLedger, replaced_files
-from briefcontext.knowledge.sources.records import Deletion, Reject
-from briefcontext.knowledge.sources.source import EntrySource, Source, SourceEntry, VectorDocument, check_encoder
+from briefcontext.knowledge.sources.source import (
+    Deletion,
+    Entry,
+    EntrySource,
+    Reject,
+    Source,
+    VectorDocument,
+    check_encoder,
+)
 from briefcontext.knowledge.store.manifest import DRAFT_FILE, Counts, Manifest
 from briefcontext.knowledge.store.place import LOCK_FILE, Place, open_place
 from briefcontext.knowledge.store.vector_search import EMBEDDED
@@ -64,7 +71,7 @@ class BuildReport:
 
 
 def build_knowledge_base(
-    sources: Iterable[Source] | Iterable[SourceEntry],
+    sources: Iterable[Source] | Iterable[Entry],
     path: str | os.PathLike[str],
     *,
     encoder: "Encoder",
@@ -132,7 +139,7 @@ def _manifest(place: Place, encoder: "Encoder", chunk_tokens: int | None, store:
     return manifest
 
 
-def _sources(given: Iterable[Source] | Iterable[SourceEntry]) -> list[Source]:
+def _sources(given: Iterable[Source] | Iterable[Entry]) -> list[Source]:
     """Sources as they are given; entries as one source, read no further than the first."""
     items = iter(given)
     first = next(items, None)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from briefcontext.files import encodable
 from briefcontext.knowledge.build.records import Changes, HeldRecords, RecordState
 from briefcontext.knowledge.build.source_ledger import SourceLedger
-from briefcontext.knowledge.sources.records import Deletion, Reject
-from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
+from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import NewPassage
 
@@ -36,7 +35,7 @@ class Record:
 Item = Record | Deletion | Reject
 
 
-def gather_records(entries: Iterable[SourceEntry]) -> Generator[tuple[Item, int]]:
+def gather_records(entries: Iterable[Entry]) -> Generator[tuple[Item, int]]:
     """Records in order, each with how many entries have been taken up once it is dealt with.
 
     Documents that follow each other with one source id and different ids are one record; an id that comes

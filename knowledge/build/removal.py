@@ -9,8 +9,7 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.file_source import FileSource
-from briefcontext.knowledge.sources.records import Deletion
-from briefcontext.knowledge.sources.source import EntrySource
+from briefcontext.knowledge.sources.source import Deletion, EntrySource
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.passages import RECORDS
 from briefcontext.knowledge.store.place import open_place

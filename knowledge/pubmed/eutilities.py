@@ -14,17 +14,18 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 from urllib.parse import quote, quote_plus
 
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError, retry_after
-from briefcontext.knowledge.pubmed.polite_rate import PoliteRate
-from briefcontext.knowledge.sources.records import Reject
+from briefcontext.knowledge.sources.source import Reject
 
-__all__ = ["EUtilities"]
+__all__ = ["EUtilities", "PoliteRate"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ TOOL = "briefcontext"
 PER_SECOND = 3
 PER_SECOND_WITH_KEY = 10
 """Requests that NCBI allows (NBK25497)."""
+MARGIN = 1.1
+"""Requests sent evenly arrive a little unevenly; 10 % more room keeps a server from counting one too many."""
 
 MOST_FOUND = 9_999
 """PMIDs that PubMed lists for one query (NBK25499)."""
@@ -56,8 +59,40 @@ LONGEST_COMPLAINT = 200
 _XML_ERROR = re.compile(rb"<ERROR>(.*?)</ERROR>", re.DOTALL)
 
 _T = TypeVar("_T")
-_rates: dict[tuple[str, str], PoliteRate] = {}
-_rates_lock = threading.Lock()
+_rates: dict[tuple[str, str], "PoliteRate"] = {}
+
+
+class PoliteRate:
+    """Spaces requests to a server evenly, over all threads that share it."""
+
+    def __init__(
+        self,
+        per_second: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Allow so many requests a second from now on, by a clock that never goes back; both count in seconds."""
+        self.per_second = per_second
+        self.interval = MARGIN / per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._next_turn = clock()
+
+    def wait(self) -> None:
+        """Return when it is this thread's turn to send a request."""
+        with self._lock:
+            now = self._clock()
+            turn = max(now, self._next_turn)
+            self._next_turn = turn + self.interval
+        if turn > now:
+            self._sleep(turn - now)
+
+    def hold(self, seconds: float) -> None:
+        """Give out no turn for so many seconds, to any thread: the server needs a rest."""
+        with self._lock:
+            self._next_turn = max(self._next_turn, self._clock() + seconds)
 
 
 class EUtilities:
@@ -89,17 +124,20 @@ class EUtilities:
         import httpx2
 
         address = (base_url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL).rstrip("/") + "/"
-        try:
+        url = httpx2.URL()
+        with suppress(httpx2.InvalidURL):
             url = httpx2.URL(address)
-        except httpx2.InvalidURL as error:
-            raise _bad_address(address) from error
         if url.scheme not in ("http", "https") or not url.host:
-            raise _bad_address(address)
+            raise KnowledgeBaseError(
+                f"{address!r} is not an address of the E-utilities: give one like {DEFAULT_URL}, or unset "
+                f"{URL_VARIABLE}."
+            )
         self._server = url.netloc.decode("ascii")
         self._api_key = os.environ.get(KEY_VARIABLE, "").strip()
         self._email = os.environ.get(EMAIL_VARIABLE, "").strip()
         self._timeout = timeout
-        self.rate = rate or _shared_rate(self._server, self._api_key)
+        shared = PoliteRate(PER_SECOND_WITH_KEY if self._api_key else PER_SECOND)
+        self.rate = rate or _rates.setdefault((self._server, self._api_key), shared)
         try:
             self._client = httpx2.Client(base_url=url, timeout=timeout, headers={"User-Agent": TOOL})
         except (ValueError, ImportError, httpx2.InvalidURL) as error:
@@ -156,38 +194,27 @@ class EUtilities:
 
     def _ask(self, utility: str, fields: dict[str, str], read: Callable[[bytes], _T]) -> _T:
         """What `read` makes of the answer; it may raise `_Trouble`."""
-        sent = {"db": "pubmed", **fields, **self._identity()}
-        attempt = 0
-        while True:
-            attempt += 1
+        identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
+        sent = {"db": "pubmed", **fields, **{name: value for name, value in identity.items() if value}}
+        for attempt in range(1, TRIES + 1):
             self.rate.wait()
             try:
                 return read(self._post(utility, sent))
             except _Trouble as trouble:
-                self._recover(utility, trouble, attempt)
-
-    def _recover(self, utility: str, trouble: "_Trouble", attempt: int) -> None:
-        """Have the next attempt wait, or raise KnowledgeBaseError when there is to be none."""
-        reason = self._without_secrets(trouble.reason)
-        pause = trouble.retry_after
-        if pause is not None and pause > LONGEST_PAUSE:
-            raise KnowledgeBaseError(
-                f"PubMed wants to be asked again in {pause:.0f} seconds ({self._server}: {reason}): wait so long, or "
-                "use a knowledge base on this machine (--kb DIR)."
-            ) from trouble.__cause__
-        if attempt == TRIES:
-            raise KnowledgeBaseError(
-                f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, the last time with {reason}): "
-                "check the network, try again later, or use a knowledge base on this machine (--kb DIR)."
-            ) from trouble.__cause__
-        if pause is None:
-            pause = FIRST_PAUSE * 2 ** (attempt - 1)
-        logger.info("PubMed: %s failed with %s; again in %g seconds", utility, reason, pause)
-        self.rate.hold(pause)
-
-    def _identity(self) -> dict[str, str]:
-        identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
-        return {name: value for name, value in identity.items() if value}
+                cause, reason, pause = trouble.__cause__, self._without_secrets(str(trouble)), trouble.retry_after
+            if pause is not None and pause > LONGEST_PAUSE:
+                raise KnowledgeBaseError(
+                    f"PubMed wants to be asked again in {pause:.0f} seconds ({self._server}: {reason}): wait so long, "
+                    "or use a knowledge base on this machine (--kb DIR)."
+                ) from cause
+            if attempt < TRIES:
+                pause = FIRST_PAUSE * 2 ** (attempt - 1) if pause is None else pause
+                logger.info("PubMed: %s failed with %s; again in %g seconds", utility, reason, pause)
+                self.rate.hold(pause)
+        raise KnowledgeBaseError(
+            f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, the last time with {reason}): "
+            "check the network, try again later, or use a knowledge base on this machine (--kb DIR)."
+        ) from cause
 
     def _post(self, utility: str, sent: dict[str, str]) -> bytes:
         import httpx2
@@ -228,26 +255,11 @@ class _Trouble(Exception):
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
-        self.reason = reason
         self.retry_after = retry_after
 
 
-def _bad_address(address: str) -> KnowledgeBaseError:
-    return KnowledgeBaseError(
-        f"{address!r} is not an address of the E-utilities: give one like {DEFAULT_URL}, or unset {URL_VARIABLE}."
-    )
-
-
-def _shared_rate(server: str, api_key: str) -> PoliteRate:
-    with _rates_lock:
-        if (server, api_key) not in _rates:
-            _rates[server, api_key] = PoliteRate(PER_SECOND_WITH_KEY if api_key else PER_SECOND)
-        return _rates[server, api_key]
-
-
 def _pmids(body: bytes) -> list[str]:
-    result = _json(body).get("esearchresult")
-    pmids = result.get("idlist") if isinstance(result, dict) else None
+    pmids = _json(body)[1].get("idlist")
     if not isinstance(pmids, list) or not all(isinstance(pmid, str) and pmid.isdecimal() for pmid in pmids):
         raise _Trouble("an answer that is not a list of PMIDs in JSON")
     return pmids
@@ -266,20 +278,18 @@ def _entries(body: bytes) -> list[Document | Reject]:
 
 def _complaint(body: bytes) -> str:
     """The error that an answer carries, whatever its status, on one line; "" if none."""
+    answer, result = _json(body)
     texts = [match[1].decode("utf-8", "replace") for match in _XML_ERROR.finditer(body)]
-    if body.lstrip().startswith(b"{"):
-        answer = _json(body)
-        result = answer.get("esearchresult")
-        errors = (answer.get("error"), result.get("ERROR") if isinstance(result, dict) else None)
-        texts += [str(error) for error in errors if error]
+    texts += [str(error) for error in (answer.get("error"), result.get("ERROR")) if error]
     return " ".join(" ".join(texts).split())[:LONGEST_COMPLAINT]
 
 
-def _json(body: bytes) -> dict[str, Any]:
-    """A JSON object; an empty one when the answer is anything else."""
-    try:
+def _json(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A JSON answer, and the result of a search in it; empty where it is anything else."""
+    answer = None
+    with suppress(ValueError):
         # Not strict: NCBI's error texts have raw line breaks inside strings.
         answer = json.loads(body, strict=False)
-    except ValueError:
-        return {}
-    return answer if isinstance(answer, dict) else {}
+    answer = answer if isinstance(answer, dict) else {}
+    result = answer.get("esearchresult")
+    return answer, result if isinstance(result, dict) else {}

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Self
@@ -30,18 +29,6 @@ CANDIDATES = 100
 REMEMBERED_SECONDS = 60.0
 """How long the ranking of the last question is kept: the graph asks again, for more, when it leaves out retracted
 records."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranking:
-    """The candidates for a question, best first."""
-
-    query: str
-    filters: Filters
-    most: int
-    """How many candidates were asked for."""
-    made: float
-    documents: list[Document]
 
 
 class LivePubMed:
@@ -81,7 +68,7 @@ class LivePubMed:
         self._given_encoder = encoder
         self._loading = threading.Lock()
         self._eutilities = eutilities or EUtilities()
-        self._last: _Ranking | None = None
+        self._last: tuple[object, float, list[Document]] = (None, 0.0, [])
 
     @classmethod
     def from_name(cls, name: str) -> Self:
@@ -139,11 +126,12 @@ class LivePubMed:
         """
         if k < 1:
             raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
-        most, last = max(k, self.candidates), self._last
-        same = last and (last.query, last.filters) == (query, filters) and last.most >= most
-        if not (last and same and monotonic() - last.made < REMEMBERED_SECONDS):
-            last = self._last = _Ranking(query, filters, most, monotonic(), self._ranked(query, most, filters))
-        return [document.model_copy(deep=True) for document in last.documents[:k]]
+        asked = (query, max(k, self.candidates), filters)
+        same, made, ranking = self._last
+        if same != asked or monotonic() - made >= REMEMBERED_SECONDS:
+            made, ranking = monotonic(), self._ranked(*asked)
+            self._last = (asked, made, ranking)
+        return [document.model_copy(deep=True) for document in ranking[:k]]
 
     def _ranked(self, query: str, most: int, filters: Filters) -> list[Document]:
         encoder = self.encoder  # a missing encoder is known before NCBI is troubled
@@ -154,7 +142,7 @@ class LivePubMed:
         documents = [records[pmid] for pmid in pmids if pmid in records]
         if not documents:
             raise KnowledgeBaseError(
-                f"PubMed found {len(pmids)} records and returned none that can be read: try again later."
+                f"None of the records that PubMed found ({len(pmids):,}) can be read: try again later."
             )
         passages = [title_and_text(document.metadata["title"], document.page_content) for document in documents]
         scores = encoder.encode_passages(passages) @ encoder.encode_queries([query])[0]

@@ -6,19 +6,47 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, wraps
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import ParamSpec
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.files import file_sha256, sha256
-from briefcontext.knowledge.sources.source import SourceEntry
+from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, Reject
 
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
 """What reading a truncated or altered gzip file raises."""
 
-Read = Callable[[BinaryIO], Iterator[SourceEntry]]
+_P = ParamSpec("_P")
+
+
+class UnreadableError(Exception):
+    """A file cannot be read, or not further; the message is one sentence."""
+
+    def __init__(self, reason: str, position: str = "") -> None:
+        """Say why, and where in the file if that is known."""
+        super().__init__(reason)
+        self.position = position
+
+
+def rejecting(read: Callable[_P, Iterator[Entry]]) -> Callable[_P, Iterator[Entry]]:
+    """Have a reader end on a reject where it raises UnreadableError, or compressed data turn out to be damaged."""
+
+    @wraps(read)
+    def entries(*args: _P.args, **options: _P.kwargs) -> Iterator[Entry]:
+        count = 0
+        try:
+            for entry in read(*args, **options):
+                yield entry
+                count += 1
+        except (UnreadableError, *DAMAGED_GZIP) as error:
+            reason = str(error) if isinstance(error, UnreadableError) else f"The compressed data is damaged: {error}"
+            place = getattr(error, "position", "") or (f"after record {count}" if count else WHOLE_FILE)
+            yield Reject(place, reason)
+
+    return entries
 
 
 class FileSource:
@@ -27,12 +55,13 @@ class FileSource:
     def __init__(
         self,
         path: Path,
-        read: Read,
+        read: Callable[[BufferedIOBase], Iterator[Entry]],
         *,
         name: str,
         format: str,
         reading: Sequence[object],
         document_id: str | None = None,
+        beside: Sequence[Path] = (),
     ) -> None:
         """Name a file and its reader; nothing is read yet.
 
@@ -45,6 +74,7 @@ class FileSource:
                 that is read in another way is another source.
             document_id: the id of the document that the file is, where its place gives it; None: its documents have
                 ids of their own.
+            beside: files that it is read together with.
         """
         self.path = path
         self.name = name
@@ -53,43 +83,40 @@ class FileSource:
         self.consumed = 0
         self._read = read
         self._reading = [format, *reading]
+        self._files = [*beside, path]
         with file_errors(path):
             self.size = path.stat().st_size
 
     @cached_property
     def fingerprint(self) -> str:
-        """`sha256:…` of the file's bytes and of how they are read; computed when it is first asked for."""
-        return fingerprint([self.path], self._reading)
+        """`sha256:…` of the files' bytes and of how they are read; computed when it is first asked for."""
+        digests = []
+        for path in self._files:
+            with file_errors(path):
+                digests.append(file_sha256(path))
+        return f"sha256:{sha256(json.dumps([*self._reading, *digests]))}"
 
-    def entries(self) -> Iterator[SourceEntry]:
+    def entries(self) -> Iterator[Entry]:
         """Read it from the beginning, lazily."""
         self.consumed = 0
-        with file_errors(self.path), open_content(self.path, self._count) as stream:
-            yield from self._read(stream)
-
-    def _count(self, size: int) -> None:
-        self.consumed += size
-
-
-def fingerprint(paths: Sequence[Path], reading: Sequence[object]) -> str:
-    """`sha256:…` of the files' bytes and of how they are read."""
-    digests = []
-    for path in paths:
-        with file_errors(path):
-            digests.append(file_sha256(path))
-    return f"sha256:{sha256(json.dumps([*reading, *digests]))}"
+        with open_content(self.path) as (stream, position):
+            for entry in self._read(stream):
+                self.consumed = position()
+                yield entry
+            self.consumed = position()
 
 
 @contextmanager
-def open_content(path: Path, count: Callable[[int], None] | None = None) -> Iterator[BinaryIO]:
-    """The file's content, uncompressed where it is gzipped; `count` is told of the bytes read from disk."""
-    with path.open("rb", buffering=0) as file, io.BufferedReader(_CountedFile(file, count)) as stored:
+def open_content(path: Path) -> Iterator[tuple[BufferedIOBase, Callable[[], int]]]:
+    """The file's content, uncompressed where it is gzipped, and how many bytes of the file have been read.
+
+    Raises KnowledgeBaseError when the operating system does not let us read it.
+    """
+    with file_errors(path), path.open("rb", buffering=0) as file, io.BufferedReader(file) as stored:
         # By its first bytes: many tools unpack a download and leave it its name.
-        if stored.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
-            with gzip.GzipFile(fileobj=stored) as content:
-                yield cast(BinaryIO, content)
-        else:
-            yield stored
+        gzipped = stored.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+        with gzip.GzipFile(fileobj=stored) if gzipped else stored as content:
+            yield content, file.tell
 
 
 @contextmanager
@@ -103,18 +130,3 @@ def file_errors(path: Path) -> Iterator[None]:
         raise KnowledgeBaseError(
             f"{path} cannot be read ({error.strerror or error}): check the path and its permissions."
         ) from error
-
-
-class _CountedFile(io.RawIOBase):
-    def __init__(self, file: io.FileIO, count: Callable[[int], None] | None) -> None:
-        self._file = file
-        self._count = count
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        size = self._file.readinto(buffer)
-        if self._count is not None:
-            self._count(size)
-        return size

@@ -1,24 +1,25 @@
 """The formats of files: how each is told, and how it is read."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Literal
 
 from langchain_core.document_loaders import BaseLoader
-from langchain_core.documents import Document
 
-from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.sources.csv_rows import missing_column, read_csv
-from briefcontext.knowledge.sources.file_source import FileSource, Read, file_errors, open_content
+from briefcontext.knowledge.sources.file_source import FileSource, open_content
 from briefcontext.knowledge.sources.html import read_html
-from briefcontext.knowledge.sources.jsonl import missing_text, read_jsonl
-from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
-from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
-from briefcontext.knowledge.sources.paths import FoundFile
+from briefcontext.knowledge.sources.jats import ROOTS, read_jats
+from briefcontext.knowledge.sources.loaders import LOADERS, load
+from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings
 from briefcontext.knowledge.sources.pdf import read_pdf, require_pdf
 from briefcontext.knowledge.sources.plain_text import read_markdown, read_text
-from briefcontext.knowledge.sources.records import Entry
+from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
+from briefcontext.knowledge.sources.source import Entry
+from briefcontext.knowledge.sources.tables import Columns, csv_rows, jsonl_rows, read_table, without_text
+from briefcontext.knowledge.sources.xml_stream import root_name
 
 ENDINGS: dict[str, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".ndjson"),
@@ -35,29 +36,41 @@ ENDINGS: dict[str, tuple[str, ...]] = {
 
 READER_VERSION = 5
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
-MEDCPT_READER_VERSION = 2
 
-BEIR_CORPUS = "corpus.jsonl"
-BEIR_QUERIES = "queries.jsonl"
-
-Columns = Mapping[str, tuple[str, ...]]
-
-WHOLE_FILES: dict[str, Callable[[BinaryIO, str], Iterator[Entry]]] = {
+WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     "text": read_text,
     "markdown": read_markdown,
     "html": read_html,
     "pdf": read_pdf,
 }
 """Formats whose files are one document each, named by its path."""
+TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
+"""Formats whose rows are passages, in columns that may be named."""
+COLLECTIONS = {"pubmed": read_pubmed_xml, "jats": read_jats}
+"""Formats of articles with ids of their own."""
 
-TABLES: dict[str, tuple[Callable[..., Iterator[Entry]], Callable[..., str | None]]] = {
-    "jsonl": (read_jsonl, missing_text),
-    "csv": (read_csv, missing_column),
-}
-"""Formats whose rows are passages, in columns that may be named: how they are read, and why they hold none."""
+BEIR_CORPUS = "corpus.jsonl"
+BEIR_QUERIES = "queries.jsonl"
 
 
-_COMMUNITY = "langchain_community.document_loaders"
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """One file of those that a path stands for."""
+
+    path: Path
+    name: str
+    """The path as it was given, and for what lies in a folder, the way from there."""
+    document_id: str
+    """`guidelines/asthma.md`: its place from the folder that was given, that folder's name included.
+
+    For a file named by itself it is the place from the folder that holds it.
+    """
+    found_by: Literal["name", "glob", "folder"]
+
+    @property
+    def plain_name(self) -> str:
+        """How it is called, in small letters and without a `.gz`."""
+        return self.path.name.lower().removesuffix(".gz")
 
 
 class NotASourceError(Exception):
@@ -68,7 +81,7 @@ def has_name_of(format: str, file: FoundFile) -> bool:
     """Return whether the file is named as files of that format are."""
     if format == "medcpt":
         return PARTS.fullmatch(file.path.name) is not None
-    return _plain_name(file).endswith(ENDINGS[format])
+    return file.plain_name.endswith(ENDINGS[format])
 
 
 def detect_format(file: FoundFile) -> str:
@@ -77,130 +90,13 @@ def detect_format(file: FoundFile) -> str:
     Raises NotASourceError when it has none of those known.
     """
     formats = [format for format in ENDINGS if has_name_of(format, file)]
+    if len(formats) == 1:
+        return formats[0]
     if not formats:
         if loader := LOADERS.get(file.path.suffix.lower()):
-            raise NotASourceError(f"a loader reads it: briefcontext index FILE --kb DIR --loader {_COMMUNITY}:{loader}")
+            raise NotASourceError(f"a loader reads it: briefcontext index FILE --kb DIR --loader {loader}")
         raise NotASourceError("its kind is not known")
-    return formats[0] if len(formats) == 1 else _xml_format(file)
-
-
-def main_file(file: FoundFile) -> FoundFile:
-    """The file itself, or for a part of MedCPT's embeddings the one with the vectors.
-
-    Raises NotASourceError for a part without vectors.
-    """
-    if not has_name_of("medcpt", file):
-        return file
-    try:
-        path = part_beside(file.path, "embeds")
-    except KnowledgeBaseError as error:
-        raise NotASourceError(str(error).rstrip(".")) from None
-    return replace(file, path=path, name=file.name.removesuffix(file.path.name) + path.name)
-
-
-def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource | MedCPTEmbeddings:
-    """The file as a source of that format.
-
-    Raises:
-        NotASourceError: it holds nothing to index.
-        MissingExtraError: the package that reads it is not installed.
-        KnowledgeBaseError: it cannot be read, or what belongs to it is missing.
-    """
-    if format in TABLES:
-        return _table(file, format, columns)
-    if format == "medcpt":
-        return MedCPTEmbeddings(file.path, name=file.name, version=MEDCPT_READER_VERSION)
-    if format == "pdf":
-        require_pdf()
-    if format in WHOLE_FILES:
-        return _whole_file(file, format)
-    return _source(file, _xml_reader(format), format)
-
-
-def _source(file: FoundFile, read: Read, format: str, *options: object, document_id: str | None = None) -> FileSource:
-    return FileSource(
-        file.path,
-        read,
-        name=file.name,
-        format=format,
-        reading=[READER_VERSION, *options],
-        document_id=document_id,
-    )
-
-
-def _whole_file(file: FoundFile, format: str) -> FileSource:
-    reader = WHOLE_FILES[format]
-
-    def read(stream: BinaryIO) -> Iterator[Entry]:
-        for entry in reader(stream, file.document_id):
-            if format == "pdf" and isinstance(entry, Document):
-                entry.metadata["url"] = file.path.resolve().as_uri()
-            yield entry
-
-    # The document's id comes from the path: the same text elsewhere is another document.
-    return _source(file, read, format, file.document_id, document_id=file.document_id)
-
-
-def loader_of(file: FoundFile) -> Callable[..., BaseLoader] | None:
-    """The loader that reads files of this ending without being named.
-
-    Raises:
-        MissingExtraError: its package is not installed.
-    """
-    ending = file.path.suffix.lower()
-    return loader_class(f"{_COMMUNITY}:{LOADERS[ending]}") if ending in READ_BY_LOADER else None
-
-
-def open_loaded(
-    file: FoundFile, loader: Callable[..., BaseLoader], arguments: Mapping[str, object] | None = None
-) -> FileSource:
-    """The file as a source that a document loader of LangChain reads, which is given these arguments, too."""
-    more = dict(arguments or {})
-
-    def read(_: BinaryIO) -> Iterator[Entry]:
-        return load(lambda: loader(str(file.path), **more), file.document_id, source_is_the_file=True)
-
-    named = [f"{loader.__module__}:{loader.__qualname__}", sorted(more.items())]
-    return _source(file, read, "loader", named, document_id=file.document_id)
-
-
-def _table(file: FoundFile, format: str, columns: Columns) -> FileSource:
-    read, missing = TABLES[format]
-    name = _plain_name(file)
-    if file.found_by == "folder" and name == BEIR_QUERIES and _has_corpus_beside(file):
-        raise NotASourceError(f"it holds the questions on the {BEIR_CORPUS} beside it")
-    with file_errors(file.path), open_content(file.path) as stream:
-        problem = missing(stream, columns)
-    if problem:
-        raise NotASourceError(f"{problem} (name the one that holds the text: --field text=COLUMN)")
-    return _source(file, partial(read, columns=columns), format, sorted(columns.items()))
-
-
-def _has_corpus_beside(file: FoundFile) -> bool:
-    return any(file.path.with_name(name).is_file() for name in (BEIR_CORPUS, f"{BEIR_CORPUS}.gz"))
-
-
-def _plain_name(file: FoundFile) -> str:
-    return file.path.name.lower().removesuffix(".gz")
-
-
-def _xml_reader(format: str) -> Read:
-    # lxml is imported only when there is XML to read.
-    if format == "pubmed":
-        from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
-
-        return read_pubmed_xml
-    from briefcontext.knowledge.sources.jats import read_jats
-
-    return read_jats
-
-
-def _xml_format(file: FoundFile) -> str:
-    from briefcontext.knowledge.sources.jats import ROOTS
-    from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS
-    from briefcontext.knowledge.sources.xml_stream import root_name
-
-    with file_errors(file.path), open_content(file.path) as stream:
+    with open_content(file.path) as (stream, _):
         root = root_name(stream)
     if root is None:
         raise NotASourceError("it does not begin like XML")
@@ -209,3 +105,60 @@ def _xml_format(file: FoundFile) -> str:
     if root in ROOTS:
         return "jats"
     raise NotASourceError(f"its root element {root} is neither PubMed's nor that of a JATS article")
+
+
+def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource:
+    """The file as a source of that format.
+
+    Raises:
+        NotASourceError: it holds nothing to index.
+        MissingExtraError: the package that reads it is not installed.
+        KnowledgeBaseError: it cannot be read, or what belongs to it is missing.
+    """
+    if format == "medcpt":
+        return MedCPTEmbeddings(file.path, name=file.name)
+    if format in TABLES:
+        _check_table(file, format, columns)
+        read = partial(read_table, rows=TABLES[format], columns=columns)
+        return _source(file, read, format, sorted(columns.items()))
+    if format in COLLECTIONS:
+        return _source(file, COLLECTIONS[format], format)
+    metadata = {}
+    if format == "pdf":
+        require_pdf()
+        metadata["url"] = file.path.resolve().as_uri()
+    # The document's id comes from the path: the same text elsewhere is another document.
+    read = partial(WHOLE_FILES[format], document_id=file.document_id, **metadata)
+    return _source(file, read, format, file.document_id, document_id=file.document_id)
+
+
+def open_loaded(file: FoundFile, loader: Callable[..., BaseLoader], arguments: Mapping[str, object]) -> FileSource:
+    """The file as a source that a document loader of LangChain reads, which is given these arguments, too."""
+
+    def read(_: BufferedIOBase) -> Iterator[Entry]:
+        return load(lambda: loader(str(file.path), **arguments), file.document_id, source_is_the_file=True)
+
+    named = [f"{loader.__module__}:{loader.__qualname__}", sorted(arguments.items())]
+    return _source(file, read, "loader", named, document_id=file.document_id)
+
+
+def _source(
+    file: FoundFile,
+    read: Callable[[BufferedIOBase], Iterator[Entry]],
+    format: str,
+    *options: object,
+    document_id: str | None = None,
+) -> FileSource:
+    reading = [READER_VERSION, *options]
+    return FileSource(file.path, read, name=file.name, format=format, reading=reading, document_id=document_id)
+
+
+def _check_table(file: FoundFile, format: str, columns: Columns) -> None:
+    """Raise NotASourceError where a table holds something else than passages: a list of files, or of questions."""
+    corpus = [file.path.with_name(name) for name in (BEIR_CORPUS, f"{BEIR_CORPUS}.gz")]
+    if file.found_by == "folder" and file.plain_name == BEIR_QUERIES and any(path.is_file() for path in corpus):
+        raise NotASourceError(f"it holds the questions on the {BEIR_CORPUS} beside it")
+    with open_content(file.path) as (stream, _):
+        problem = without_text(TABLES[format](stream), columns)
+    if problem:
+        raise NotASourceError(f"{problem} (name the one that holds the text: --field text=COLUMN)")

@@ -7,17 +7,21 @@ Element names are those of the NLM Journal Archiving DTD 2.x (archivearticle.dtd
 import json
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
+from io import BufferedIOBase
+from typing import Any
 
 from langchain_core.documents import Document
 from lxml import etree
 
+from briefcontext.knowledge.sources.file_source import rejecting
 from briefcontext.knowledge.sources.publication import author_list, has_retracted_title, language, pubmed_url, year_in
-from briefcontext.knowledge.sources.records import Entry, Reject
+from briefcontext.knowledge.sources.source import Entry, Reject
 from briefcontext.knowledge.sources.xml_stream import (
+    first_text,
     flatten,
     local_name,
     stream_elements,
+    texts,
     unresolved_entity,
 )
 
@@ -32,6 +36,7 @@ ABSTRACTS_LEFT_OUT = frozenset({"graphical", "video", "toc", "teaser"})
 PUB_DATES = ("ppub", "collection", "epub-ppub", "epub", "pub")
 """`pub-type` or `date-type` by preference: the journal issue's date first, as in PubMed's PubDate."""
 
+META = "front/article-meta"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
 """The DTDs' default, which is not loaded."""
@@ -68,7 +73,8 @@ _DIGITS = re.compile(r"[0-9]+")
 _TEX_DOCUMENT = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 
 
-def read_jats(stream: BinaryIO) -> Iterator[Entry]:
+@rejecting
+def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
     """The articles of an uncompressed JATS stream, a single article or a set of them, and the rejects.
 
     The text is the title, the abstracts, the body and the captions of floats, in this order and parted by
@@ -79,86 +85,70 @@ def read_jats(stream: BinaryIO) -> Iterator[Entry]:
     `[heading, start, end]` for each heading in order, where `text[start:end]` begins with the heading and
     ends before the next one; text without a heading of its own has the heading "".
     """
-    number = 0
-    for item in stream_elements(stream, ("{*}article",), within=WRAPPERS):
-        if isinstance(item, Reject):
-            yield item
-        else:
-            number += 1
-            yield _article(item, number)
+    for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), start=1):
+        yield _article(article, f"record {number}")
 
 
-def _article(article: etree._Element, number: int) -> Entry:
-    _strip_namespaces(article)
+def _article(article: etree._Element, position: str) -> Entry:
+    for element in article.iter("{*}*"):
+        element.tag = local_name(element)
     ids = _ids(article)
-    source_id = _source_id(ids)
-    position = f"record {number} ({source_id})" if source_id else f"record {number}"
-    if not source_id:
+    if not (source_id := _source_id(ids)):
         return Reject(position, "The article has no article-id.")
-    if entity := unresolved_entity(article):
-        return Reject(position, f"It uses the entity {entity}, and entities are not resolved.")
-    title = _title(article)
-    text = _full_text(article, title)
-    content = text.content
-    if not content:
+    position += f" ({source_id})"
+    if problem := unresolved_entity(article):
+        return Reject(position, problem)
+    # A cross-reference in a title is the marker of a footnote.
+    headline = article.find(f"{META}/title-group/article-title")
+    title = "" if headline is None else _collapse(_inline(headline, LEFT_OUT | {"xref"}))
+    text, sections = _full_text(article, title)
+    if not text:
         return Reject(position, "It has neither a title nor any text.")
-    metadata: dict[str, str | int | bool] = {
+    kind = article.get("article-type", "")
+    first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
+    related = {link.get("related-article-type") for link in article.iterfind(f"{META}/related-article")}
+    groups = article.iterfind(f"{META}/kwd-group")
+    mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == MESH]
+    optional = {
+        "pmid": ids.get("pmid"),
+        "doi": ids.get("doi"),
+        "authors": author_list(map(_author, article.iterfind(f"{META}/contrib-group/contrib[@contrib-type='author']"))),
+        "volume": first_text(article, f"{META}/volume"),
+        "issue": first_text(article, f"{META}/issue"),
+        "pages": f"{first}-{last}" if last not in ("", first) else first or first_text(article, f"{META}/elocation-id"),
+        "journal_abbreviation": first_text(article, "front/journal-meta/journal-id[@journal-id-type='nlm-ta']"),
+        "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
+        "year": _year(article),
+    }
+    metadata: dict[str, Any] = {
         "source_id": source_id,
         "title": title,
         "kind": "article",
-        "publication_types": article.get("article-type", ""),
+        "publication_types": kind,
         "languages": language(article.get(LANGUAGE, ENGLISH)),
-        "retracted": _is_retracted(article, title),
-        "retraction_notice": article.get("article-type") == RETRACTION_NOTICE_TYPE,
+        # The title of a notice that retracts an article often is that article's.
+        "retracted": kind != RETRACTION_NOTICE_TYPE and (RETRACTION_FORWARD in related or has_retracted_title(title)),
+        "retraction_notice": kind == RETRACTION_NOTICE_TYPE,
         "url": _url(source_id, ids),
-        "journal": flatten(article.find("front/journal-meta//journal-title")),
-        "sections": json.dumps(text.sections, ensure_ascii=False, separators=(",", ":")),
+        "journal": first_text(article, "front/journal-meta//journal-title"),
+        "sections": json.dumps(sections, ensure_ascii=False, separators=(",", ":")),
+        **{name: value for name, value in optional.items() if value},
     }
-    metadata |= {name: value for name, value in _imprint(article, ids).items() if value}
-    if pmid := ids.get("pmid"):
-        metadata["pmid"] = pmid
-    if abbreviation := flatten(article.find("front/journal-meta/journal-id[@journal-id-type='nlm-ta']")):
-        metadata["journal_abbreviation"] = abbreviation
-    if mesh := _mesh(article):
-        metadata["mesh"] = "; ".join(mesh)
-    if year := _year(article):
-        metadata["year"] = year
-    return Document(id=source_id, page_content=content, metadata=metadata)
-
-
-def _imprint(article: etree._Element, ids: dict[str, str]) -> dict[str, str]:
-    """Who wrote it and where it is printed, as a reference gives it."""
-    volume, issue, first, last, number = (
-        flatten(article.find(f"front/article-meta/{name}"))
-        for name in ("volume", "issue", "fpage", "lpage", "elocation-id")
-    )
-    authors = article.iterfind("front/article-meta/contrib-group/contrib[@contrib-type='author']")
-    return {
-        "authors": author_list(map(_author, authors)),
-        "volume": volume,
-        "issue": issue,
-        "pages": f"{first}-{last}" if last not in ("", first) else first or number,
-        "doi": ids.get("doi", ""),
-    }
+    return Document(id=source_id, page_content=text, metadata=metadata)
 
 
 def _author(author: etree._Element) -> str:
-    family, given = (flatten(author.find(f".//name/{part}")) for part in ("surname", "given-names"))
+    family, given = (first_text(author, f".//name/{part}") for part in ("surname", "given-names"))
     if family:
         return f"{family}, {''.join(_INITIAL.findall(given))}"
     group = author.find("collab")
-    return "" if group is None else group.text or flatten(group.find("institution"))
-
-
-def _strip_namespaces(article: etree._Element) -> None:
-    for element in article.iter("{*}*"):
-        element.tag = local_name(element)
+    return "" if group is None else group.text or first_text(group, "institution")
 
 
 def _ids(article: etree._Element) -> dict[str, str]:
     """Ids by `pub-id-type`, the PMC id as `pmc` with its prefix: older files give only its digits."""
     ids: dict[str, str] = {}
-    for element in article.iterfind("front/article-meta/article-id"):
+    for element in article.iterfind(f"{META}/article-id"):
         if value := flatten(element):
             kind = element.get("pub-id-type", "")
             if kind in {"pmc", "pmcid"}:
@@ -182,110 +172,70 @@ def _url(source_id: str, ids: dict[str, str]) -> str:
     return pubmed_url(ids["pmid"]) if "pmid" in ids else ""
 
 
-def _title(article: etree._Element) -> str:
-    title = article.find("front/article-meta/title-group/article-title")
-    # A cross-reference in a title is the marker of a footnote.
-    return "" if title is None else _collapse(_inline(title, LEFT_OUT | {"xref"}))
-
-
 def _year(article: etree._Element) -> int | None:
     years = {
-        date.get("pub-type", date.get("date-type", "")): flatten(date.find("year"))
-        for date in article.iterfind("front/article-meta/pub-date")
+        date.get("pub-type", date.get("date-type", "")): first_text(date, "year")
+        for date in article.iterfind(f"{META}/pub-date")
     }
     preferred = [years[kind] for kind in PUB_DATES if kind in years]
     return year_in(" ".join([*preferred, *years.values()]))
 
 
-def _mesh(article: etree._Element) -> list[str]:
-    return [
-        flatten(keyword)
-        for group in article.iterfind("front/article-meta/kwd-group")
-        if group.get("kwd-group-type", "").casefold() == MESH
-        for keyword in group.iterfind("kwd")
-    ]
+Part = tuple[str | None, str]
+"""The heading of a section that begins, None where one goes on; and the next paragraph, which may be empty."""
 
 
-def _is_retracted(article: etree._Element, title: str) -> bool:
-    if article.get("article-type") == RETRACTION_NOTICE_TYPE:  # whose title often is the retracted one
-        return False
-    related = article.iterfind("front/article-meta/related-article")
-    forwards = any(link.get("related-article-type") == RETRACTION_FORWARD for link in related)
-    return forwards or has_retracted_title(title)
+def _full_text(article: etree._Element, title: str) -> tuple[str, list[tuple[str, int, int]]]:
+    """The text, and the heading, start and end of each of its sections."""
+    text, sections, heading, begins = "", list[tuple[str, int, int]](), "", True
+    for begun, paragraph in _parts(article, title):
+        if begun is not None:
+            heading, begins = begun, True
+        if paragraph:
+            text += PARAGRAPH_BREAK if text else ""
+            start = len(text) if begins else sections.pop()[1]
+            text += paragraph
+            sections.append((heading, start, len(text)))
+            begins = False
+    return text, sections
 
 
-class _Text:
-    """A text in the making, which knows where its sections lie."""
-
-    def __init__(self) -> None:
-        self.sections: list[tuple[str, int, int]] = []
-        self._paragraphs: list[str] = []
-        self._end = 0
-        self._next_heading: str | None = ""
-
-    @property
-    def content(self) -> str:
-        return PARAGRAPH_BREAK.join(self._paragraphs)
-
-    def head(self, heading: str) -> None:
-        """Begin a section, with the heading as its first paragraph."""
-        self.begin(heading)
-        self.add(heading)
-
-    def begin(self, heading: str = "") -> None:
-        """Begin a section at the next paragraph; without one it never shows."""
-        self._next_heading = heading
-
-    def add(self, paragraph: str) -> None:
-        if not paragraph:
-            return
-        start = self._end + len(PARAGRAPH_BREAK) if self._paragraphs else 0
-        self._paragraphs.append(paragraph)
-        self._end = start + len(paragraph)
-        if self._next_heading is None:
-            heading, start, _ = self.sections.pop()
-        else:
-            heading, self._next_heading = self._next_heading, None
-        self.sections.append((heading, start, self._end))
-
-
-def _full_text(article: etree._Element, title: str) -> _Text:
-    text = _Text()
-    text.head(title)
-    for abstract in article.iterfind("front/article-meta/abstract"):
+def _parts(article: etree._Element, title: str) -> Iterator[Part]:
+    yield title, title
+    for abstract in article.iterfind(f"{META}/abstract"):
         if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
             if abstract.find("title") is None:
-                text.head(ABSTRACT_HEADING)
-            _write(abstract, text)
-    for part in ("body", "floats-wrap", "floats-group"):
-        for element in article.iterfind(part):
-            text.begin()
-            _write(element, text)
-    return text
+                yield ABSTRACT_HEADING, ABSTRACT_HEADING
+            yield from _paragraphs(abstract)
+    for name in ("body", "floats-wrap", "floats-group"):
+        for element in article.iterfind(name):
+            yield "", ""
+            yield from _paragraphs(element)
 
 
-def _write(element: etree._Element, text: _Text) -> None:
-    """Add the element's paragraphs. A block inside running text, such as a list, breaks it in two."""
+def _paragraphs(element: etree._Element) -> Iterator[Part]:
+    """The element's paragraphs. A block inside running text, such as a list, breaks it in two."""
     running = [element.text or ""]
     for child in element:
         if child.tag not in BLOCKS:
             running.extend(_inline(child))
         else:
-            text.add(_collapse(running))
+            yield None, _collapse(running)
             running = []
             if child.tag in CAPTIONED:
-                text.add(_caption(child))
+                yield None, _caption(child)
             elif child.tag == "title" and element.tag in HEADED:
-                text.head(_collapse(_inline(child)))
+                heading = _collapse(_inline(child))
+                yield heading, heading
             else:
-                _write(child, text)
+                yield from _paragraphs(child)
         running.append(child.tail or "")
-    text.add(_collapse(running))
+    yield None, _collapse(running)
 
 
 def _caption(float_: etree._Element) -> str:
     """Return a caption with its label, as in `Figure 1. Its caption`."""
-    label = flatten(float_.find("label"))
+    label = first_text(float_, "label")
     if label and label[-1] not in ".:":
         label += "."
     caption = float_.find("caption")

@@ -1,46 +1,48 @@
 """LangChain's document loaders as sources."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 
 from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, MissingExtraError, first_line
-from briefcontext.knowledge.sources.plain_text import WHOLE_FILE, file_document, stem
+from briefcontext.knowledge.sources.plain_text import file_document, stem
 from briefcontext.knowledge.sources.publication import article_url
-from briefcontext.knowledge.sources.records import Entry, Reject
+from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, EntrySource, Reject
 
 BETWEEN_PAGES = "\n\n"
 
 SET_HERE = ("source_id", "source", "title", "kind", "chunk_index", "start", "end", "page", "page_label")
 
 LOADERS = {
-    ".doc": "UnstructuredWordDocumentLoader",
-    ".docx": "Docx2txtLoader",
-    ".epub": "UnstructuredEPubLoader",
-    ".odt": "UnstructuredODTLoader",
-    ".pptx": "UnstructuredPowerPointLoader",
-    ".rtf": "UnstructuredRTFLoader",
-    ".xlsx": "UnstructuredExcelLoader",
+    ending: f"langchain_community.document_loaders:{name}"
+    for ending, name in {
+        ".doc": "UnstructuredWordDocumentLoader",
+        ".docx": "Docx2txtLoader",
+        ".epub": "UnstructuredEPubLoader",
+        ".odt": "UnstructuredODTLoader",
+        ".pptx": "UnstructuredPowerPointLoader",
+        ".rtf": "UnstructuredRTFLoader",
+        ".xlsx": "UnstructuredExcelLoader",
+    }.items()
 }
-"""Loaders in langchain_community.document_loaders, by how the names of files end that no reader here takes."""
+"""Loaders, by how the names of files end that no reader here takes."""
 READ_BY_LOADER = (".docx",)
 """Those that are read without naming the loader."""
 
 
-class LoaderSource:
+class LoaderSource(EntrySource):
     """What a LangChain document loader loads, as a source.
 
     Its pages of one file, which follow each other with the same `source` and a number each in `page`, are one document;
     every other document stays as it is, under its id, else its `source`. Links come from `url`, `pmid`, `doi` or a
     `source` that is an address.
     """
-
-    size: int | None = None
 
     def __init__(self, loader: BaseLoader, *, name: str | None = None, fingerprint: str = "") -> None:
         """Name the source; nothing is loaded yet.
@@ -50,17 +52,8 @@ class LoaderSource:
             name: what people call it; by default the loader's class.
             fingerprint: changes whenever the content does; "": the source is read whenever it is given.
         """
-        self._loader = loader
-        self.name = name or type(loader).__name__
-        self.fingerprint = fingerprint
-        self.consumed = 0
-
-    def entries(self) -> Iterator[Entry]:
-        """Load it from the beginning, lazily."""
-        self.consumed = 0
-        for entry in load(lambda: self._loader, self.name):
-            self.consumed += 1
-            yield entry
+        name = name or type(loader).__name__
+        super().__init__(lambda: load(lambda: loader, name), name=name, fingerprint=fingerprint)
 
 
 def loader_class(named: str) -> Callable[..., BaseLoader]:
@@ -96,21 +89,21 @@ def load(make: Callable[[], BaseLoader], source: str, *, source_is_the_file: boo
     Raises:
         MissingExtraError: the loader's own package is not installed.
     """
+    counts, apart = Counter[str](), count()
+
+    def record(document: Document) -> tuple[str, int]:
+        """The name of its file, and a number that pages of one have in common."""
+        own = source if source_is_the_file else str(document.metadata.get("source") or document.id or source)
+        return own, -1 if _is_page(document) else next(apart)
+
     try:
-        named = ((_source(document, source, source_is_the_file), document) for document in make().lazy_load())
-        numbers: dict[str, int] = {}
-        for (name, paged), group in groupby(named, lambda one: (one[0], _is_page(one[1]))):
-            for documents in [list(group)] if paged else ([document] for document in group):
-                numbers[name] = numbers.get(name, 0) + 1
-                yield _whole(name, numbers[name], [document for _, document in documents])
+        for (name, _), parts in groupby(make().lazy_load(), record):
+            counts[name] += 1
+            yield _whole(name, counts[name], list(parts))
     except ImportError as error:
         raise MissingExtraError(f"A loader needs a package that is not installed: {first_line(error)}.") from error
     except Exception as error:  # noqa: BLE001 - what loaders raise is not known
         yield Reject(WHOLE_FILE, f"The loader failed ({type(error).__name__}): {first_line(error)}.")
-
-
-def _source(document: Document, source: str, source_is_the_file: bool) -> str:
-    return source if source_is_the_file else str(document.metadata.get("source") or document.id or source)
 
 
 def _is_page(document: Document) -> bool:
@@ -133,13 +126,12 @@ def _whole(source: str, number: int, parts: list[Document]) -> Entry:
         for name, value in first.metadata.items()
         if name not in SET_HERE and isinstance(value, str | int | float)
     }
-    url = article_url(first.metadata)
+    kind, url = "text", article_url(first.metadata)
     if _is_page(first):
-        metadata["page_starts"] = json.dumps(starts)
+        kind, metadata["page_starts"] = "pdf", json.dumps(starts)
         file = Path(str(first.metadata.get("source") or ""))
         url = url or (file.resolve().as_uri() if file.is_file() else "")
     if url:
         metadata["url"] = url
     id = (first.id if len(parts) == 1 else None) or (source if number == 1 else f"{source}/{number}")
-    title, kind = str(first.metadata.get("title") or stem(source)), "pdf" if _is_page(first) else "text"
-    return file_document(id, text, title=title, kind=kind, **metadata)
+    return file_document(id, text, title=str(first.metadata.get("title") or stem(source)), kind=kind, **metadata)

@@ -8,20 +8,27 @@ an object with a PMID's date, title, abstract and MeSH terms as `d`, `t`, `a` an
 import json
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError, first_line
-from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP, file_errors, fingerprint, open_content
-from briefcontext.knowledge.sources.publication import NO_TITLE, has_retracted_title, is_pmid, pubmed_url, year_in
-from briefcontext.knowledge.sources.records import Reject
-from briefcontext.knowledge.sources.source import SourceEntry, VectorDocument
+from briefcontext.knowledge.sources.file_source import (
+    DAMAGED_GZIP,
+    FileSource,
+    UnreadableError,
+    file_errors,
+    open_content,
+)
+from briefcontext.knowledge.sources.publication import NO_TITLE, has_retracted_title, pubmed_url, year_in
+from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 
+READER_VERSION = 2
+"""Goes up when other entries are made of the same files, so that they are read again."""
 DIMENSION = 768
 PARTS = re.compile(r"(?P<part>embeds|pmids|pubmed)_chunk_(?P<chunk>\w+)\.(?:npy|json)(?:\.gz)?")
 DOWNLOAD = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
@@ -29,11 +36,7 @@ DOWNLOAD = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
 CHUNK_BYTES = 1 << 16
 
 
-class _BreakError(Exception):
-    """The rest of a file cannot be read."""
-
-
-class MedCPTEmbeddings:
+class MedCPTEmbeddings(FileSource):
     """One chunk, as a source of documents with their vectors. `size` counts the bytes of its articles' file.
 
     A chunk's articles are read one by one and its vectors are memory-mapped; only its PMIDs are held. An article
@@ -42,7 +45,6 @@ class MedCPTEmbeddings:
     title says so; nothing else in these files would tell.
     """
 
-    format = "medcpt"
     encoder = "medcpt"
     """The only encoder that queries to these vectors can be encoded with."""
     note = (
@@ -50,25 +52,25 @@ class MedCPTEmbeddings:
         "indexed over them marks the others."
     )
 
-    def __init__(self, path: Path, *, name: str, version: int) -> None:
+    def __init__(self, path: Path, *, name: str) -> None:
         """Open the three parts of a chunk.
 
         Args:
             path: `embeds_chunk_N.npy`, with its other two parts beside it.
             name: what people call it.
-            version: of the reader, part of the fingerprint.
 
         Raises:
             KnowledgeBaseError: a part is missing, damaged, or of another size than the others.
         """
-        self.path = path
-        self.name = name
-        self.consumed = 0
-        self._version = version
-        self._pmids_path = part_beside(path, "pmids")
-        self._articles_path = part_beside(path, "pubmed")
-        with file_errors(self._articles_path):
-            self.size = self._articles_path.stat().st_size
+        self._vectors_path, self._pmids_path = path, part_beside(path, "pmids")
+        super().__init__(
+            part_beside(path, "pubmed"),
+            self._matched,
+            name=name,
+            format="medcpt",
+            reading=[READER_VERSION],
+            beside=[path, self._pmids_path],
+        )
         rows, pmids = len(self._vectors()), len(self._pmids())
         if rows != pmids:
             raise KnowledgeBaseError(
@@ -76,67 +78,53 @@ class MedCPTEmbeddings:
                 f"{DOWNLOAD}."
             )
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """`sha256:…` of the three files; computed when it is first asked for."""
-        return fingerprint([self.path, self._pmids_path, self._articles_path], [self.format, self._version])
-
-    def entries(self) -> Iterator[SourceEntry]:
+    def _matched(self, stream: BufferedIOBase) -> Iterator[Entry]:
         """The chunk's articles in the order of their file, then a reject for each vector left over."""
-        self.consumed = 0
-        vectors, pmids = self._vectors(), self._pmids()
-        order = np.argsort(pmids, kind="stable")
-        used = np.zeros(len(pmids), bool)
+        vectors, rows = self._vectors(), {str(pmid): row for row, pmid in enumerate(self._pmids())}
         problem = ""
-        with file_errors(self._articles_path), open_content(self._articles_path, self._count) as stream:
-            try:
-                for pmid, article in _articles(stream):
-                    row = _row(pmid, pmids, order)
-                    if row is not None:
-                        used[row] = True
-                    yield _entry(pmid, article, None if row is None else vectors[row])
-            except _BreakError as reason:
-                problem = str(reason)
-        left = pmids[~used]
-        if problem or not used.any():
+        try:
+            for pmid, article in _articles(stream):
+                row = rows.pop(pmid, None)
+                yield _entry(pmid, article, None if row is None else vectors[row])
+        except UnreadableError as reason:
+            problem = str(reason)
+        if problem or len(rows) == len(vectors):
             explanation = problem or "None of the chunk's PMIDs has an article in it"
             yield Reject(
-                f"{self._articles_path.name} after {used.sum():,} articles",
-                f"{explanation}. {len(left):,} articles are left out.",
+                f"{self.path.name} after {len(vectors) - len(rows):,} articles",
+                f"{explanation}. {len(rows):,} articles are left out.",
             )
             return
-        for pmid in left:
-            yield Reject(f"PMID {pmid}", f"It has a vector, and no article in {self._articles_path.name}.")
+        for pmid in rows:
+            yield Reject(f"PMID {pmid}", f"It has a vector, and no article in {self.path.name}.")
 
     def _vectors(self) -> NDArray[np.floating[Any]]:
         try:
-            with file_errors(self.path):
-                vectors = np.load(self.path, mmap_mode="r")
+            with file_errors(self._vectors_path):
+                vectors = np.load(self._vectors_path, mmap_mode="r")
         except (ValueError, EOFError) as error:
             raise KnowledgeBaseError(
-                f"{self.path} is damaged or incomplete ({first_line(error)}): download it again from {DOWNLOAD}."
+                f"{self._vectors_path} is damaged or incomplete ({first_line(error)}): download it again from "
+                f"{DOWNLOAD}."
             ) from error
         if vectors.ndim != 2 or vectors.shape[1] != DIMENSION or vectors.dtype.kind != "f":
             raise KnowledgeBaseError(
-                f"{self.path} holds an array of shape {vectors.shape} and type {vectors.dtype}, where MedCPT's "
-                f"vectors are (n, {DIMENSION}) float32: it is something else."
+                f"{self._vectors_path} holds an array of shape {vectors.shape} and type {vectors.dtype}, where "
+                f"MedCPT's vectors are (n, {DIMENSION}) float32: it is something else."
             )
         return vectors  # type: ignore[no-any-return]
 
-    def _pmids(self) -> NDArray[np.int64]:
+    def _pmids(self) -> list[int]:
         try:
-            with file_errors(self._pmids_path), open_content(self._pmids_path) as stream:
+            with open_content(self._pmids_path) as (stream, _):
                 pmids = json.load(stream)
             if not isinstance(pmids, list):
                 raise TypeError(f"it is a {type(pmids).__name__}")
-            return np.array([int(pmid) for pmid in pmids], np.int64)
+            return list(np.array([int(pmid) for pmid in pmids], np.int64).tolist())
         except (*DAMAGED_GZIP, ValueError, TypeError, OverflowError) as error:
             raise KnowledgeBaseError(
                 f"{self._pmids_path} is not a list of PMIDs ({first_line(error)}): download it again from {DOWNLOAD}."
             ) from error
-
-    def _count(self, size: int) -> None:
-        self.consumed += size
 
 
 def part_beside(path: Path, part: str) -> Path:
@@ -156,18 +144,17 @@ def part_beside(path: Path, part: str) -> Path:
     raise KnowledgeBaseError(f"{path} needs {name} beside it: download it from {DOWNLOAD}.")
 
 
-def _articles(stream: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """Each article with its PMID; raises _BreakError where the file cannot be read on."""
+def _articles(stream: BufferedIOBase) -> Iterator[tuple[str, Any]]:
+    """Each article with its PMID; raises UnreadableError where the file cannot be read on."""
     import ijson  # type: ignore[import-untyped]
 
     # ijson's own loop would drop the articles that it read in the chunk of the break.
     articles = ijson.sendable_list()
     parser = ijson.kvitems_coro(articles, "")
-    read = getattr(stream, "read1", stream.read)
     problem, chunk = "", b"-"
     while chunk and not problem:
         try:
-            if chunk := read(CHUNK_BYTES):
+            if chunk := stream.read1(CHUNK_BYTES):
                 parser.send(chunk)
             else:
                 parser.close()
@@ -178,18 +165,10 @@ def _articles(stream: BinaryIO) -> Iterator[tuple[str, Any]]:
         yield from articles
         articles.clear()
     if problem:
-        raise _BreakError(problem)
+        raise UnreadableError(problem)
 
 
-def _row(pmid: str, pmids: NDArray[np.int64], order: NDArray[np.intp]) -> int | None:
-    if not is_pmid(pmid) or len(pmid) > 18:
-        return None
-    number = int(pmid)
-    place = int(np.searchsorted(pmids, number, sorter=order))
-    return int(order[place]) if place < len(order) and pmids[order[place]] == number else None
-
-
-def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) -> SourceEntry:
+def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) -> Entry:
     position = f"PMID {pmid}"
     if vector is None:
         return Reject(position, "It is not among the chunk's PMIDs, and has no vector.")
@@ -201,7 +180,13 @@ def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) ->
     text = abstract or title
     if not text:
         return Reject(position, "It has neither a title nor an abstract.")
-    metadata: dict[str, str | int | bool] = {
+    optional = {
+        "year": year_in(_text(article.get("d"))[:4]),
+        "mesh": _text(article.get("m")),
+        # Without such a title nothing is known: that it is not retracted is not said.
+        "retracted": has_retracted_title(title),
+    }
+    metadata: dict[str, Any] = {
         "source_id": pmid,
         "title": title,
         "kind": "abstract" if abstract else "title",
@@ -209,14 +194,8 @@ def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) ->
         "chunk_index": 0,
         "start": 0,
         "end": len(text),
+        **{name: value for name, value in optional.items() if value},
     }
-    if year := year_in(_text(article.get("d"))[:4]):
-        metadata["year"] = year
-    if mesh := _text(article.get("m")):
-        metadata["mesh"] = mesh
-    if has_retracted_title(title):
-        # Without such a title nothing is known: that it is not retracted is not said.
-        metadata["retracted"] = True
     document = Document(id=pmid, page_content=text, metadata=metadata)
     # A copy, which does not keep the mapped file open.
     return VectorDocument(document, np.array(vector, np.float32))

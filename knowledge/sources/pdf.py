@@ -6,18 +6,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, BinaryIO
+from io import BufferedIOBase
+from typing import TYPE_CHECKING, Any
 
 from briefcontext.errors import MissingExtraError
+from briefcontext.knowledge.sources.file_source import UnreadableError, rejecting
 from briefcontext.knowledge.sources.pdf_layout import Line, running_text
-from briefcontext.knowledge.sources.plain_text import (
-    WHOLE_FILE,
-    UnreadableFileError,
-    file_document,
-    read_whole,
-    stem,
-)
-from briefcontext.knowledge.sources.records import Entry, Reject
+from briefcontext.knowledge.sources.plain_text import file_document, read_whole
+from briefcontext.knowledge.sources.source import Entry, Reject
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument
@@ -35,7 +31,8 @@ def require_pdf() -> None:
         raise MissingExtraError("To read PDF, the package pypdfium2 is needed: pip install 'briefcontext[pdf]'.")
 
 
-def read_pdf(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
+@rejecting
+def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) -> Iterator[Entry]:
     """The file as one document of kind `pdf`, and a reject for each page that cannot be read.
 
     Its lines are joined to paragraphs, words that were broken at their ends too; running heads and page numbers are
@@ -43,44 +40,33 @@ def read_pdf(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
     `pages_without_text` those that are blank or pictures. The title is the one that the file says it has, else its
     name without the ending. A file that needs a password or has no text at all, as a scan, is rejected.
     """
-    rejects: list[Reject] = []
-    try:
-        content = read_whole(stream)
-        require_pdf()
-        with _alone, _pdf_errors():
-            title, pages = _read(content, rejects)
-        if not any(pages):
-            raise UnreadableFileError(
-                f"None of its {len(pages)} pages can be read, the first because: {rejects[0].reason}"
-                if rejects
-                else f"None of its {len(pages)} pages has text, as in a scan: run text recognition (OCR) over it first."
-            )
-    except UnreadableFileError as reason:
-        yield Reject(WHOLE_FILE, str(reason))
-        return
-    text, page_starts = running_text([line for lines in pages for line in lines])
-    metadata: dict[str, str | int] = {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
-    if blank := sum(not lines for lines in pages):
-        metadata["pages_without_text"] = blank
-    yield file_document(document_id, text, title=title or stem(document_id), kind="pdf", **metadata)
-    yield from rejects
-
-
-def _read(content: bytes, rejects: list[Reject]) -> tuple[str, list[list[Line]]]:
-    """The title, and the lines of each page: none for one that cannot be read, of which `rejects` then tells."""
+    content = read_whole(stream)
+    require_pdf()
     from pypdfium2 import PdfDocument
 
-    with PdfDocument(io.BytesIO(content)) as document:
+    pages: list[list[Line]] = []
+    rejects: list[Reject] = []
+    with _alone, _pdf_errors(), PdfDocument(io.BytesIO(content)) as document:
         title = " ".join(_storable(document.get_metadata_dict().get("Title", "")).split())
-        pages = []
         for number in range(1, len(document) + 1):
+            pages.append([])
             try:
                 with _pdf_errors():
-                    pages.append(list(_lines(document, number)))
-            except UnreadableFileError as reason:
+                    pages[-1] = list(_lines(document, number))
+            except UnreadableError as reason:
                 rejects.append(Reject(f"page {number}", str(reason)))
-                pages.append([])
-    return title, pages
+    if not any(pages):
+        raise UnreadableError(
+            f"None of its {len(pages)} pages can be read, the first because: {rejects[0].reason}"
+            if rejects
+            else f"None of its {len(pages)} pages has text, as in a scan: run text recognition (OCR) over it first."
+        )
+    text, page_starts = running_text([line for lines in pages for line in lines])
+    metadata |= {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
+    if blank := sum(not lines for lines in pages):
+        metadata["pages_without_text"] = blank
+    yield file_document(document_id, text, title=title, kind="pdf", **metadata)
+    yield from rejects
 
 
 def _lines(document: "PdfDocument", number: int) -> Iterator[Line]:
@@ -115,8 +101,8 @@ def _pdf_errors() -> Iterator[None]:
         yield
     except PdfiumError as error:
         if "password" in str(error).lower():
-            raise UnreadableFileError("It needs a password: save a copy that does not.") from None
-        raise UnreadableFileError(f"The PDF cannot be read: {str(error).rstrip('.')}.") from error
+            raise UnreadableError("It needs a password: save a copy that does not.") from None
+        raise UnreadableError(f"The PDF cannot be read: {str(error).rstrip('.')}.") from error
 
 
 def _storable(text: Any) -> str:

@@ -3,18 +3,17 @@
 import codecs
 import re
 from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import PurePosixPath
-from typing import BinaryIO
 
 from langchain_core.documents import Document
 
-from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP
-from briefcontext.knowledge.sources.records import Entry, Reject
+from briefcontext.knowledge.sources.file_source import UnreadableError, rejecting
+from briefcontext.knowledge.sources.source import Entry
 
 MAX_BYTES = 1 << 28
 """A larger file does not fit into bounded memory, and is no document that a person wrote."""
 
-WHOLE_FILE = "the whole file"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
@@ -27,34 +26,24 @@ _HEADING = re.compile(
 )
 
 
-class UnreadableFileError(Exception):
-    """A file is rejected; the message is one sentence."""
-
-
-def read_text(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
+@rejecting
+def read_text(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """The file as one document of kind `text`, its name without the ending as title; or its reject.
 
     The file is UTF-8, or UTF-16 with a byte order mark, which is no part of the text. Text in another
     encoding is rejected rather than guessed at: a dose in µg must not become another.
     """
-    try:
-        text = _decode(read_whole(stream))
-    except UnreadableFileError as reason:
-        yield Reject(WHOLE_FILE, str(reason))
-    else:
-        yield file_document(document_id, text, title=stem(document_id), kind="text")
+    yield file_document(document_id, _decoded(read_whole(stream)), kind="text")
 
 
-def read_markdown(stream: BinaryIO, document_id: str) -> Iterator[Entry]:
+@rejecting
+def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """Like `read_text`, as kind `markdown`; the title is the front matter's, else the first heading.
 
     Markup stays in the text.
     """
-    for entry in read_text(stream, document_id):
-        if isinstance(entry, Document):
-            entry.metadata["kind"] = "markdown"
-            entry.metadata["title"] = markdown_title(entry.page_content) or entry.metadata["title"]
-        yield entry
+    text = _decoded(read_whole(stream))
+    yield file_document(document_id, text, title=markdown_title(text), kind="markdown")
 
 
 def markdown_title(text: str) -> str:
@@ -67,30 +56,29 @@ def markdown_title(text: str) -> str:
     return (heading["marked"] or heading["underlined"]) if heading else ""
 
 
-def read_whole(stream: BinaryIO) -> bytes:
-    """All of a file's content.
-
-    Raises UnreadableFileError when it is damaged or too large.
-    """
-    try:
-        content = stream.read(MAX_BYTES + 1)
-    except DAMAGED_GZIP as error:
-        raise UnreadableFileError(f"The compressed data is damaged: {error}") from None
+def read_whole(stream: BufferedIOBase) -> bytes:
+    """All of a file's content. Raises UnreadableError when it is too large."""
+    content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise UnreadableFileError(f"The file has more than {MAX_BYTES:,} bytes: split it.")
+        raise UnreadableError(f"The file has more than {MAX_BYTES:,} bytes: split it.")
     return content
 
 
 def file_document(
-    document_id: str, text: str, *, title: str, kind: str, **metadata: str | int | float | bool
+    document_id: str, text: str, *, kind: str, title: str = "", **metadata: str | int | float | bool
 ) -> Document:
-    """A document that is a whole file."""
+    """A document that is a whole file; without a title of its own, the file's name without its ending is its title.
+
+    Raises UnreadableError when there is no text.
+    """
+    if not text.strip():
+        raise UnreadableError("It has no text.")
     return Document(
         id=document_id,
         page_content=text,
         metadata={
             "source_id": document_id,
-            "title": title,
+            "title": title or stem(document_id),
             "kind": kind,
             "chunk_index": 0,
             "start": 0,
@@ -105,17 +93,15 @@ def stem(document_id: str) -> str:
     return PurePosixPath(document_id.removesuffix(".gz")).stem
 
 
-def _decode(content: bytes) -> str:
+def _decoded(content: bytes) -> str:
     try:
         text = content.decode("utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig")
     except UnicodeDecodeError as error:
         shown = content[error.start : error.start + 1].hex()
-        raise UnreadableFileError(
+        raise UnreadableError(
             f"It is not {error.encoding.upper()} (byte 0x{shown} at {error.start:,}): convert it to UTF-8, for example "
             "with `iconv -f WINDOWS-1252 -t UTF-8`."
         ) from None
     if "\0" in text:
-        raise UnreadableFileError("It holds NUL characters: it is not text.")
-    if not text.strip():
-        raise UnreadableFileError("It has no text.")
+        raise UnreadableError("It holds NUL characters: it is not text.")
     return text

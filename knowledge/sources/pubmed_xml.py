@@ -6,11 +6,13 @@ chapters of Bookshelf books, bookdoc_YYMMDD.dtd).
 
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
+from io import BufferedIOBase
+from typing import Any
 
 from langchain_core.documents import Document
 from lxml import etree
 
+from briefcontext.knowledge.sources.file_source import rejecting
 from briefcontext.knowledge.sources.publication import (
     NO_TITLE,
     RETRACTED_TYPE,
@@ -19,8 +21,8 @@ from briefcontext.knowledge.sources.publication import (
     pubmed_url,
     year_in,
 )
-from briefcontext.knowledge.sources.records import Deletion, Entry, Reject
-from briefcontext.knowledge.sources.xml_stream import flatten, stream_elements, unresolved_entity
+from briefcontext.knowledge.sources.source import Deletion, Entry, Reject
+from briefcontext.knowledge.sources.xml_stream import first_text, flatten, stream_elements, texts, unresolved_entity
 
 SETS = ("PubmedArticleSet", "MedlineCitationSet", "PubmedBookArticleSet", "BookDocumentSet")
 CITATIONS = ("MedlineCitation", "BookDocument")
@@ -42,7 +44,8 @@ DATE_PATHS = (
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def read_pubmed_xml(stream: BinaryIO) -> Iterator[Entry]:
+@rejecting
+def read_pubmed_xml(stream: BufferedIOBase) -> Iterator[Entry]:
     """The citations, deletions and rejects of an uncompressed PubMed XML stream, in its order.
 
     A citation's document has its PMID as id and its abstract as text: the Abstract's AbstractText sections
@@ -56,140 +59,103 @@ def read_pubmed_xml(stream: BinaryIO) -> Iterator[Entry]:
     Memory stays bounded by the largest record. Where the XML breaks, all records complete before the break
     have been yielded, and one Reject tells the line.
     """
-    number, revised = 0, ""
-    for item in stream_elements(stream, RECORDS, within=SETS):
-        if isinstance(item, Reject):
-            yield item
+    revised = ""
+    for number, record in enumerate(stream_elements(stream, RECORDS, within=SETS), start=1):
+        if record.tag in DELETIONS:
+            for pmid in map(flatten, record.iterchildren("PMID")):
+                if is_pmid(pmid):
+                    yield Deletion(pmid, revised)
+                else:
+                    yield Reject(f"record {number}", f"The PMID {pmid!r} of a deletion is not a number.")
             continue
-        number += 1
-        if item.tag in DELETIONS:
-            yield from _deletions(item, number, revised)
-        else:
-            entry = _citation(item, number)
-            if isinstance(entry, Document):
-                revised = max(revised, entry.metadata["revised"])
-            yield entry
+        entry = _citation(record, f"record {number}")
+        if isinstance(entry, Document):
+            revised = max(revised, entry.metadata["revised"])
+        yield entry
 
 
-def _deletions(element: etree._Element, number: int, revised: str) -> Iterator[Entry]:
-    for pmid in map(flatten, element.iterchildren("PMID")):
-        if is_pmid(pmid):
-            yield Deletion(pmid, revised)
-        else:
-            yield Reject(f"record {number}", f"The PMID {pmid!r} of a deletion is not a number.")
-
-
-def _citation(record: etree._Element, number: int) -> Entry:
+def _citation(record: etree._Element, position: str) -> Document | Reject:
     citation = record if record.tag in CITATIONS else next(record.iterchildren(*CITATIONS), None)
-    pmid = flatten(citation.find("PMID")) if citation is not None else ""
-    position = f"record {number} (PMID {pmid})" if pmid else f"record {number}"
     if citation is None:
         return Reject(position, f"The {record.tag} holds no {' or '.join(CITATIONS)}.")
+    if pmid := first_text(citation, "PMID"):
+        position += f" (PMID {pmid})"
     if not is_pmid(pmid):
         return Reject(position, f"The PMID {pmid!r} is not a number.")
-    if entity := unresolved_entity(citation):
-        return Reject(position, f"It uses the entity {entity}, and entities are not resolved.")
-    return _document(citation, pmid) or Reject(position, "It has neither a title nor an abstract.")
-
-
-def _document(citation: etree._Element, pmid: str) -> Document | None:
+    if problem := unresolved_entity(citation):
+        return Reject(position, problem)
     article = citation.find("Article")
     article = citation if article is None else article  # a BookDocument has no Article around its content
-    vernacular = flatten(article.find("VernacularTitle"))
-    title = _title(article) or vernacular
+    vernacular = first_text(article, "VernacularTitle")
+    title = first_text(article, "ArticleTitle", "Book/BookTitle")
+    title = vernacular if title in ("", NO_TITLE) else title
     abstract, abstract_metadata = _abstract(citation, article)
-    text = abstract or title
-    if not text:
-        return None
-    types = _texts(article, "PublicationTypeList/PublicationType", "PublicationType")
-    metadata: dict[str, str | int | bool] = {
+    if not (text := abstract or title):
+        return Reject(position, "It has neither a title nor an abstract.")
+    types = texts(article, "PublicationTypeList/PublicationType") + texts(article, "PublicationType")
+    optional = {
+        "authors": author_list(map(_author, article.iterfind("AuthorList/Author"))),
+        "volume": first_text(article, "Journal/JournalIssue/Volume"),
+        "issue": first_text(article, "Journal/JournalIssue/Issue"),
+        "pages": first_text(article, "Pagination/MedlinePgn"),
+        "doi": first_text(article, "ELocationID[@EIdType='doi']")
+        or first_text(record, "PubmedData/ArticleIdList/ArticleId[@IdType='doi']"),
+        "year": year_in(first_text(article, *DATE_PATHS)),
+        "journal_abbreviation": first_text(citation, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"),
+        "mesh": "; ".join(texts(citation, "MeshHeadingList/MeshHeading/DescriptorName")),
+        "corrected": CORRECTED_TYPE in types or _is_noted(citation, "ErratumIn"),
+        "expression_of_concern": _is_noted(citation, "ExpressionOfConcernIn"),
+        "vernacular_title": vernacular,
+    }
+    metadata: dict[str, Any] = {
         "source_id": pmid,
         "title": title,
         "kind": "abstract" if abstract else "title",
         "publication_types": "; ".join(types),
-        "languages": "; ".join(_texts(article, "Language")),
+        "languages": "; ".join(texts(article, "Language")),
         "retracted": RETRACTED_TYPE in types or _is_noted(citation, "RetractionIn"),
         "retraction_notice": RETRACTION_NOTICE_TYPE in types,
         "url": pubmed_url(pmid),
-        "journal": _first(article, "Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle"),
+        "journal": first_text(article, "Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle"),
         "revised": _revised(citation),
         "version": _version(citation),
         "chunk_index": 0,
         "start": 0,
         "end": len(text),
         **abstract_metadata,
+        **{name: value for name, value in optional.items() if value},
     }
-    metadata |= {name: value for name, value in _imprint(citation, article).items() if value}
-    if year := year_in(_first(article, *DATE_PATHS)):
-        metadata["year"] = year
-    if abbreviation := _first(citation, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"):
-        metadata["journal_abbreviation"] = abbreviation
-    if mesh := _texts(citation, "MeshHeadingList/MeshHeading/DescriptorName"):
-        metadata["mesh"] = "; ".join(mesh)
-    if CORRECTED_TYPE in types or _is_noted(citation, "ErratumIn"):
-        metadata["corrected"] = True
-    if _is_noted(citation, "ExpressionOfConcernIn"):
-        metadata["expression_of_concern"] = True
-    if vernacular:
-        metadata["vernacular_title"] = vernacular
     return Document(id=pmid, page_content=text, metadata=metadata)
-
-
-def _imprint(citation: etree._Element, article: etree._Element) -> dict[str, str]:
-    """Who wrote it and where it is printed, as a reference gives it."""
-    record = citation.getparent()
-    return {
-        "authors": author_list(map(_author, article.iterfind("AuthorList/Author"))),
-        "volume": _first(article, "Journal/JournalIssue/Volume"),
-        "issue": _first(article, "Journal/JournalIssue/Issue"),
-        "pages": _first(article, "Pagination/MedlinePgn"),
-        "doi": _first(article, "ELocationID[@EIdType='doi']")
-        or ("" if record is None else _first(record, "PubmedData/ArticleIdList/ArticleId[@IdType='doi']")),
-    }
 
 
 def _author(author: etree._Element) -> str:
     if author.get("ValidYN") == "N":
         return ""
-    family, given = flatten(author.find("LastName")), _first(author, "Initials", "ForeName")
-    return f"{family}, {given}" if family else flatten(author.find("CollectiveName"))
-
-
-def _title(article: etree._Element) -> str:
-    title = _first(article, "ArticleTitle", "Book/BookTitle")
-    return "" if title == NO_TITLE else title
+    family, given = first_text(author, "LastName"), first_text(author, "Initials", "ForeName")
+    return f"{family}, {given}" if family else first_text(author, "CollectiveName")
 
 
 def _abstract(citation: etree._Element, article: etree._Element) -> tuple[str, dict[str, str]]:
     """The abstract, "" if there is none, and what the metadata says of it."""
     metadata = {}
-    others = citation.findall("OtherAbstract")
+    # The DTD's default for the language, which is not loaded, is English.
+    others = [(other.get("Language", ENGLISH), other) for other in citation.iterfind("OtherAbstract")]
     if others:
-        metadata["other_abstract_languages"] = "; ".join(map(_language, others))
-    text, labels = _sections(article.find("Abstract"))
-    if not text:
-        for other in others:
-            if _language(other) == ENGLISH and (found := _sections(other))[0]:
-                text, labels = found
-                metadata["other_abstract_type"] = other.get("Type", "")
-                break
-    if labels:
+        metadata["other_abstract_languages"] = "; ".join(language for language, _ in others)
+    sections = _sections(article.find("Abstract"))
+    english = (other for language, other in others if language == ENGLISH and _sections(other))
+    if not sections and (other := next(english, None)) is not None:
+        sections = _sections(other)
+        metadata["other_abstract_type"] = other.get("Type", "")
+    if labels := [label for label, _ in sections if label]:
         metadata["labels"] = "; ".join(labels)
-    return text, metadata
+    return " ".join(f"{label}: {text}" if label else text for label, text in sections), metadata
 
 
-def _language(other_abstract: etree._Element) -> str:
-    return other_abstract.get("Language", ENGLISH)  # the DTD's default, which is not loaded
-
-
-def _sections(abstract: etree._Element | None) -> tuple[str, list[str]]:
-    """Sections and labels. A section without text says nothing, and is left out with its label."""
-    if abstract is None:
-        return "", []
-    found = [(section.get("Label", ""), flatten(section)) for section in abstract.findall("AbstractText")]
-    sections = [(label, text) for label, text in found if text]
-    joined = " ".join(f"{label}: {text}" if label else text for label, text in sections)
-    return joined, [label for label, _ in sections if label]
+def _sections(abstract: etree._Element | None) -> list[tuple[str, str]]:
+    """Labels and texts. A section without text says nothing, and is left out with its label."""
+    parts = [] if abstract is None else abstract.findall("AbstractText")
+    return [(part.get("Label", ""), text) for part in parts if (text := flatten(part))]
 
 
 def _is_noted(citation: etree._Element, kind: str) -> bool:
@@ -198,7 +164,7 @@ def _is_noted(citation: etree._Element, kind: str) -> bool:
 
 
 def _revised(citation: etree._Element) -> str:
-    year, month, day = (flatten(citation.find(f"DateRevised/{part}")) for part in ("Year", "Month", "Day"))
+    year, month, day = (first_text(citation, f"DateRevised/{part}") for part in ("Year", "Month", "Day"))
     date = f"{year}-{month:0>2}-{day:0>2}"
     return date if _ISO_DATE.fullmatch(date) else ""
 
@@ -207,12 +173,3 @@ def _version(citation: etree._Element) -> int:
     pmid = citation.find("PMID[@Version]")
     version = "" if pmid is None else pmid.get("Version", "")
     return int(version) if version.isdecimal() else 1
-
-
-def _first(element: etree._Element, *paths: str) -> str:
-    """The first of the paths' texts that is not empty."""
-    return next(filter(None, (flatten(element.find(path)) for path in paths)), "")
-
-
-def _texts(element: etree._Element, *paths: str) -> list[str]:
-    return [text for path in paths for found in element.findall(path) if (text := flatten(found))]

@@ -1,15 +1,17 @@
-"""The interface of sources: named, and readable more than once."""
+"""The interface of sources: named, readable more than once, and made of documents, deletions and rejects."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.sources.records import Entry
+
+WHOLE_FILE = "the whole file"
+"""The position of a reject that is not a part of its file."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,7 +22,27 @@ class VectorDocument:
     vector: NDArray[np.float32]
 
 
-SourceEntry = Entry | VectorDocument
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A record that the source withdraws."""
+
+    source_id: str
+    revised: str = ""
+    """The latest revision date among the records that the source gave before, YYYY-MM-DD, or "": a copy of the
+    record that was not revised since stays deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that could not be read."""
+
+    position: str
+    """Where in the source: `line 12`, `record 40 (PMID 123)`."""
+    reason: str
+    """One sentence for a person."""
+
+
+Entry = Document | VectorDocument | Deletion | Reject
 
 
 class Source(Protocol):
@@ -29,6 +51,9 @@ class Source(Protocol):
     Documents of one record (the sections of an article) share their `source_id` and follow each other.
     Reading a source of the same fingerprint again yields the same entries in the same order: a build that was
     stopped counts on it to go on where it was.
+
+    A source of documents with vectors has the encoder's name, without a folder, as its `encoder`; one that people
+    should know something of has a sentence as its `note`.
     """
 
     @property
@@ -47,21 +72,8 @@ class Source(Protocol):
     def consumed(self) -> int:
         """How much of `size` has been read so far, in the same unit."""
 
-    def entries(self) -> Iterator[SourceEntry]:
+    def entries(self) -> Iterator[Entry]:
         """Read it from the beginning, lazily."""
-
-
-@runtime_checkable
-class VectorSource(Protocol):
-    """A source whose documents come with the vectors of one encoder."""
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-
-    @property
-    def encoder(self) -> str:
-        """The encoder, by its name without a folder."""
 
 
 def check_encoder(source: Source, encoder: str) -> None:
@@ -69,10 +81,11 @@ def check_encoder(source: Source, encoder: str) -> None:
 
     Vectors of another encoder may have the right length, and their similarities would mean nothing.
     """
-    if isinstance(source, VectorSource) and encoder.partition(":")[0] != source.encoder:
+    needed = getattr(source, "encoder", None)
+    if needed not in (None, encoder.partition(":")[0]):
         raise KnowledgeBaseError(
-            f"{source.name} holds vectors of the encoder {source.encoder!r}, and the knowledge base's encoder is "
-            f"{encoder!r}: index it into a base of its own, with --encoder {source.encoder}."
+            f"{source.name} holds vectors of the encoder {needed!r}, and the knowledge base's encoder is "
+            f"{encoder!r}: index it into a base of its own, with --encoder {needed}."
         )
 
 
@@ -81,21 +94,22 @@ class EntrySource:
 
     def __init__(
         self,
-        entries: Iterable[SourceEntry],
+        entries: Iterable[Entry] | Callable[[], Iterable[Entry]],
         *,
         name: str = "records",
         fingerprint: str = "",
         size: int | None = None,
     ) -> None:
+        """Name the entries, or a function that gives them; a generator can be read once only."""
         self._entries = entries
         self.name = name
         self.fingerprint = fingerprint
         self.size = size
         self.consumed = 0
 
-    def entries(self) -> Iterator[SourceEntry]:
-        """Each entry in turn; a generator can be read once only."""
+    def entries(self) -> Iterator[Entry]:
+        """Each entry in turn."""
         self.consumed = 0
-        for entry in self._entries:
+        for entry in self._entries() if callable(self._entries) else self._entries:
             self.consumed += 1
             yield entry

@@ -1,12 +1,13 @@
 """Streaming XML: the elements that are wanted, one by one, in memory bounded by the largest of them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from contextlib import suppress
+from io import BufferedIOBase
+from typing import Any
 
 from lxml import etree
 
-from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP
-from briefcontext.knowledge.sources.records import Reject
+from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP, UnreadableError
 
 CHUNK_BYTES = 1 << 16
 PROLOG_BYTES = 1 << 20
@@ -14,44 +15,62 @@ PROLOG_BYTES = 1 << 20
 
 
 def stream_elements(
-    stream: BinaryIO, wanted: Sequence[str], within: Sequence[str] = ()
-) -> Iterator[etree._Element | Reject]:
+    stream: BufferedIOBase, wanted: Sequence[str], within: Sequence[str] = ()
+) -> Iterator[etree._Element]:
     """The outermost elements of `stream` with a tag in `wanted`, each emptied once the next is asked for.
 
-    A break (malformed or truncated XML, damaged gzip data, a limit of the parser) ends the stream with one
-    Reject. So does a source that shows no element of `wanted` or `within`. External entities and DTDs are
-    never loaded, entities never expanded: see `unresolved_entity`.
+    External entities and DTDs are never loaded, entities never expanded: see `unresolved_entity`.
+
+    Raises:
+        UnreadableError: after the elements before it there is a break: malformed or truncated XML, a limit of the
+            parser. Or the source shows no element of `wanted` or `within`.
     """
     parser = _parser(events=("start", "end"), tag=(*wanted, *within))
     names = {name.rpartition("}")[2] for name in wanted}
-    recognised = False
+    recognised, bytes_read, chunk = False, 0, b"-"
     current: etree._Element | None = None
-    for bytes_read, problem in _feed(parser, stream):
+    broken: tuple[int, str] | None = None
+    while chunk and broken is None:
+        # Where compressed data is damaged, `read` would lose what it gathered before; `read1` has handed it out.
+        chunk = stream.read1(CHUNK_BYTES)
+        bytes_read += len(chunk)
+        try:
+            if chunk:
+                parser.feed(chunk)
+            else:
+                parser.close()
+        except etree.XMLSyntaxError as error:
+            broken = (error.lineno or 1, error.msg or "no message")
+        # An undeclared entity is an error that `feed` keeps to itself: fed on, it would begin a new document.
+        for fatal in parser.feed_error_log.filter_from_fatals():
+            broken = broken or (fatal.line, fatal.message)
         for event, element in parser.read_events():
             recognised = True
             if event == "start" and current is None and local_name(element) in names:
                 current = element
             elif event == "end" and current is not None and element is current:
-                _drop_earlier_siblings(current)
-                yield current
-                current.clear()
+                if (parent := element.getparent()) is not None:
+                    del parent[: parent.index(element)]
+                yield element
+                element.clear()
                 current = None
-        if problem is not None:
-            yield problem
-        elif not recognised and (bytes_read is None or bytes_read > PROLOG_BYTES):
-            yield Reject("start of the source", f"No element {' or '.join((*within, *wanted))} was found.")
-            return
+        if broken is not None:
+            raise UnreadableError(f"The XML could not be read from here on: {broken[1]}", f"line {broken[0]}")
+        if not recognised and (not chunk or bytes_read > PROLOG_BYTES):
+            missing = f"No element {' or '.join((*within, *wanted))} was found."
+            raise UnreadableError(missing, "start of the source")
 
 
-def root_name(stream: BinaryIO) -> str | None:
+def root_name(stream: BufferedIOBase) -> str | None:
     """The name of the root element, without its namespace; None where the stream does not begin like XML."""
-    parser = _parser(events=("start",))
-    for bytes_read, problem in _feed(parser, stream):
-        for _, element in parser.read_events():
-            return local_name(element)
-        if problem is not None or bytes_read is None or bytes_read > PROLOG_BYTES:
-            break
-    return None
+    parser, names = _parser(events=("start",)), list[str]()
+    with suppress(etree.XMLSyntaxError, *DAMAGED_GZIP):
+        while not names and (chunk := stream.read1(CHUNK_BYTES)):
+            try:
+                parser.feed(chunk)
+            finally:
+                names += [local_name(element) for _, element in parser.read_events()]
+    return names[0] if names else None
 
 
 def _parser(**options: Any) -> Any:
@@ -67,59 +86,27 @@ def _parser(**options: Any) -> Any:
     )
 
 
-def _feed(parser: Any, stream: BinaryIO) -> Iterator[tuple[int | None, Reject | None]]:
-    """Feed the parser; after each chunk the bytes so far, None at the end, and the break if there is one."""
-    bytes_read = 0
-    # Where compressed data is damaged, `read` would lose what it gathered before; `read1` has handed it out.
-    read = getattr(stream, "read1", stream.read)
-    try:
-        while chunk := read(CHUNK_BYTES):
-            parser.feed(chunk)
-            bytes_read += len(chunk)
-            if problem := _silent_break(parser):
-                yield bytes_read, problem
-                return
-            yield bytes_read, None
-        parser.close()
-    except etree.XMLSyntaxError as error:
-        yield bytes_read, _break(error.lineno or 1, error.msg or "no message")
-    except DAMAGED_GZIP as error:
-        yield bytes_read, Reject("end of the readable data", f"The compressed data is damaged: {error}")
-    else:
-        yield None, None
-
-
-def _silent_break(parser: Any) -> Reject | None:
-    """A fatal error that `feed` kept to itself, as lxml's does for an undeclared entity.
-
-    Fed on, it would take what follows for a new document.
-    """
-    fatal = parser.feed_error_log.filter_from_fatals()
-    return _break(fatal[0].line, fatal[0].message) if fatal else None
-
-
-def _break(line: int, message: str) -> Reject:
-    return Reject(f"line {line}", f"The XML could not be read from here on: {message}")
-
-
-def _drop_earlier_siblings(element: etree._Element) -> None:
-    parent = element.getparent()
-    if parent is not None:
-        while (earlier := element.getprevious()) is not None:
-            parent.remove(earlier)
-
-
 def local_name(element: etree._Element) -> str:
     """The element's name without its namespace."""
     return str(element.tag).rpartition("}")[2]
 
 
 def unresolved_entity(element: etree._Element) -> str | None:
-    """The first entity reference in `element`, such as `&nbsp;`: text there would be missing."""
+    """Why an element is rejected whose text has an entity reference, such as `&nbsp;`; None where it has none."""
     entity = next(element.iter(etree.Entity), None)
-    return None if entity is None else entity.text
+    return None if entity is None else f"It uses the entity {entity.text}, and entities are not resolved."
 
 
 def flatten(element: etree._Element | None) -> str:
     """All text inside, markup and MathML included, in reading order, with white space collapsed."""
     return "" if element is None else " ".join("".join(map(str, element.itertext())).split())
+
+
+def texts(element: etree._Element, path: str) -> list[str]:
+    """The texts of all elements at a path that have some."""
+    return [text for found in element.iterfind(path) if (text := flatten(found))]
+
+
+def first_text(element: etree._Element, *paths: str) -> str:
+    """The first of the paths' texts that is not empty, each path's first element alone; "" when there is none."""
+    return next(filter(None, (flatten(element.find(path)) for path in paths)), "")

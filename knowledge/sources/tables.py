@@ -1,0 +1,230 @@
+"""JSON Lines and CSV: one passage a row, in the columns of BEIR, of MedRAG, of our own, or of a mapping."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import BufferedIOBase
+from itertools import chain, islice
+from typing import Annotated, Any
+
+from langchain_core.documents import Document
+from pydantic import BaseModel, BeforeValidator, NonNegativeInt, ValidationError, WrapValidator
+
+from briefcontext.errors import InputError
+from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP, UnreadableError, rejecting
+from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, is_pmid, year_in
+from briefcontext.knowledge.sources.source import Entry, Reject
+
+SET_BY_RETRIEVAL = frozenset({"rank", "score"})
+
+MAX_LINE_BYTES = 1 << 25
+"""A longer line is no passage, and would not fit into bounded memory."""
+SNIFFED_ROWS = 100
+
+Columns = Mapping[str, tuple[str, ...]]
+Rows = Iterable[tuple[str, dict[str, Any] | str]]
+"""Rows of a table, each with its position in the file: by columns, or why it cannot be read."""
+
+
+def _digits(value: object) -> object:
+    """The digits of a whole number, also of one written as 12.0: data frames turn a column with gaps into floats."""
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return str(int(value)) if whole and not isinstance(value, bool) else value  # type: ignore[call-overload]
+
+
+def _parts(value: object) -> object:
+    return value.split(";") if isinstance(value, str) else value
+
+
+def _if_usable(value: object, validated: Callable[[object], Any]) -> Any:
+    try:
+        return validated(value)
+    except ValidationError:
+        return None
+
+
+_Name = Annotated[str, BeforeValidator(_digits)]
+_Names = Annotated[list[str], BeforeValidator(_parts)]
+_Label = Annotated[_Name | None, WrapValidator(_if_usable)]
+_Labels = Annotated[_Names | None, WrapValidator(_if_usable)]
+_Place = Annotated[NonNegativeInt | None, WrapValidator(_if_usable)]
+
+
+class _Row(BaseModel):
+    """The fields of a row. Labels and places that have another type are as good as missing; other fields are wrong."""
+
+    id: _Name
+    title: str = ""
+    text: str = ""
+    source_id: _Name = ""
+    pmid: _Label = None
+    kind: _Label = None
+    year: _Label = None
+    publication_types: _Names | None = None
+    mesh: _Labels = None
+    languages: _Labels = None
+    authors: _Labels = None
+    retracted: bool | None = None
+    url: _Label = None
+    journal: _Label = None
+    chunk_index: _Place = None
+    start: _Place = None
+    end: _Place = None
+
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    **{field: (field,) for field in _Row.model_fields},
+    "id": ("_id", "id", "pmid", "PMID"),
+    "text": ("text", "content", "contents"),
+    "pmid": ("pmid", "PMID"),
+    "languages": ("languages", "language"),
+    "authors": ("authors", "author"),
+}
+"""Where each field is looked for: the first of the columns that has a value."""
+
+
+def columns_of(fields: Mapping[str, str] | None = None) -> dict[str, tuple[str, ...]]:
+    """The columns of each field, where `fields` maps a field to the one column that holds it.
+
+    Raises InputError for a field that is not known.
+    """
+    fields = fields or {}
+    for field, column in fields.items():
+        if field not in COLUMNS:
+            raise InputError(f"There is no field {field!r} (mapped to {column!r}): use one of {', '.join(COLUMNS)}.")
+    return COLUMNS | {field: (column,) for field, column in fields.items()}
+
+
+@rejecting
+def read_table(
+    stream: BufferedIOBase, rows: Callable[[BufferedIOBase], Rows], columns: Columns = COLUMNS
+) -> Iterator[Entry]:
+    """One document for each row of an uncompressed table, and the rejects, in its order.
+
+    A row needs an id (a string or a whole number), and a text or a title; a row with a title only has it as
+    its text, and the kind `title`. The text stays as it is, character for character. `source_id` is its own
+    column, else the PMID, else the id; rows of one source must follow each other. `url` is its own column,
+    else the page in PubMed of a row that names a PMID. `publication_types`, `mesh`, `languages` and `authors` are
+    lists, or strings with semicolons; `retracted` is a truth value, else whether the types say so, and missing
+    without either.
+
+    Other columns are kept as metadata where they are strings, numbers or truth values; lists, objects, nulls
+    and NaN are not, nor `rank` and `score`, which retrieval sets.
+
+    Args:
+        stream: the table.
+        rows: takes its rows apart: `jsonl_rows`, `csv_rows`.
+        columns: where each field is looked for.
+    """
+    for position, row in rows(stream):
+        try:
+            yield Reject(position, row) if isinstance(row, str) else _document(row, columns)
+        except UnreadableError as reason:
+            yield Reject(position, str(reason))
+
+
+def without_text(rows: Rows, columns: Columns) -> str | None:
+    """Return why rows hold no passages, judged by the first that can be read; None when they may.
+
+    A table without a column of text is something else, a list of files or of questions.
+    """
+    try:
+        names = next((list(row) for _, row in islice(rows, SNIFFED_ROWS) if isinstance(row, dict)), None)
+    except (UnreadableError, *DAMAGED_GZIP):
+        return None
+    if names is None or not set(names).isdisjoint(columns["text"]):
+        return None
+    shown = ", ".join([*map(repr, names[:6]), *(["…"] if len(names) > 6 else [])])
+    return f"its rows have no column {' or '.join(map(repr, columns['text']))}, but {shown or 'none at all'}"
+
+
+def jsonl_rows(stream: BufferedIOBase) -> Rows:
+    """The lines of JSON Lines; blank ones do not count."""
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES):
+        number += 1
+        row: dict[str, Any] | str
+        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+            while (line := stream.readline(MAX_LINE_BYTES)) and not line.endswith(b"\n"):
+                pass
+            row = f"The line is longer than {MAX_LINE_BYTES:,} bytes."
+        else:
+            try:
+                if not (text := line.decode("utf-8-sig")).strip():
+                    continue
+                # A data frame writes NaN where a value is missing.
+                row = json.loads(text, parse_constant=lambda _: None)
+                if not isinstance(row, dict):
+                    row = f"The line holds {text.strip()[:40]} where a JSON object is needed."
+            except UnicodeDecodeError as error:
+                row = f"The line is not UTF-8: {error.reason} at byte {error.start}."
+            except (ValueError, RecursionError) as error:
+                row = f"The line is not JSON: {error}."
+        yield f"line {number}", row
+
+
+def csv_rows(stream: BufferedIOBase) -> Rows:
+    """The rows of CSV in UTF-8 below the first, which names the columns.
+
+    The delimiter is the comma, semicolon or tab that the first row has most of.
+    """
+    rows: csv.DictReader[str] | None = None
+    try:
+        first = stream.readline().decode("utf-8-sig")
+        lines = chain([first], (line.decode() for line in stream))
+        rows = csv.DictReader(lines, delimiter=max(",;\t", key=first.count))
+        for row in rows:
+            yield f"line {rows.line_num}", {name: value for name, value in row.items() if name is not None}
+    except (UnicodeDecodeError, csv.Error) as error:
+        position = f"after line {rows.line_num if rows else 0}"
+        raise UnreadableError(f"The rest cannot be read as CSV in UTF-8: {error}.", position) from None
+
+
+def _document(row: dict[str, Any], columns: Columns) -> Document:
+    """The document of a row, as `read_table` says. Raises UnreadableError when there is none."""
+    held = {name for name, value in row.items() if value is not None and value != ""}
+    found = {field: column for field, names in columns.items() for column in reversed(names) if column in held}
+    try:
+        known = _Row.model_validate({field: row[column] for field, column in found.items()})
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        if (field := str(wrong["loc"][0])) not in found:
+            raise UnreadableError(f"It has no {field}: {' or '.join(columns[field])}.") from None
+        reason = f"Its {found[field]} cannot be read from {repr(wrong['input'])[:40]}: {wrong['msg']}."
+        raise UnreadableError(reason) from None
+    kind, text = (known.kind or "passage", known.text) if known.text.strip() else ("title", known.title)
+    if not text.strip():
+        raise UnreadableError(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")
+    pmid = known.pmid.strip() if known.pmid and is_pmid(known.pmid.strip()) else ""
+    start, types = known.start or 0, known.publication_types
+    left_out = {*chain.from_iterable(columns.values()), *COLUMNS, *SET_BY_RETRIEVAL}
+    metadata: dict[str, str | int | float | bool] = {
+        **{name: value for name, value in row.items() if name not in left_out and isinstance(value, str | int | float)},
+        "source_id": known.source_id or pmid or known.id,
+        "title": known.title,
+        "kind": kind,
+        "chunk_index": known.chunk_index or 0,
+        "start": start,
+        "end": start + len(text) if known.end is None else known.end,
+    }
+    optional = {
+        "pmid": pmid,
+        "url": known.url or article_url({**row, "pmid": pmid}),
+        "journal": known.journal,
+        "year": year_in(known.year or ""),
+        "mesh": _joined(known.mesh),
+        "languages": _joined(known.languages),
+        "authors": _joined(known.authors),
+    }
+    metadata |= {name: value for name, value in optional.items() if value}
+    if types is not None:
+        metadata["publication_types"] = _joined(types)
+    if known.retracted is not None:
+        metadata["retracted"] = known.retracted
+    elif types is not None:
+        metadata["retracted"] = RETRACTED_TYPE in map(str.strip, types)
+    return Document(id=known.id, page_content=text, metadata=metadata)
+
+
+def _joined(parts: Iterable[str] | None) -> str:
+    return "; ".join(filter(None, map(str.strip, parts or ())))
