@@ -63,7 +63,7 @@ REFUSED = {
     "no PDF": ("trial.pdf", b"%PDF-1.7\n%%EOF", "cannot be read"),
     "a PDF with a password": ("trial.pdf", pdf(FINDING, password="x"), "needs a password"),
     "a scan": ("trial.pdf", pdf(""), "text recognition"),
-    "too many pages": ("trial.pdf", pdf(*[FINDING] * (MOST_PAGES + 1)), f"has {MOST_PAGES + 1} pages"),
+    "too many pages": ("trial.pdf", pdf("Another page.", *[FINDING] * MOST_PAGES), f"has {MOST_PAGES + 1} pages"),
     "too much text": ("trial.txt", b"word " * (MOST_CHARACTERS // 4), "characters, and at most 300,000"),
     "too many bytes": ("trial.txt", b"x" * (MOST_BYTES + 3), "is larger than 8 MiB"),
     "no text": ("trial.txt", b"", "has no text"),
