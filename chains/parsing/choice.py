@@ -56,7 +56,7 @@ _JOINED = re.compile(
 _WITHDRAWN = re.compile(
     r"[\s\"'`*_)\],]*(?:(?:is|was|are|seems)(?:n't| not| wrong| incorrect| false| unlikely)|if|unless)\b", re.IGNORECASE
 )
-_LETTER_LINE = re.compile(r"[\W_]*(?:(?:option|choice|answer)\s)?[\W_]*([a-z])[\W_]*", re.IGNORECASE)
+_LETTER_LINE = re.compile(r"[\W_]*+(?:(?:option|choice|answer)\s[\W_]*+)?([a-z])[\W_]*", re.IGNORECASE)
 _LETTERED = re.compile(r"(?<!\w)([A-Za-z])[*_\])]*[).:\]]")
 
 
