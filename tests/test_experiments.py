@@ -28,7 +28,7 @@ from tests.openai_server import OpenAIServer
 from tests.questions import known, run_settings
 from tests.simulated_reader import LOST_IN_THE_MIDDLE, MODEL, NO_BIAS, SimulatedReader
 
-QUESTIONS = 60
+QUESTIONS = 40
 CHECKS = 10
 """Accuracies checked below, so that an interval of each at 1 - 0.05 / CHECKS holds all true ones at 95%."""
 
@@ -77,7 +77,7 @@ def test_position_recovers_the_bias_that_the_reader_has(execute: Execute, table:
         assert spread["p"] > 0.05
         assert spread["low"] == 0
     else:
-        assert spread["p"] < 0.001
+        assert spread["p"] < 0.01
         assert spread["low"] > 0
 
 
@@ -103,7 +103,7 @@ def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -
 def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_documents(execute: Execute) -> None:
     # Overlooked by the number of documents, not by their place: four of them hide nothing.
     reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.04}
-    summary = execute("context_length", count=40, reader=reader, methods=("vanilla", "map_reduce"), ks=(4, 16))
+    summary = execute("context_length", count=16, reader=reader, methods=("vanilla", "map_reduce"), ks=(4, 16))
     vanilla = accuracies(summary, "vanilla", "documents")
     mapped = accuracies(summary, "map_reduce", "documents")
     assert vanilla[16]["score"] < vanilla[4]["score"]
@@ -186,10 +186,10 @@ def test_position_finds_in_the_mean_over_the_positions_what_the_reader_has(execu
 
 def test_context_length_averages_over_five_places_and_tests_lengths(execute: Execute) -> None:
     reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.04}
-    summary = execute("context_length", count=30, reader=reader, methods=("vanilla",), ks=(4, 16))
+    summary = execute("context_length", count=16, reader=reader, methods=("vanilla",), ks=(4, 16))
     cells = accuracies(summary, "vanilla", "documents")
-    assert {length: cell["n"] for length, cell in cells.items()} == {4: 30, 16: 30}
-    assert summary["answers"] == 30 * (4 + 5)
+    assert {length: cell["n"] for length, cell in cells.items()} == {4: 16, 16: 16}
+    assert summary["answers"] == 16 * (4 + 5)
     (effect,) = summary["effects"]
     assert effect["condition"] == {"documents": 16, "against": 4}
     assert effect["difference"] == pytest.approx(cells[16]["score"] - cells[4]["score"])
