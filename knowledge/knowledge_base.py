@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -11,7 +12,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
+from briefcontext.knowledge.store.filters import LABELLED, NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import MANIFEST_FILE, Counts, Manifest
 from briefcontext.knowledge.store.place import Place, open_place
 
@@ -24,6 +25,9 @@ _T = TypeVar("_T")
 
 DEMO = "demo"
 """The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
+_LABELS_OF = 2000
+"""Passages whose labels are looked at."""
+_MOST_LABELS = 200
 _NOT_TOLD = {"serial", "texts", "terms", "versions", "next_number", "generation", "trained"}
 _NOT_TOLD_OF_SOURCES = {"position", "path", "shared_with", "replaced_by"}
 
@@ -52,7 +56,6 @@ class KnowledgeBase:
         self._stamp: object = None
         self._published = manifest
         self._snapshot: Snapshot | None = None
-        self._outdated: list[Snapshot] = []
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, encoder: "Encoder | None" = None) -> Self:
@@ -62,11 +65,7 @@ class KnowledgeBase:
             KnowledgeBaseError: there is none, its first build is not complete, it is damaged, or of another format; or
                 the encoder given is not the one it was built with.
         """
-        if path == DEMO:
-            from briefcontext.knowledge.demo import demo_folder
-
-            path = demo_folder()
-        place = open_place(path)
+        place = _place(path)
         if (manifest := Manifest.published(place)) is None:
             raise KnowledgeBaseError(_why_not(place))
         if encoder is not None:
@@ -76,9 +75,9 @@ class KnowledgeBase:
     def close(self) -> None:
         """Close its files."""
         with self._loading:
-            for snapshot in self._outdated + ([self._snapshot] if self._snapshot else []):
-                snapshot.close()
-            self._outdated, self._snapshot, self._stamp = [], None, None
+            if self._snapshot is not None:
+                self._snapshot.close()
+            self._snapshot, self._stamp = None, None
 
     def __enter__(self) -> Self:
         return self
@@ -115,11 +114,15 @@ class KnowledgeBase:
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Return how many passages the filters let through."""
         where = filters.where()
-        return len(self) if where is None else self._read(lambda snapshot: snapshot.count(where))
+        return len(self) if where is None else self._read(lambda snapshot: snapshot.table.count(where))
 
     def labels(self) -> dict[str, list[str]]:
         """Return labels that filters may ask for, by kind, the most frequent first, as its first passages have them."""
-        return self._read(lambda snapshot: snapshot.labels())
+        sample = self._read(lambda snapshot: snapshot.table.read(LABELLED, limit=_LABELS_OF))
+        counts = {name: Counter(label for row in sample[name].to_pylist() for label in row or ()) for name in LABELLED}
+        return {
+            name: [label for label, _ in count.most_common(_MOST_LABELS)] for name, count in counts.items() if count
+        }
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` passages most similar to a question, best first, of those that the filters let through.
@@ -168,8 +171,7 @@ class KnowledgeBase:
 
     def named(self, names: Sequence[str]) -> list[Document]:
         """The passages that are named by their own ids or by their sources', in the order of the names."""
-        found = self._read(lambda snapshot: (snapshot.get(names), snapshot.sources(names)))
-        by_id, by_source = found
+        by_id, by_source = self._read(lambda snapshot: (snapshot.get(names), snapshot.sources(names)))
         named = (
             document
             for name in names
@@ -179,21 +181,23 @@ class KnowledgeBase:
 
     def ids(self) -> list[str]:
         """The ids of all passages, sorted."""
-        return self._read(lambda snapshot: snapshot.ids())
+        return sorted(row["id"] for row in self._rows("id"))
 
     def documents(self) -> list[dict[str, Any]]:
         """What it holds, by source id: `source_id`, `title`, `kind`, `year`, and how many `passages` of each."""
-        return self._read(lambda snapshot: snapshot.listing())
+        found: dict[str, dict[str, Any]] = {}
+        for row in self._rows("source_id", "title", "kind", "year"):
+            known = found.setdefault(row["source_id"], {**row, "passages": 0})
+            known["passages"] += 1
+        return [found[id] for id in sorted(found)]
+
+    def _rows(self, *columns: str) -> list[dict[str, Any]]:
+        return self._read(lambda snapshot: snapshot.table.read(columns).to_pylist())
 
     @property
     def term_statistics(self) -> "TermStatistics | None":
         """How often terms occur in its passages, for BM25; None when the base is empty."""
         return self._read(lambda snapshot: snapshot.term_statistics) if len(self) else None
-
-    @property
-    def published(self) -> Manifest:
-        """The state that it answers from now."""
-        return self._current()
 
     def _current(self) -> Manifest:
         """The state that is published now."""
@@ -202,38 +206,33 @@ class KnowledgeBase:
             with self._loading:
                 if (published := Manifest.published(self._place)) is None:
                     raise KnowledgeBaseError(_why_not(self._place))
-                if published.serial != self._published.serial and self._snapshot is not None:
-                    # Another thread may be searching it.
-                    self._outdated.append(self._snapshot)
-                    self._snapshot = None
                 self._published, self._stamp = published, stamp
         return self._published
 
     def _read(self, read: "Callable[[Snapshot], _T]") -> _T:
         """What `read` gives; once more where a build became complete meanwhile, and took away what it was reading."""
+        # Lance is imported when it is first needed.
+        from briefcontext.knowledge.store.snapshot import Snapshot
+
         while True:
             manifest = self._current()
             try:
-                return read(self._opened(manifest))
+                with self._loading:
+                    if self._snapshot is None or self._snapshot.manifest.serial != manifest.serial:
+                        # Another thread may be searching the one before, which ends with the last that uses it.
+                        self._snapshot = Snapshot(self._place, manifest)
+                    snapshot = self._snapshot
+                return read(snapshot)
             except KnowledgeBaseError:
                 if self._current().serial == manifest.serial:
                     raise
-
-    def _opened(self, manifest: Manifest) -> "Snapshot":
-        with self._loading:
-            if self._snapshot is None or self._snapshot.manifest.serial != manifest.serial:
-                # Lance is imported when it is first needed.
-                from briefcontext.knowledge.store.snapshot import Snapshot
-
-                self._snapshot = Snapshot(self._place, manifest)
-            return self._snapshot
 
     def info(self) -> dict[str, Any]:
         """The manifest as it is now, with `path`, `state`, the `counts` of all sources, and the `bytes` of the folder.
 
         `state` is `building` while there is a build that is not complete, running or stopped.
         """
-        return _info(self._place, self._current(), "complete" if Manifest.draft(self._place) is None else "building")
+        return knowledge_base_info(self.path)
 
     def verify(self) -> list[str]:
         """Return what is wrong with it, one sentence each, with what to do; nothing when it is sound."""
@@ -245,31 +244,32 @@ class KnowledgeBase:
 def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What `KnowledgeBase.info` says, also of a base whose first build is not complete: its `state` is `half-built`.
 
-    Raises:
-        KnowledgeBaseError: there is no base.
+    Raises KnowledgeBaseError when there is no base.
     """
-    place = open_place(path)
-    if path == DEMO or Manifest.published(place) is not None:
-        with KnowledgeBase.open(path) as base:
-            return base.info()
-    if (draft := Manifest.draft(place)) is None:
+    place = _place(path)
+    published, draft = Manifest.published(place), Manifest.draft(place)
+    if (manifest := published or draft) is None:
         raise KnowledgeBaseError(_why_not(place))
-    counts = Counts.total(source.counts for source in draft.sources)
-    return _info(place, draft, "half-built") | {
-        "records": counts.indexed - counts.deleted,
-        "passages": draft.next_number - 1,
-    }
-
-
-def _info(place: Place, manifest: Manifest, state: str) -> dict[str, Any]:
-    return {
+    counts = Counts.total(source.counts for source in manifest.sources)
+    info = {
         "path": str(place),
-        "state": state,
+        "state": "complete" if draft is None else "building" if published else "half-built",
         **manifest.model_dump(exclude=_NOT_TOLD | {"sources"}),
         "sources": [source.model_dump(exclude=_NOT_TOLD_OF_SOURCES) for source in manifest.sources],
-        "counts": Counts.total(source.counts for source in manifest.sources).model_dump(),
+        "counts": counts.model_dump(),
         "bytes": place.size(),
     }
+    if published is None:
+        info |= {"records": counts.indexed - counts.deleted, "passages": manifest.next_number - 1}
+    return info
+
+
+def _place(path: str | os.PathLike[str]) -> Place:
+    if path == DEMO:
+        from briefcontext.knowledge.demo import demo_folder
+
+        path = demo_folder()
+    return open_place(path)
 
 
 def _check(k: int) -> None:

@@ -12,11 +12,10 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Entry, EntrySource
-from briefcontext.knowledge.store.manifest import Counts, Manifest
-from briefcontext.knowledge.store.passages import PASSAGES, documents, stored_vectors
+from briefcontext.knowledge.store.chroma import ChromaVectors
+from briefcontext.knowledge.store.manifest import PASSAGES, Counts, Manifest
+from briefcontext.knowledge.store.passages import documents, stored_vectors
 from briefcontext.knowledge.store.place import open_place
-from briefcontext.knowledge.store.table import Table
-from briefcontext.knowledge.store.vector_search import VectorSearch, open_vector_search
 from tests.hashing_encoder import HashingEncoder
 
 NEW = "Ibuprofen is used now."
@@ -59,8 +58,7 @@ def stored(folder: Path | str) -> pa.Table:
     """The table of passages that readers of a base see, in the order of adding."""
     manifest = Manifest.published(open_place(folder))
     assert manifest is not None
-    assert manifest.versions is not None
-    table = Table(open_place(folder).table(PASSAGES), manifest.versions.passages)
+    table = manifest.table(open_place(folder), PASSAGES)
     return table.read(table.data.schema.names).sort_by("number")
 
 
@@ -88,10 +86,8 @@ def contents(
         }
 
 
-def vector_search(folder: Path) -> VectorSearch:
+def vector_search(folder: Path) -> ChromaVectors:
     """Where the vectors of a base are searched, which is not its table."""
     manifest = Manifest.published(open_place(folder))
     assert manifest is not None
-    search = open_vector_search(open_place(folder), manifest)
-    assert search is not None
-    return search
+    return ChromaVectors(open_place(folder), manifest)

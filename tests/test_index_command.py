@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,28 @@ def test_what_the_base_was_not_built_with_is_refused_before_weights_are_loaded(
     build(tmp_path / "kb", source("a", record("1")))
     with pytest.raises(KnowledgeBaseError, match=message):
         run(rows(tmp_path / "a.jsonl", "Gout hurts."), tmp_path / "kb", **options)
+    assert loaded == []
+
+
+def a_file(place: Path) -> None:
+    place.touch()
+
+
+def a_folder_of_something_else(place: Path) -> None:
+    place.mkdir()
+    (place / "thesis.txt").write_text("Years of work.")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [(a_file, "kb is a file: name a folder"), (a_folder_of_something_else, r"is no knowledge base .*'thesis\.txt'")],
+)
+def test_a_place_that_cannot_hold_a_base_is_refused_before_weights_are_loaded(
+    tmp_path: Path, loaded: list[str], make: Callable[[Path], None], message: str
+) -> None:
+    make(tmp_path / "kb")
+    with pytest.raises(KnowledgeBaseError, match=message):
+        run(rows(tmp_path / "a.jsonl", "Gout hurts."), tmp_path / "kb")
     assert loaded == []
 
 

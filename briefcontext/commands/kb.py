@@ -61,7 +61,7 @@ def remove(path: str, source_ids: Sequence[str]) -> None:
     Raises:
         KnowledgeBaseError: one of them is not held.
     """
-    from briefcontext.knowledge.build.removal import remove_records
+    from briefcontext.knowledge.build.build import remove_records
 
     report = remove_records(path, source_ids)
     console = Console(highlight=False, soft_wrap=True)

@@ -1,19 +1,20 @@
 """Building a knowledge base: a new one, one that was stopped half-way, or one to be updated."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress
-from briefcontext.knowledge.build.reading_plan import ReadingPlan
 from briefcontext.knowledge.build.source_ledger import SourceLedger, replaced_files
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import (
     Deletion,
     Entry,
@@ -23,9 +24,9 @@ from briefcontext.knowledge.sources.source import (
     VectorDocument,
     check_encoder,
 )
-from briefcontext.knowledge.store.manifest import DRAFT_FILE, Counts, Manifest
+from briefcontext.knowledge.store.chroma import check_store
+from briefcontext.knowledge.store.manifest import DRAFT_FILE, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.place import LOCK_FILE, Place, open_place
-from briefcontext.knowledge.store.vector_search import EMBEDDED
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -109,34 +110,33 @@ def build_knowledge_base(
             another process builds in it; the server does not answer; a source cannot be read, or brings vectors of
             another encoder, or is another file than the one that its document came from.
     """
-    place = open_place(path)
+    place, given = open_place(path), _sources(sources)
+    check_build(place, given, encoder.name, chunk_tokens=chunk_tokens, store=store)
+    with place.lock():
+        if (manifest := Manifest.latest(place)) is None:
+            manifest = Manifest.new(encoder, store=store, chunk_tokens=chunk_tokens)
+            manifest.write_draft(place)
+        manifest.check_encoder(encoder, place)
+        manifest.check_options(place, encoder=encoder.name, chunk_tokens=chunk_tokens, store=store)
+        return _build(place, Draft(place, manifest), encoder, given, on, progress)
+
+
+def check_build(
+    place: Place, sources: Iterable[Source], encoder: str, *, chunk_tokens: int | None, store: str | None
+) -> None:
+    """Refuse what a build with an encoder of that name would refuse, before it is loaded."""
     if chunk_tokens is not None and chunk_tokens < 1:
         raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
-    if store not in (None, EMBEDDED) and Manifest.latest(place) is None:
-        from briefcontext.knowledge.store.chroma import check_server
-
-        check_server(str(store))
-    given = _sources(sources)
-    for source in given:
-        check_encoder(source, encoder.name)
-    if Manifest.latest(place) is None and (others := place.names() - {LOCK_FILE, f"{DRAFT_FILE}.partial"}):
+    if (manifest := Manifest.latest(place)) is not None:
+        manifest.check_options(place, encoder=encoder, chunk_tokens=chunk_tokens, store=store)
+    elif others := place.names() - {LOCK_FILE, f"{DRAFT_FILE}.partial"}:
         raise KnowledgeBaseError(
             f"{place} is not empty and is no knowledge base (it holds {min(others)!r}): name another folder."
         )
-    with place.lock():
-        manifest = _manifest(place, encoder, chunk_tokens, store)
-        return _Build(place, manifest, encoder).run(given, on, progress)
-
-
-def _manifest(place: Place, encoder: "Encoder", chunk_tokens: int | None, store: str | None) -> Manifest:
-    """The state to go on from, checked against what is asked for; a new one where there is none."""
-    if (manifest := Manifest.latest(place)) is None:
-        manifest = Manifest.new(encoder, store=store, chunk_tokens=chunk_tokens)
-        manifest.write_draft(place)
-        return manifest
-    manifest.check_encoder(encoder, place)
-    manifest.check_options(place, encoder=encoder.name, chunk_tokens=chunk_tokens, store=store)
-    return manifest
+    elif store is not None:
+        check_store(place, store)
+    for source in sources:
+        check_encoder(source, encoder)
 
 
 def _sources(given: Iterable[Source] | Iterable[Entry]) -> list[Source]:
@@ -151,63 +151,87 @@ def _sources(given: Iterable[Source] | Iterable[Entry]) -> list[Source]:
     return list(rest)  # type: ignore[arg-type]
 
 
-class _Build:
-    """One build in a folder that is locked."""
+def _build(
+    place: Place,
+    draft: Draft,
+    encoder: "Encoder",
+    sources: list[Source],
+    on: Literal["ray"] | None,
+    progress: Callable[[Progress], None] | None,
+) -> BuildReport:
+    """Build in a place that is locked."""
+    before = draft.manifest.sources
+    published = Manifest.published(place)
+    # One that was read to its end by a build that was stopped later is not skipped, and not read again.
+    indexed = {number for number, source in enumerate(published.sources if published else []) if source.finished}
+    replaced = replaced_files(draft.records, before, sources)
+    ledger = SourceLedger(before, sources)
+    written = 0
+    if ledger.due():
+        draft.begin(ledger)
+        pipeline = Pipeline(draft, ledger, encoder, partial(_cut, encoder, draft.manifest.chunk_tokens))
+        if on is None:
+            written = pipeline.run(progress)
+        else:
+            from briefcontext.knowledge.build.ray_workers import RayWorkers
 
-    def __init__(self, place: Place, manifest: Manifest, encoder: "Encoder") -> None:
-        self._place = place
-        self._encoder = encoder
-        self._chunk_tokens = manifest.chunk_tokens
-        self._draft = Draft(place, manifest)
-        self._before = manifest.sources
-        published = Manifest.published(place)
-        listed = published.sources if published is not None else []
-        self._indexed = {number for number, source in enumerate(listed) if source.finished}
-        self._ledger = SourceLedger(manifest.sources)
+            with RayWorkers(encoder, draft.passages.uri) as workers:
+                written = pipeline.run(progress, workers.encode_all)
+    if ledger.read or ledger.entries != before or not draft.is_published():
+        draft.publish(ledger)
+    return BuildReport(
+        path=place.path,
+        sources=list(_reports(ledger, sources, indexed, replaced)),
+        passages=draft.manifest.passages,
+        vectors_written=written,
+        rejects_file=place.named(REJECTS_FILE) if place.exists(REJECTS_FILE) else None,
+        unfinished=unfinished(ledger.entries),
+    )
 
-    def run(
-        self, sources: list[Source], on: Literal["ray"] | None, progress: Callable[[Progress], None] | None
-    ) -> BuildReport:
-        draft, ledger = self._draft, self._ledger
-        replaced = replaced_files(draft.records, self._before, sources)
-        plan = ReadingPlan(ledger, sources)
-        written = 0
-        if plan.due():
-            draft.begin(ledger)
-            pipeline = Pipeline(draft, ledger, self._encoder, self._cut, progress)
-            if on is None:
-                written = pipeline.run(plan)
-            else:
-                from briefcontext.knowledge.build.ray_workers import RayWorkers
 
-                with RayWorkers(self._encoder, draft.passages.uri) as workers:
-                    written = pipeline.run_on(workers, plan)
-        if plan.read or ledger.entries() != self._before or not draft.is_published():
-            draft.publish(ledger)
-        return BuildReport(
-            path=self._place.path,
-            sources=list(self._reports(sources, plan, replaced)),
-            passages=draft.manifest.passages,
-            vectors_written=written,
-            rejects_file=self._place.named(REJECTS_FILE) if self._place.exists(REJECTS_FILE) else None,
-            unfinished=ledger.unfinished(),
+def _reports(
+    ledger: SourceLedger, sources: list[Source], seen: set[int], replaced: dict[str, str]
+) -> Iterator[SourceReport]:
+    for place, source in enumerate(sources):
+        number = ledger.read.get(place, ledger.entry(place))
+        skipped = place not in ledger.read and number in seen
+        seen.add(number)
+        entry = ledger.entries[number]
+        counts = Counts() if skipped else entry.counts
+        yield SourceReport(source.name, entry.fingerprint, skipped, counts, replaced.get(source.name))
+
+
+def _cut(encoder: "Encoder", chunk_tokens: int | None, document: Document) -> list[Document] | None:
+    """A document's chunks; None where it is not to be cut."""
+    from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
+
+    whole_text = document.metadata.get("kind") in WHOLE_TEXTS
+    tokens = chunk_tokens or (CHUNK_TOKENS if whole_text else None)
+    return None if tokens is None else chunk_document(document, encoder, tokens=tokens)
+
+
+def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> BuildReport:
+    """Take documents out of the knowledge base at `path`, by their source ids; no encoder is loaded.
+
+    One whose file is indexed again comes back.
+
+    Raises:
+        KnowledgeBaseError: there is no base, a build of it is not complete, or one of the ids is not held; nothing is
+            removed then.
+    """
+    place = open_place(path)
+    with KnowledgeBase.open(path) as base:
+        manifest = base.manifest
+    if Manifest.draft(place) is not None:
+        raise KnowledgeBaseError(
+            f"An update of {place} is not complete: run its index command again to finish it, and remove then."
         )
-
-    def _reports(self, sources: list[Source], plan: ReadingPlan, replaced: dict[str, str]) -> Iterator[SourceReport]:
-        # One that was read to its end by a build that was stopped later is not skipped, and not read again.
-        seen = set(self._indexed)
-        for place, source in enumerate(sources):
-            entry = plan.read.get(place, plan.entry(place))
-            skipped = place not in plan.read and entry in seen
-            seen.add(entry)
-            counts = Counts() if skipped else self._ledger[entry].counts
-            fingerprint = self._ledger[entry].fingerprint
-            yield SourceReport(source.name, fingerprint, skipped, counts, replaced.get(source.name))
-
-    def _cut(self, document: Document) -> list[Document] | None:
-        """A document's chunks; None where it is not to be cut."""
-        from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
-
-        whole_text = document.metadata.get("kind") in WHOLE_TEXTS
-        tokens = self._chunk_tokens or (CHUNK_TOKENS if whole_text else None)
-        return None if tokens is None else chunk_document(document, self._encoder, tokens=tokens)
+    records = manifest.table(place, RECORDS).find(["source_id"], "source_id", source_ids, "NOT deleted")
+    held = set(records["source_id"].to_pylist())
+    if missing := [id for id in dict.fromkeys(source_ids) if id not in held]:
+        raise KnowledgeBaseError(
+            f"{place} holds no document {', '.join(map(repr, missing[:3]))}: see `briefcontext kb list {place}`."
+        )
+    deletions = EntrySource([Deletion(id) for id in sorted(held)], name="kb remove")
+    # What a base notes of its encoder is all that is asked of one that has nothing to encode.
+    return build_knowledge_base([deletions], path, encoder=cast("Encoder", manifest.encoder))

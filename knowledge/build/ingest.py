@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -29,7 +29,18 @@ class Record:
     """One source id's entries: a document, or several that follow each other."""
 
     source_id: str
-    documents: list[VectorDocument | Document] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
+    vectors: list[NDArray[np.float32] | None] = field(default_factory=list)
+    """Those that come with the documents."""
+    position: str = ""
+    digest: bytes = b""
+    revision: str = ""
+    passages: list[tuple[Document, NDArray[np.float32] | None]] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of its passages."""
+        return [str(document.id) for document, _ in self.passages]
 
 
 Item = Record | Deletion | Reject
@@ -52,121 +63,110 @@ def gather_records(entries: Iterable[Entry]) -> Generator[tuple[Item, int]]:
             taken += 1
             yield entry, taken
             continue
-        document = _plain(entry)
+        document, vector = (entry.document, entry.vector) if isinstance(entry, VectorDocument) else (entry, None)
         source_id = str(document.metadata.get("source_id") or document.id or "")
         if record is None or source_id != record.source_id or document.id in ids:
             if record is not None:
                 yield record, taken
             record, ids = Record(source_id), set()
-        record.documents.append(entry)
+        record.documents.append(document)
+        record.vectors.append(vector)
         ids.add(document.id)
         taken += 1
     if record is not None:
         yield record, taken
 
 
-def text_length(item: Item) -> int:
-    """Return how many characters of text a record brings."""
-    if not isinstance(item, Record):
-        return 0
-    return sum(len(_plain(entry).page_content) for entry in item.documents)
-
-
 class Ingest:
     """Finds out what the records of one source after the other change."""
 
-    def __init__(
-        self, held: HeldRecords, ledger: SourceLedger, *, cut: Cut | None, dimension: int, next_number: int
-    ) -> None:
-        """`cut` divides a document into its chunks, or returns None to leave it whole; None leaves all whole."""
+    def __init__(self, held: HeldRecords, ledger: SourceLedger, *, cut: Cut, dimension: int, next_number: int) -> None:
+        """`cut` divides a document into its chunks, or returns None to leave it whole."""
         self._held = held
         self._ledger = ledger
         self._cut = cut
         self._dimension = dimension
         self._next_number = next_number
         self._changes = Changes()
+        self._source = 0
 
     def batch(self, items: Sequence[tuple[Item, int]], source: int, *, finished: bool) -> Changes:
         """What records of the source change, each with the number of entries up to its end; `finished`: the last ones.
 
         Whether its changes are written meanwhile or not, the next batch knows of them.
         """
-        self._changes = changes = Changes()
-        checked = [(self._checked(item), item, taken) for item, taken in items]
-        self._held.begin(changes, [one.source_id for one, _, _ in checked if isinstance(one, _Usable | Deletion)])
-        usable = [one for one, _, _ in checked if isinstance(one, _Usable)]
-        for record in usable:
-            state = self._held.state(record.source_id)
-            if state is None or state.digest != record.digest:
-                record.passages = list(self._passages_of(record))
-        self._held.look_up_ids([id for record in usable for id in record.ids])
-        outcomes = Counter[str](self._apply(one, source, _position(item, taken)) for one, item, taken in checked)
-        changes.counts = Counts(read=len(items), **outcomes)
+        changes = self._changes = Changes()
+        self._source = source
+        checked = [self._checked(item, taken) for item, taken in items]
+        self._held.begin(changes, [one.source_id for one in checked if not isinstance(one, Reject)])
+        for record in checked:
+            if isinstance(record, Record):
+                state = self._held.state(record.source_id)
+                if state is None or state.digest != record.digest:
+                    record.passages = list(self._passages_of(record))
+        self._held.look_up_ids([id for record in checked if isinstance(record, Record) for id in record.ids])
+        changes.counts = Counts(read=len(items), **Counter[str](map(self._apply, checked)))
         self._ledger.advance(source, items[-1][1] if items else None, changes.counts, finished=finished)
-        changes.sources, changes.next_number = self._ledger.entries(), self._next_number
+        changes.sources, changes.next_number = list(self._ledger.entries), self._next_number
         return changes
 
-    def _apply(self, one: "_Usable | Deletion | Reject | str", source: int, position: str) -> Outcome:
-        match one:
-            case _Usable():
-                return self._upsert(one, source, position)
+    def _apply(self, item: Item) -> Outcome:
+        match item:
+            case Record():
+                return self._upsert(item)
             case Deletion():
-                return self._delete(one, source)
+                return self._delete(item)
             case Reject():
-                return self._reject(source, one.position, one.reason)
-            case _:
-                return self._reject(source, position, one)
+                return self._reject(item.position, item.reason)
 
-    def _reject(self, source: int, position: str, reason: str) -> Outcome:
-        self._changes.rejects.append((source, position, reason))
+    def _reject(self, position: str, reason: str) -> Outcome:
+        self._changes.rejects.append((self._source, position, reason))
         return "rejected"
 
-    def _delete(self, deletion: Deletion, source: int) -> Outcome:
+    def _delete(self, deletion: Deletion) -> Outcome:
         source_id, state = deletion.source_id, self._held.state(deletion.source_id)
         held = state is not None and not state.deleted
         known = _NO_REVISION if state is None else state.revision
-        if held and known != _NO_REVISION and self._ledger.is_read_again(source):
+        if held and known != _NO_REVISION and self._ledger.is_read_again(self._source):
             # The record came back by a revision after this very deletion, which is given once more.
             return "unchanged"
         # What remains of it: an older copy, in a source that is read later, is not to bring it back.
         revision = _latest(known, deletion.revised)
-        self._changes.records[source_id] = RecordState(source, b"", revision, deleted=True)
+        self._changes.records[source_id] = RecordState(self._source, b"", revision, deleted=True)
         if state is not None and (not held or _compare(known, revision) is None):
-            self._ledger.take_over(state.source, source, replaced=held)
+            self._ledger.take_over(state.source, self._source, replaced=held)
         if not held:
             return "unchanged"
         self._changes.remove(source_id)
         return "deleted"
 
-    def _upsert(self, record: "_Usable", source: int, position: str) -> Outcome:
+    def _upsert(self, record: Record) -> Outcome:
         state = self._held.state(record.source_id)
         order = None if state is None else _compare(record.revision, state.revision)
         if state is not None and state.deleted:
             if order in (-1, 0):
-                name = self._ledger[state.source].name
+                name = self._ledger.entries[state.source].name
                 reason = f"{record.source_id!r} was deleted by {name}, and this copy of it is not newer."
-                return self._reject(source, position, reason)
+                return self._reject(record.position, reason)
         elif state is not None:
             if record.digest == state.digest or order == -1:
-                return self._confirm(record.source_id, state, source)
-            if order != 1 and state.source == source:
+                return self._confirm(record.source_id, state)
+            if order != 1 and state.source == self._source:
                 reason = f"Source id {record.source_id!r} stands in this source before, with other content."
-                return self._reject(source, position, reason)
-            if record.revision == _NO_REVISION != state.revision and self._ledger.is_read_again(source):
+                return self._reject(record.position, reason)
+            if record.revision == _NO_REVISION != state.revision and self._ledger.is_read_again(self._source):
                 # A record with a revision came after it, and stays.
                 return "unchanged"
-        return self._replace(record, state, order, source, position)
+        return self._replace(record, state, order)
 
-    def _confirm(self, source_id: str, state: RecordState, source: int) -> Outcome:
+    def _confirm(self, source_id: str, state: RecordState) -> Outcome:
         # The source that has a record last owns it: other content for it in the same source is then a duplicate.
-        if source != state.source:
-            self._changes.records[source_id] = replace(state, source=source)
-            self._ledger.take_over(state.source, source, replaced=False)
+        if self._source != state.source:
+            self._changes.records[source_id] = state._replace(source=self._source)
+            self._ledger.take_over(state.source, self._source, replaced=False)
         return "unchanged"
 
-    def _replace(
-        self, record: "_Usable", state: RecordState | None, order: int | None, source: int, position: str
-    ) -> Outcome:
+    def _replace(self, record: Record, state: RecordState | None, order: int | None) -> Outcome:
         """Put a record in the place of what is held, unless its passages have ids of others."""
         if not record.passages:
             record.passages = list(self._passages_of(record))
@@ -174,11 +174,11 @@ class Ingest:
         ids = record.ids
         if len(set(ids)) < len(ids) or any(self._held.owner(id) not in (None, record.source_id) for id in ids):
             named = ", ".join(repr(document.id) for document in record.documents[:3])
-            return self._reject(source, position, f"The passage ids of {named} are those of another record.")
+            return self._reject(record.position, f"The passage ids of {named} are those of another record.")
         changes, held = self._changes, state is not None and not state.deleted
         if held:
             changes.remove(record.source_id)
-        changes.records[record.source_id] = RecordState(source, record.digest, record.revision)
+        changes.records[record.source_id] = RecordState(self._source, record.digest, record.revision)
         changes.passages[record.source_id] = [
             NewPassage(self._next_number + place, record.source_id, document, vector)
             for place, (document, vector) in enumerate(record.passages)
@@ -188,49 +188,50 @@ class Ingest:
         if state is not None and order != 1:
             # What was deleted would be so again; a record, only where no revision was in the place of none.
             came_back = not held or record.revision == _NO_REVISION or state.revision != _NO_REVISION
-            self._ledger.take_over(state.source, source, replaced=came_back)
+            self._ledger.take_over(state.source, self._source, replaced=came_back)
         return "updated" if held else "indexed"
 
-    def _checked(self, record: Item) -> "_Usable | Deletion | Reject | str":
-        """A record that can be indexed, or what else is to be applied as it is; or why nothing is."""
-        if isinstance(record, Reject):
-            return record
-        if isinstance(record, Deletion):
-            return _id_problem("source id", record.source_id) or record
-        documents = [_plain(entry) for entry in record.documents]
-        ids = [("id", document.id) for document in documents if document.id is not None]
+    def _checked(self, item: Item, taken: int) -> Item:
+        """A record with its digest and revision; or, where it cannot be indexed, why."""
+        if isinstance(item, Record):
+            item.position = f"entry {taken}" + (f" ({encodable(item.source_id)})" if item.source_id else "")
+            problem = self._problem(item)
+            return item if problem is None else Reject(item.position, problem)
+        if isinstance(item, Deletion) and (problem := _id_problem("source id", item.source_id)) is not None:
+            return Reject(f"entry {taken}", problem)
+        return item
+
+    def _problem(self, record: Record) -> str | None:
+        """Note a record's digest and revision; or return why it cannot be indexed."""
+        ids = [("id", document.id) for document in record.documents if document.id is not None]
         for what, id in [("source id", record.source_id), *ids]:
             if (problem := _id_problem(what, id)) is not None:
                 return problem
-        for entry, document in zip(record.documents, documents, strict=True):
+        for document, vector in zip(record.documents, record.vectors, strict=True):
             name = f"Document {document.id or record.source_id!r}"
             if not document.page_content.strip():
                 return f"{name} has no text."
-            if isinstance(entry, VectorDocument) and (problem := self._vector_problem(entry.vector)) is not None:
-                return f"{name} {problem}."
+            if vector is not None and vector.shape != (self._dimension,):
+                return f"{name} has a vector of shape {vector.shape} where ({self._dimension},) is needed."
+            if vector is not None and not is_storable(vector):
+                return f"{name} has a vector with values that are not finite."
         try:
-            content = [
-                (document.id, document.page_content, sorted(document.metadata.items())) for document in documents
-            ]
+            content = [(part.id, part.page_content, sorted(part.metadata.items())) for part in record.documents]
             stored = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
-            return f"Document {documents[0].id or record.source_id!r} cannot be stored: {error}."
-        return _Usable(record, documents, hashlib.sha256(stored).digest()[:16], _revision(documents[0]))
+            return f"Document {record.documents[0].id or record.source_id!r} cannot be stored: {error}."
+        record.digest, record.revision = hashlib.sha256(stored).digest()[:16], _revision(record.documents[0])
+        return None
 
-    def _vector_problem(self, vector: NDArray[np.float32]) -> str | None:
-        if vector.shape != (self._dimension,):
-            return f"has a vector of shape {vector.shape} where ({self._dimension},) is needed"
-        return None if is_storable(vector) else "has a vector with values that are not finite"
-
-    def _passages_of(self, record: "_Usable") -> Iterator[tuple[Document, NDArray[np.float32] | None]]:
+    def _passages_of(self, record: Record) -> Iterator[tuple[Document, NDArray[np.float32] | None]]:
         chunks = 0
-        for entry, document in zip(record.record.documents, record.documents, strict=True):
+        for document, vector in zip(record.documents, record.vectors, strict=True):
             if document.id is None:
                 document = document.model_copy(update={"id": record.source_id})
-            if isinstance(entry, VectorDocument):
+            if vector is not None:
                 # Its vector stands for the whole document: a document with a vector is never cut.
-                yield document, np.ascontiguousarray(entry.vector, np.float32)
-            elif (cut := self._cut(document) if self._cut else None) is None:
+                yield document, np.ascontiguousarray(vector, np.float32)
+            elif (cut := self._cut(document)) is None:
                 yield document, None
             else:
                 # A text without a token gives no chunk, and stays whole. Chunks are counted through the record.
@@ -240,41 +241,12 @@ class Ingest:
                     yield chunk, None
 
 
-@dataclass(slots=True)
-class _Usable:
-    """A record that can be indexed."""
-
-    record: Record
-    documents: list[Document]
-    digest: bytes
-    revision: str
-    passages: list[tuple[Document, NDArray[np.float32] | None]] = field(default_factory=list)
-
-    @property
-    def source_id(self) -> str:
-        return self.record.source_id
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of its passages."""
-        return [str(document.id) for document, _ in self.passages]
-
-
 def is_storable(vectors: NDArray[np.float32]) -> bool:
     """Return whether half precision can hold the values of vectors: they are finite, and not too large."""
     return bool((np.abs(vectors) <= _LARGEST).all())
 
 
 _LARGEST = float(np.finfo(np.float16).max)
-
-
-def _position(item: Item, taken: int) -> str:
-    source_id = item.source_id if isinstance(item, Record) else ""
-    return f"entry {taken}" + (f" ({encodable(source_id)})" if source_id else "")
-
-
-def _plain(entry: VectorDocument | Document) -> Document:
-    return entry.document if isinstance(entry, VectorDocument) else entry
 
 
 def _id_problem(what: str, value: str) -> str | None:
@@ -306,11 +278,7 @@ def _compare(new: str, held: str) -> int | None:
 
     Versions count first, then the dates of revision. What only one of the two has is no ground to tell.
     """
-    parts = [
-        (ours, theirs)
-        for ours, theirs in zip(json.loads(new), json.loads(held), strict=True)
-        if ours is not None and theirs is not None
-    ]
+    parts = [pair for pair in zip(json.loads(new), json.loads(held), strict=True) if None not in pair]
     for ours, theirs in parts:
         if ours != theirs:
             return 1 if ours > theirs else -1

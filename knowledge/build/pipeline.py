@@ -1,7 +1,6 @@
 """The build pipeline: reading, encoding and writing overlap."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -12,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.build.draft import Draft
-from briefcontext.knowledge.build.ingest import Cut, Ingest, Item, gather_records, is_storable, text_length
-from briefcontext.knowledge.build.reading_plan import ReadingPlan
+from briefcontext.knowledge.build.draft import Draft, Encoded
+from briefcontext.knowledge.build.ingest import Cut, Ingest, Item, Record, gather_records, is_storable
 from briefcontext.knowledge.build.records import Changes, HeldRecords
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.encoders.encoder import title_and_text
@@ -22,7 +20,6 @@ from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import NewPassage
 
 if TYPE_CHECKING:
-    from briefcontext.knowledge.build.ray_workers import RayWorkers
     from briefcontext.knowledge.encoders import Encoder
 
 SMALLEST_BATCH, LARGEST_BATCH = 1_000_000, 32_000_000
@@ -53,27 +50,26 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class Batch:
+    """The changes of some records, and their new passages."""
+
     changes: Changes
     passages: list[NewPassage]
     progress: Progress
 
 
+EncodeAll = Callable[[Iterator[Batch]], Iterator[tuple[Batch, Encoded]]]
+"""Gives each batch with its passages encoded, in order; it may take more batches meanwhile."""
+
+
 class Pipeline:
     """Takes sources into a draft.
 
-    One thread reads ahead and writes, the caller's encodes meanwhile. A batch of records is written together with the
+    One thread reads ahead and writes, while passages are encoded. A batch of records is written together with the
     position in their source: wherever a build is cut off, it goes on behind the last batch that was written.
     """
 
-    def __init__(
-        self,
-        draft: Draft,
-        ledger: SourceLedger,
-        encoder: "Encoder",
-        cut: Cut | None,
-        progress: Callable[[Progress], None] | None,
-    ) -> None:
+    def __init__(self, draft: Draft, ledger: SourceLedger, encoder: "Encoder", cut: Cut) -> None:
         self._draft = draft
         self._ledger = ledger
         self._encoder = encoder
@@ -84,73 +80,59 @@ class Pipeline:
             dimension=encoder.dimension,
             next_number=draft.manifest.next_number,
         )
-        self._progress = progress
         self._size = SMALLEST_BATCH
 
-    def run(self, plan: ReadingPlan) -> int:
-        """Read the sources that are due; how many vectors were written."""
+    def run(self, progress: Callable[[Progress], None] | None, encode_all: EncodeAll | None = None) -> int:
+        """Read the sources that are due; how many vectors were written. `encode_all`: None: in this thread."""
         done = 0
         writes: Future[None] | None = None
-        with closing(self._batches(plan)) as batches, ThreadPoolExecutor(1, "store") as store:
-            ahead = store.submit(next, batches, None)
-            while (batch := ahead.result()) is not None:
-                began = time.monotonic()
-                ahead = store.submit(next, batches, None)
-                vectors = encode(self._encoder, batch.passages)
+        with closing(self._batches()) as batches, ThreadPoolExecutor(1, "store") as store:
+            for batch, encoded in (encode_all or self._encode_all)(_read_ahead(batches, store)):
                 if writes is not None:
                     writes.result()
-                writes = store.submit(self._draft.write, batch.changes, vectors)
+                writes = store.submit(self._draft.write, batch.changes, encoded)
                 done += len(batch.passages)
-                if self._progress is not None:
-                    self._progress(replace(batch.progress, vectors=done))
-                # Of what was new: a short source, or one that is held already, does not tell how fast others are.
-                size = sum(len(passage.document.page_content) for passage in batch.passages)
-                size += 1000 * len(batch.changes.passages)
-                fitting = size * BATCH_SECONDS / max(time.monotonic() - began, 1e-3)
-                self._size = min(max(int(fitting), SMALLEST_BATCH), LARGEST_BATCH)
+                if progress is not None:
+                    progress(replace(batch.progress, vectors=done))
             if writes is not None:
                 writes.result()
         return done
 
-    def run_on(self, workers: "RayWorkers", plan: ReadingPlan) -> int:
-        """Do as `run` does, with workers that encode and write; records are applied and committed here."""
-        waiting: deque[_Batch] = deque()
-        done = 0
+    def _encode_all(self, batches: Iterator[Batch]) -> Iterator[tuple[Batch, Encoded]]:
+        for batch in batches:
+            began = time.monotonic()
+            yield batch, encode(self._encoder, batch.passages)
+            # Of what was new: a short source, or one that is held already, does not tell how fast others are.
+            size = sum(len(passage.document.page_content) for passage in batch.passages)
+            size += 1000 * len(batch.changes.passages)
+            fitting = size * BATCH_SECONDS / max(time.monotonic() - began, 1e-3)
+            self._size = min(max(int(fitting), SMALLEST_BATCH), LARGEST_BATCH)
 
-        def take() -> int:
-            batch = waiting.popleft()
-            self._draft.write(batch.changes, workers.next())
-            if self._progress is not None:
-                self._progress(replace(batch.progress, vectors=done + len(batch.passages)))
-            return len(batch.passages)
-
-        with closing(self._batches(plan)) as batches:
-            for batch in batches:
-                workers.submit(batch.passages)
-                waiting.append(batch)
-                if len(waiting) > 2 * workers.count:
-                    done += take()
-        while waiting:
-            done += take()
-        return done
-
-    def _batches(self, plan: ReadingPlan) -> Generator[_Batch]:
+    def _batches(self) -> Generator[Batch]:
         """What the records of the sources change, some at a time."""
-        counts = Counts.total(self._ledger[entry].counts for entry in plan.due())
-        for reading in plan:
-            source = reading.source
+        due = self._ledger.due()
+        counts = Counts.total(self._ledger.entries[entry].counts for entry in due)
+        for number, (source, entry) in enumerate(self._ledger, start=1):
             with closing(gather_records(source.entries())) as records:
-                position, finished = self._ledger[reading.entry].position, False
+                position, finished = self._ledger.entries[entry].position, False
                 while not finished:
                     items, finished = _take(records, position, self._size)
-                    changes = self._ingest.batch(items, reading.entry, finished=finished)
+                    changes = self._ingest.batch(items, entry, finished=finished)
                     counts += changes.counts
                     if items:
                         position = items[-1][1]
                     progress = Progress(
-                        source.name, reading.number, reading.count, source.size, source.consumed, counts, 0
+                        source.name, number, max(number, len(due)), source.size, source.consumed, counts, 0
                     )
-                    yield _Batch(changes, changes.new_passages(), progress)
+                    yield Batch(changes, changes.new_passages(), progress)
+
+
+def _read_ahead(batches: Iterator[Batch], thread: ThreadPoolExecutor) -> Iterator[Batch]:
+    """The batches, the next of which is read while one is used."""
+    ahead = thread.submit(next, batches, None)
+    while (batch := ahead.result()) is not None:
+        ahead = thread.submit(next, batches, None)
+        yield batch
 
 
 def _take(records: Iterator[tuple[Item, int]], position: int, size: int) -> tuple[list[tuple[Item, int]], bool]:
@@ -160,7 +142,8 @@ def _take(records: Iterator[tuple[Item, int]], position: int, size: int) -> tupl
     for item, taken in records:
         if taken > position:
             items.append((item, taken))
-            taken_up += 1000 + text_length(item)
+            texts = item.documents if isinstance(item, Record) else []
+            taken_up += 1000 + sum(len(document.page_content) for document in texts)
             if taken_up >= size:
                 return items, False
     return items, True
@@ -171,21 +154,15 @@ def encode(encoder: "Encoder", passages: list[NewPassage]) -> NDArray[np.float32
 
     Raises KnowledgeBaseError when the encoder gives anything else.
     """
-    vectors = np.empty((len(passages), encoder.dimension), np.float32)
-    texts: list[int] = []
-    for row, passage in enumerate(passages):
-        if passage.vector is None:
-            texts.append(row)
-        else:
-            vectors[row] = passage.vector
+    texts = [passage for passage in passages if passage.vector is None]
+    made = np.empty((0, encoder.dimension), np.float32)
     if texts:
-        encoded = encoder.encode_passages(
-            [title_and_text(passages[row].title, passages[row].document.page_content) for row in texts]
+        made = encoder.encode_passages([title_and_text(text.title, text.document.page_content) for text in texts])
+    if made.shape != (len(texts), encoder.dimension) or not is_storable(made):
+        raise KnowledgeBaseError(
+            f"The encoder {encoder.name!r} gave vectors of shape {made.shape}, or values that are not finite, where "
+            f"{(len(texts), encoder.dimension)} is needed: check the model and its device."
         )
-        if encoded.shape != (len(texts), encoder.dimension) or not is_storable(encoded):
-            raise KnowledgeBaseError(
-                f"The encoder {encoder.name!r} gave vectors of shape {encoded.shape}, or values that are not "
-                f"finite, where {(len(texts), encoder.dimension)} is needed: check the model and its device."
-            )
-        vectors[texts] = encoded
-    return vectors
+    following = iter(made)
+    vectors = [next(following) if passage.vector is None else passage.vector for passage in passages]
+    return np.array(vectors, np.float32).reshape(len(passages), encoder.dimension)

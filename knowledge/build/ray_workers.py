@@ -5,19 +5,19 @@ worker needs BriefContext, the encoder's weights and a way to where the base lie
 """
 
 import os
+from collections import deque
+from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
 from briefcontext.errors import MissingExtraError
-from briefcontext.knowledge.build.pipeline import encode
+from briefcontext.knowledge.build.pipeline import Batch, encode
 from briefcontext.knowledge.store.passages import NewPassage, passage_rows
 
 if TYPE_CHECKING:
     from lance.fragment import FragmentMetadata
 
     from briefcontext.knowledge.encoders import Encoder
-
-__all__ = ["RayWorkers"]
 
 
 class _Worker:
@@ -57,9 +57,9 @@ class RayWorkers:
             ray.init(log_to_driver=False, logging_level="ERROR", **local)
         resources = ray.cluster_resources()
         gpus = int(resources.get("GPU", 0))
-        self.count = gpus or max(1, int(resources.get("CPU", 1)))
+        self._count = gpus or max(1, int(resources.get("CPU", 1)))
         remote: Any = ray.remote(num_cpus=1, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=-1)(_Worker)
-        self._pool: Any = ActorPool([remote.remote(encoder.name, uri) for _ in range(self.count)])
+        self._pool: Any = ActorPool([remote.remote(encoder.name, uri) for _ in range(self._count)])
 
     def __enter__(self) -> Self:
         return self
@@ -68,11 +68,13 @@ class RayWorkers:
         if self._ours:
             self._ray.shutdown()
 
-    def submit(self, passages: list[NewPassage]) -> None:
-        """Have passages encoded and written."""
-        self._pool.submit(lambda worker, part: worker.write.remote(part), passages)
-
-    def next(self) -> "list[FragmentMetadata]":
-        """What was written of the passages that were submitted first, of those not asked for yet."""
-        written: list[FragmentMetadata] = self._pool.get_next()
-        return written
+    def encode_all(self, batches: Iterator[Batch]) -> "Iterator[tuple[Batch, list[FragmentMetadata]]]":
+        """Have the passages of batches encoded and written; each batch with what was written of it, in order."""
+        waiting: deque[Batch] = deque()
+        for batch in batches:
+            self._pool.submit(lambda worker, passages: worker.write.remote(passages), batch.passages)
+            waiting.append(batch)
+            if len(waiting) > 2 * self._count:
+                yield waiting.popleft(), self._pool.get_next()
+        while waiting:
+            yield waiting.popleft(), self._pool.get_next()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -19,13 +20,9 @@ RECORD_SCHEMA = pa.schema(
     }
 )
 
-Reject = tuple[int, str, str]
-"""The number of a source, the position in it, and the reason."""
 
-
-@dataclass(frozen=True, slots=True)
-class RecordState:
-    """The state of a source id in a base."""
+class RecordState(NamedTuple):
+    """The state of a source id in a base: the rest of its row."""
 
     source: int
     """The number of the source that gave the record last, or deleted it."""
@@ -47,7 +44,8 @@ class Changes:
     """Source ids whose passages from before this batch go."""
     owners: dict[str, str] = field(default_factory=dict)
     """The source id of each new passage, by its id."""
-    rejects: list[Reject] = field(default_factory=list)
+    rejects: list[tuple[int, str, str]] = field(default_factory=list)
+    """The number of a source, the position in it, and the reason."""
     counts: Counts = field(default_factory=Counts)
     sources: list[IndexedSource] = field(default_factory=list)
     """All sources as they are after this batch."""
@@ -65,16 +63,6 @@ class Changes:
         """All new passages, in the order of their numbers."""
         found = [passage for passages in self.passages.values() for passage in passages]
         return sorted(found, key=lambda passage: passage.number)
-
-
-def record_rows(records: dict[str, RecordState]) -> pa.Table:
-    """Records as rows of their table."""
-    rows = [(id, state.source, state.digest, state.revision, state.deleted) for id, state in records.items()]
-    columns = zip(*rows, strict=True) if rows else [()] * len(RECORD_SCHEMA)
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, RECORD_SCHEMA, strict=True)],
-        schema=RECORD_SCHEMA,
-    )
 
 
 class HeldRecords:

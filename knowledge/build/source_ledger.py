@@ -1,70 +1,84 @@
-"""Bookkeeping of sources: how far each was read, and which file a document came from."""
+"""Bookkeeping of sources: how far each was read, which file a document came from, and which are to be read."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.file_source import FileSource
-from briefcontext.knowledge.sources.source import Source
-from briefcontext.knowledge.store.manifest import Counts, IndexedSource, unfinished
+from briefcontext.knowledge.sources.source import Deletion, EntrySource, Source
+from briefcontext.knowledge.store.manifest import RECORDS, Counts, IndexedSource, Manifest
+from briefcontext.knowledge.store.place import open_place
 from briefcontext.knowledge.store.table import Table
 
 
 class SourceLedger:
-    """The sources of a knowledge base in the order given, numbered from 0; a source may have several entries."""
+    """The sources of a knowledge base in the order given, numbered from 0, and those that a build was given.
 
-    def __init__(self, sources: Iterable[IndexedSource]) -> None:
-        self._sources = list(sources)
+    A source that was read before is read again when its records may have become others since: when a source that does
+    not follow it in this build took records over from it, or deleted them. It has another entry then. So giving the
+    same sources in the same order again reads nothing, and giving an older state of a file again brings that back.
+    """
+
+    def __init__(self, held: Sequence[IndexedSource], given: Sequence[Source]) -> None:
+        self.entries = list(held)
+        """As they are now. None is changed in place: a batch that waits to be written keeps them as they were."""
+        self.read: dict[int, int] = {}
+        """The places of the sources that were read among those given, and under which entries."""
+        self._given = given
         self._numbers: dict[str, list[int]] = {}
-        for number, source in enumerate(self._sources):
-            self._numbers.setdefault(source.fingerprint, []).append(number)
+        for number, entry in enumerate(held):
+            self._numbers.setdefault(entry.fingerprint, []).append(number)
+        self._registered = [self._register(source) for source in given]
+        self._last = {source.fingerprint: place for place, source in enumerate(given) if source.fingerprint}
 
-    def __getitem__(self, number: int) -> IndexedSource:
-        return self._sources[number]
-
-    def entries(self) -> list[IndexedSource]:
-        """All entries as they are now, in order."""
-        return list(self._sources)
-
-    def register(self, source: Source) -> int:
-        """The entry of a source: the latest one of the same content, or a new one when there is none."""
-        if (number := self._latest(source.fingerprint)) is None:
-            return self.add(source)
-        path, held = _path_of(source), self[number].path
+    def _register(self, source: Source) -> int:
+        """The latest entry of the same content, or a new one when there is none."""
+        if not source.fingerprint or source.fingerprint not in self._numbers:
+            return self._add(source)
+        number = self._numbers[source.fingerprint][-1]
+        path, held = _path_of(source), self.entries[number].path
         if path is not None and not (held is not None and Path(held).is_file()):
-            self._change(number, path=path)
+            self.change(number, path=path)
         return number
 
-    def add(self, source: Source) -> int:
-        """A new entry for a source, which is to be read from its beginning."""
-        note = getattr(source, "note", "")
-        number = len(self._sources)
-        self._sources.append(
+    def _add(self, source: Source) -> int:
+        number, note = len(self.entries), getattr(source, "note", "")
+        self.entries.append(
             IndexedSource(name=source.name, fingerprint=source.fingerprint, note=note, path=_path_of(source))
         )
         self._numbers.setdefault(source.fingerprint, []).append(number)
         return number
 
-    def current(self, number: int) -> int:
-        """The latest entry of the same content."""
-        latest = self._latest(self[number].fingerprint)
-        return number if latest is None else latest
+    def change(self, number: int, **changes: Any) -> None:
+        """Note something of a source."""
+        self.entries[number] = self.entries[number].model_copy(update=changes)
 
-    def _latest(self, fingerprint: str) -> int | None:
-        return self._numbers[fingerprint][-1] if fingerprint and fingerprint in self._numbers else None
+    def entry(self, place: int) -> int:
+        """The entry that the source at a place among those given has by now."""
+        fingerprint = self._given[place].fingerprint
+        return self._numbers[fingerprint][-1] if fingerprint else self._registered[place]
 
-    def take_over(self, number: int, by: int, *, replaced: bool) -> None:
-        """Note that a source has a record now that another had before it.
+    def due(self) -> list[int]:
+        """The entries of the sources that would have to be read now."""
+        return [self.entry(place) for place in range(len(self._given)) if self._is_due(place)]
 
-        `replaced` says that the other's would come back if that were read again.
-        """
-        name = "replaced_by" if replaced else "shared_with"
-        known: frozenset[int] = getattr(self[number], name)
-        if number != by and by not in known:
-            self._change(number, **{name: known | {by}})
+    def __iter__(self) -> Iterator[tuple[Source, int]]:
+        """Each source that is to be read, and its entry; that is decided when its turn comes."""
+        for place, source in enumerate(self._given):
+            if self._is_due(place):
+                entry = self.entry(place)
+                self.read[place] = self._add(source) if self.entries[entry].finished else entry
+                yield source, self.read[place]
 
-    def displaced_by(self, number: int) -> set[str]:
+    def _is_due(self, place: int) -> bool:
+        entry = self.entry(place)
+        if not self.entries[entry].finished:
+            return True
+        return any(self._last.get(fingerprint, -1) <= place for fingerprint in self._displaced_by(entry))
+
+    def _displaced_by(self, number: int) -> set[str]:
         """Fingerprints of the sources that replaced or deleted records of a source, or of those it shares records with.
 
         What a source shares with others, and who of them had which record, is not kept: more may be listed, and none
@@ -73,40 +87,33 @@ class SourceLedger:
         sharing, found = {number}, set[str]()
         todo = [number]
         while todo:
-            source = self[todo.pop()]
-            found |= {self[by].fingerprint for by in source.replaced_by}
+            source = self.entries[todo.pop()]
+            found |= {self.entries[by].fingerprint for by in source.replaced_by}
             todo += source.shared_with - sharing
             sharing |= source.shared_with
         return found
 
+    def take_over(self, number: int, by: int, *, replaced: bool) -> None:
+        """Note that a source has a record now that another had before it.
+
+        `replaced` says that the other's would come back if that were read again.
+        """
+        name = "replaced_by" if replaced else "shared_with"
+        known: frozenset[int] = getattr(self.entries[number], name)
+        if number != by and by not in known:
+            self.change(number, **{name: known | {by}})
+
     def is_read_again(self, number: int) -> bool:
         """Return whether a source of the same content was read to its end before."""
-        fingerprint = self[number].fingerprint
+        fingerprint = self.entries[number].fingerprint
         earlier = self._numbers[fingerprint] if fingerprint else []
-        return any(other < number and self[other].finished for other in earlier)
+        return any(other < number and self.entries[other].finished for other in earlier)
 
     def advance(self, number: int, position: int | None, counts: Counts, *, finished: bool) -> None:
         """Note the new position of a source (None: it has not moved), and what became of the records up to there."""
-        source = self[number]
+        source = self.entries[number]
         position = source.position if position is None else position
-        self._change(number, position=position, finished=finished, counts=source.counts + counts)
-
-    def unfinished(self) -> list[str]:
-        """Names of the sources that were left off, and not read to the end under the same name since."""
-        return unfinished(self._sources)
-
-    def without_notes(self, numbers: Iterable[int]) -> None:
-        """Drop the notes of sources that the base has no records from any more."""
-        for number in numbers:
-            self._change(number, note="")
-
-    def noted(self) -> Iterator[int]:
-        """The sources with a note."""
-        return (number for number, source in enumerate(self._sources) if source.note)
-
-    def _change(self, number: int, **changes: Any) -> None:
-        # Entries are never changed in place: a batch that waits to be written keeps them as they were.
-        self._sources[number] = self[number].model_copy(update=changes)
+        self.change(number, position=position, finished=finished, counts=source.counts + counts)
 
 
 def _path_of(source: object) -> str | None:
@@ -150,3 +157,32 @@ def _clash(source: FileSource, held: str) -> str:
         f"above it, {folders[min(depth, len(folders)) - 1]}, so that its document gets a longer name; or, where it is "
         "to replace the other, remove that file first."
     )
+
+
+def gone_records(
+    path: str | os.PathLike[str], folders: Iterable[str | Path], sources: Iterable[object]
+) -> EntrySource | None:
+    """The deletion of what a base has from files in some folders that are gone, or say something else by now.
+
+    Args:
+        path: of the base, into which the sources were just indexed.
+        folders: those among them that are no folder are left out.
+        sources: what lies in the folders now.
+
+    Returns:
+        A source of deletions; None where there is nothing to delete.
+    """
+    place = open_place(path)
+    if (manifest := Manifest.published(place)) is None:
+        return None
+    roots = [Path(folder).expanduser().resolve() for folder in folders if Path(folder).expanduser().is_dir()]
+    now = {(_path_of(source), source.fingerprint) for source in sources if isinstance(source, FileSource)}
+    gone = [
+        number
+        for number, entry in enumerate(manifest.sources)
+        if entry.path is not None
+        and (entry.path, entry.fingerprint) not in now
+        and any(Path(entry.path).is_relative_to(root) for root in roots)
+    ]
+    held = manifest.table(place, RECORDS).find(["source_id"], "source", gone, "NOT deleted")["source_id"].to_pylist()
+    return EntrySource([Deletion(id) for id in sorted(held)], name="files that are gone") if held else None

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -14,8 +13,6 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.files import CACHE_VARIABLE, cache_folder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import FORMAT_VERSION, MANIFEST_FILE
-
-__all__ = ["demo_folder", "demo_knowledge_base", "demo_questions"]
 
 ENCODER = "minilm"
 LABEL = "Demonstration text, not literature"
@@ -39,20 +36,20 @@ def demo_folder() -> Path:
     """
     made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER, LABEL]).encode() + _read("passages.jsonl")
     folder = cache_folder() / f"demo-{hashlib.sha256(made_of).hexdigest()[:16]}"
-    if not (folder / MANIFEST_FILE).exists():
-        try:
+    try:
+        if not (folder / MANIFEST_FILE).exists():
             _build(folder)
-        except OSError as error:
-            raise KnowledgeBaseError(
-                f"The demo knowledge base cannot be built in {folder.parent} ({error}): set {CACHE_VARIABLE} to a "
-                "folder that can be written."
-            ) from error
+    except OSError as error:
+        raise KnowledgeBaseError(
+            f"The demo knowledge base cannot be built in {folder.parent} ({error}): set {CACHE_VARIABLE} to a folder "
+            "that can be written."
+        ) from error
     return folder
 
 
 def demo_questions() -> list[dict[str, Any]]:
     """Questions on the demo passages: `id`, `question`, `gold_ids`, and for some `options` and `answer`."""
-    return list(_rows("questions.jsonl"))
+    return _rows("questions.jsonl")
 
 
 def _build(folder: Path) -> None:
@@ -68,16 +65,16 @@ def _build(folder: Path) -> None:
             build_knowledge_base(_documents(), folder, encoder=encoder)
 
 
-def _documents() -> Iterator[Document]:
-    for row in _rows("passages.jsonl"):
-        named = {"source_id": row["id"], "title": row["title"]}
-        metadata = {**named, "kind": "demo", "publication_types": LABEL}
-        yield Document(id=row["id"], page_content=row["text"], metadata=metadata)
+def _documents() -> list[Document]:
+    same = {"kind": "demo", "publication_types": LABEL}
+    return [
+        Document(row["text"], id=row["id"], metadata={"source_id": row["id"], "title": row["title"], **same})
+        for row in _rows("passages.jsonl")
+    ]
 
 
-def _rows(name: str) -> Iterator[dict[str, Any]]:
-    for line in _read(name).splitlines():
-        yield json.loads(line)
+def _rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _read(name).splitlines()]
 
 
 def _read(name: str) -> bytes:

@@ -1,14 +1,18 @@
-"""Model checkpoints: their folders and revisions."""
+"""Model checkpoints: finding them, telling their revisions, and running them."""
 
 import hashlib
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from briefcontext.errors import KnowledgeBaseError, first_line
+import numpy as np
+from numpy.typing import NDArray
+
+from briefcontext.errors import InputError, KnowledgeBaseError, first_line
 from briefcontext.files import file_sha256
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin")
@@ -28,61 +32,15 @@ def find_checkpoint(source: str, *, needs: str, local_option: str) -> Path:
         needs: a file that the folder must hold besides its weights, such as `config.json`.
         local_option: how a person points to a folder with these weights, for the error message.
 
-    Raises:
-        KnowledgeBaseError: the folder is not a checkpoint, or the weights are not in the cache and cannot be
-            downloaded.
+    Raises KnowledgeBaseError when there is no checkpoint, and none can be downloaded.
     """
     folder = Path(source).expanduser()
-    if folder.is_dir():
-        return _checked(folder, needs)
-    if folder.is_absolute():
-        raise KnowledgeBaseError(
-            f"there is no folder {source!r} to load a model from; give one that exists: {local_option}."
-        )
-
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        cached = _cached_snapshot(source)
-        if cached is not None and _is_complete(cached, needs):
-            return cached
-        return _checked(_download(source, local_option), needs)
-    except HFValidationError as error:
-        raise KnowledgeBaseError(
-            f"{source!r} is neither a folder nor a model's name on the Hugging Face hub; give one of the two."
-        ) from error
-
-
-def _cached_snapshot(repository: str) -> Path | None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(repository, ignore_patterns=_OTHER_FRAMEWORKS, local_files_only=True))
-    except LocalEntryNotFoundError as error:
-        # A snapshot without all the repository's files may still have the ones that matter.
-        partial: str | None = getattr(error, "snapshot_path", None)
-        return None if partial is None else Path(partial)
-
-
-def _download(repository: str, local_option: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    # A connection that breaks midway raises the HTTP library's own error; which library that is depends on
-    # the version of huggingface_hub. The bases are that library's root error, and OSError.
-    failures = cast("tuple[type[Exception], ...]", HfHubHTTPError.__bases__)
-    try:
-        return Path(snapshot_download(repository, ignore_patterns=_OTHER_FRAMEWORKS))
-    except failures as error:
-        raise KnowledgeBaseError(
-            f"the weights of {repository!r} are not on this machine and could not be downloaded "
-            f"({first_line(error)}); run `hf download {repository}` where there is a network, "
-            f"or give a folder that holds them: {local_option}."
-        ) from error
-
-
-def _checked(folder: Path, needs: str) -> Path:
+    if not folder.is_dir():
+        if folder.is_absolute():
+            raise KnowledgeBaseError(
+                f"there is no folder {source!r} to load a model from; give one that exists: {local_option}."
+            )
+        folder = _snapshot(source, needs, local_option)
     if not _is_complete(folder, needs):
         raise KnowledgeBaseError(
             f"{str(folder)!r} is not a model's folder: it needs {needs} and a weights file "
@@ -91,15 +49,42 @@ def _checked(folder: Path, needs: str) -> Path:
     return folder
 
 
+def _snapshot(repository: str, needs: str, local_option: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    # A connection that breaks midway raises the HTTP library's own error; which library that is depends on
+    # the version of huggingface_hub. The bases are that library's root error, and OSError.
+    failures = cast("tuple[type[Exception], ...]", HfHubHTTPError.__bases__)
+    try:
+        try:
+            cached = snapshot_download(repository, ignore_patterns=_OTHER_FRAMEWORKS, local_files_only=True)
+        except LocalEntryNotFoundError as error:
+            # A snapshot without all the repository's files may still have the ones that matter.
+            cached = getattr(error, "snapshot_path", None) or ""
+        if cached and _is_complete(Path(cached), needs):
+            return Path(cached)
+        return Path(snapshot_download(repository, ignore_patterns=_OTHER_FRAMEWORKS))
+    except HFValidationError as error:
+        raise KnowledgeBaseError(
+            f"{repository!r} is neither a folder nor a model's name on the Hugging Face hub; give one of the two."
+        ) from error
+    except failures as error:
+        raise KnowledgeBaseError(
+            f"the weights of {repository!r} are not on this machine and could not be downloaded "
+            f"({first_line(error)}); run `hf download {repository}` where there is a network, "
+            f"or give a folder that holds them: {local_option}."
+        ) from error
+
+
 def _is_complete(folder: Path, needs: str) -> bool:
-    return (folder / needs).is_file() and bool(weight_files(folder))
+    return (folder / needs).is_file() and bool(_weight_files(folder))
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """The weights under a checkpoint's folder, in order; safetensors alone where there are both kinds."""
+def _weight_files(folder: Path) -> list[Path]:
+    """The weights under a folder, in order; safetensors alone where there are both kinds."""
     for suffix in WEIGHT_SUFFIXES:
-        found = sorted(file for file in folder.rglob(f"*{suffix}") if file.is_file())
-        if found:
+        if found := sorted(file for file in folder.rglob(f"*{suffix}") if file.is_file()):
             return found
     return []
 
@@ -109,52 +94,95 @@ def revision_of(folder: Path) -> str:
     if folder.parent.name == "snapshots":
         return folder.name
     digest = hashlib.sha256()
-    for file in weight_files(folder):
+    for file in _weight_files(folder):
         digest.update(bytes.fromhex(file_sha256(file)))
     return f"sha256:{digest.hexdigest()}"
 
 
-@contextmanager
-def reading(folder: Path, kind: str) -> Iterator[None]:
-    """Read a model's weights quietly; what is wrong with them becomes one line.
+class Model:
+    """A model, one call at a time: its tokeniser keeps its padding and truncation as state. Thread-safe."""
 
-    Raises:
-        KnowledgeBaseError: the folder cannot be read as a model of that kind.
+    def __init__(self, folder: Path, read: Callable[[str], Any], device: str | None) -> None:
+        """Have `read` give the model of a folder on a PyTorch device; None chooses one.
+
+        Raises KnowledgeBaseError when the folder cannot be read as such a model, or it has no fast tokeniser.
+        """
+        device = choose_device(device)
+        with _reading(folder):
+            self.model = read(device)
+        if device.startswith("cuda"):
+            self.model.half()
+        # Texts in one forward pass, which bounds the memory that a pass takes.
+        self._batch_size = 32 if device == "cpu" else 128
+        self._lock = threading.Lock()
+        backend = getattr(self.model.tokenizer, "backend_tokenizer", self.model.tokenizer)
+        if not hasattr(backend, "to_str"):
+            raise KnowledgeBaseError(
+                f"the model {str(folder)!r} has no fast tokeniser, which BriefContext needs; use another model."
+            )
+        # A copy, which cuts nothing off and pads nothing, whatever the model does with its own.
+        self._tokenizer = type(backend).from_str(backend.to_str())
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+
+    def run(self, method: Callable[..., Any], texts: Sequence[Any], **options: Any) -> NDArray[np.float32]:
+        """What a method of the model gives for texts or pairs of texts, `(n, …) float32`."""
+        with self._lock:
+            rows = method(list(texts), batch_size=self._batch_size, show_progress_bar=False, **options)
+        return np.asarray(rows, np.float32)
+
+    def token_offsets(self, text: str) -> list[tuple[int, int]]:
+        """Character offsets `(start, end)` of each token."""
+        offsets: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        return offsets
+
+
+def choose_device(device: str | None) -> str:
+    """The PyTorch device to run on: `device` if given, else a CUDA GPU, else Apple's, else the CPU.
+
+    Raises InputError when this machine has no such device.
     """
+    import torch
+
+    if device is None:
+        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(
+            f"device {device!r} cannot be used on this machine; leave it out, or give 'cpu', 'cuda' or 'mps'."
+        ) from error
+    return device
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """Read a model's weights without bars or advice on standard error; what is wrong with them becomes one line."""
     from pickle import UnpicklingError
 
     from safetensors import SafetensorError
 
+    told: Any = import_module("transformers.utils.logging")
+    bars, verbosity = told.is_progress_bar_enabled(), told.get_verbosity()
+    library = logging.getLogger("sentence_transformers")
+    level = library.level
+    told.disable_progress_bar()
+    told.set_verbosity_error()
+    library.setLevel(logging.ERROR)
     try:
-        with _quiet_loading():
-            yield
+        yield
     except UnpicklingError as error:
         raise KnowledgeBaseError(
-            f"{str(folder)!r} cannot be read as a {kind} model: its pickled weights hold more than numbers, which "
-            "could run code and is not read; find out where they come from, or take *.safetensors."
+            f"{str(folder)!r} cannot be read as a sentence-transformers model: its pickled weights hold more than "
+            "numbers, which could run code and is not read; find out where they come from, or take *.safetensors."
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise KnowledgeBaseError(
-            f"{str(folder)!r} cannot be read as a {kind} model ({first_line(error)}); "
+            f"{str(folder)!r} cannot be read as a sentence-transformers model ({first_line(error)}); "
             "check the path, or fetch the model again."
         ) from error
-
-
-@contextmanager
-def _quiet_loading() -> Iterator[None]:
-    """No progress bars and no advice on standard error while weights are read from the disk."""
-    transformers_logging: Any = import_module("transformers.utils.logging")
-    bars = transformers_logging.is_progress_bar_enabled()
-    verbosity = transformers_logging.get_verbosity()
-    sentence_transformers = logging.getLogger("sentence_transformers")
-    level = sentence_transformers.level
-    transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()
-    sentence_transformers.setLevel(logging.ERROR)
-    try:
-        yield
     finally:
-        sentence_transformers.setLevel(level)
-        transformers_logging.set_verbosity(verbosity)
+        library.setLevel(level)
+        told.set_verbosity(verbosity)
         if bars:
-            transformers_logging.enable_progress_bar()
+            told.enable_progress_bar()

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.encoders.checkpoint import find_checkpoint, revision_of
+from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint
 from briefcontext.knowledge.encoders.encoder import titled_text
-from briefcontext.knowledge.encoders.model import Model
 
 CROSS_ENCODER_MODEL = "ncbi/MedCPT-Cross-Encoder"
 
@@ -22,14 +21,10 @@ class CrossEncoderScorer:
     """Scores passages for a question, slower and finer than comparing vectors. Thread-safe."""
 
     def __init__(self, folder: Path | None = None, *, device: str | None = None) -> None:
-        """Read the model from the Hugging Face hub or its local cache, or from a folder.
-
-        Args:
-            folder: a checkpoint with one output, such as a copy of MedCPT-Cross-Encoder.
-            device: a PyTorch device; None chooses one.
+        """Read the model from the Hugging Face hub or its local cache, or from a folder with a copy of it.
 
         Raises:
-            InputError: this machine has no such device.
+            InputError: this machine has no such PyTorch device; None chooses one.
             KnowledgeBaseError: the weights are missing and cannot be downloaded, or cannot be read, or the
                 model has not exactly one output.
         """
@@ -38,13 +33,24 @@ class CrossEncoderScorer:
             needs="config.json",
             local_option="CrossEncoderScorer(Path('/path/to/MedCPT-Cross-Encoder'))",
         )
-        self.name = CROSS_ENCODER_MODEL if folder is None else str(folder)
-        self.revision = revision_of(checkpoint)
-        self._model = Model(checkpoint, lambda device: _cross_encoder(checkpoint, device), device)
-        outputs = self._model.model.num_labels
-        if outputs != 1:
+
+        def read(device: str) -> Any:
+            from sentence_transformers import CrossEncoder
+            from torch.nn import Identity
+
+            return CrossEncoder(
+                str(checkpoint),
+                device=device,
+                max_length=CROSS_ENCODER_TOKENS,
+                activation_fn=Identity(),
+                local_files_only=True,
+                trust_remote_code=False,
+            )
+
+        self._model = Model(checkpoint, read, device)
+        if (outputs := self._model.model.num_labels) != 1:
             raise KnowledgeBaseError(
-                f"{self.name!r} has {outputs} outputs, but a cross-encoder has one; use another model."
+                f"{str(checkpoint)!r} has {outputs} outputs, but a cross-encoder has one; use another model."
             )
 
     def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -55,17 +61,3 @@ class CrossEncoderScorer:
         """
         pairs = [(query, titled_text(title, text)) for title, text in passages]
         return self._model.run(self._model.model.predict, pairs)
-
-
-def _cross_encoder(folder: Path, device: str) -> Any:
-    from sentence_transformers import CrossEncoder
-    from torch.nn import Identity
-
-    return CrossEncoder(
-        str(folder),
-        device=device,
-        max_length=CROSS_ENCODER_TOKENS,
-        activation_fn=Identity(),
-        local_files_only=True,
-        trust_remote_code=False,
-    )

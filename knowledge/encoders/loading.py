@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from briefcontext.errors import InputError
@@ -36,7 +37,7 @@ def load_encoder(name: str, *, device: str | None = None) -> Encoder:
     # tokenizers warns on standard error when a process forks after using its threads, unless this is set.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-    from briefcontext.knowledge.encoders.model import choose_device
+    from briefcontext.knowledge.encoders.checkpoint import choose_device
 
     name = full_name(name)
     device = choose_device(device)
@@ -59,25 +60,15 @@ def full_name(name: str) -> str:
 
 
 def _load(name: str, device: str) -> Encoder:
-    from briefcontext.knowledge.encoders.medcpt import MedCPTEncoder
-    from briefcontext.knowledge.encoders.sentence_transformer import (
-        SentenceTransformerEncoder,
-        any_sentence_model,
-        bge,
-        minilm,
-    )
+    from briefcontext.knowledge.encoders.sentence_transformer import MedCPTEncoder, any_sentence_model, bge, minilm
 
     kind, colon, source = name.partition(":")
-    if bool(colon) == bool(source):
-        folder = Path(source) if source else None
-        if kind == "medcpt":
-            return MedCPTEncoder(folder, device=device)
-        if kind == "minilm":
-            return SentenceTransformerEncoder(minilm(folder), device=device)
-        if kind == "bge":
-            return SentenceTransformerEncoder(bge(folder), device=device)
-        if kind == "sentence-transformers" and source:
-            return SentenceTransformerEncoder(any_sentence_model(source), device=device)
+    known: dict[str, Callable[[str, Path | None, str], Encoder]]
+    known = {"medcpt": MedCPTEncoder, "minilm": minilm, "bge": bge}
+    if kind in known and bool(colon) == bool(source):
+        return known[kind](name, Path(source) if source else None, device)
+    if kind == "sentence-transformers" and source:
+        return any_sentence_model(name, source, device)
     raise InputError(
         f"there is no encoder {name!r}; use 'medcpt', 'bge', 'minilm', or 'sentence-transformers:<folder or name>'."
     )

@@ -1,54 +1,68 @@
-"""Vectors in a Chroma collection: embedded in a folder, or on a Chroma server."""
+"""Vectors in a Chroma collection: embedded in a base's folder, or on a Chroma server."""
 
+import shutil
 import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError, MissingExtraError
+from briefcontext.knowledge.store.manifest import Manifest
+from briefcontext.knowledge.store.passages import stored_vectors
+from briefcontext.knowledge.store.place import Place
+from briefcontext.knowledge.store.table import Table
 
 if TYPE_CHECKING:
     from chromadb.api.client import Client
+
+EMBEDDED = "chroma"
+"""The store of a base whose vectors are searched by Chroma in its own folder."""
 
 EF_SEARCH = 512
 """How many neighbours HNSW keeps in view while it searches. Chroma's own 100 found 93 of the 100 nearest of
 13,449 vectors, 512 found all but 1 in 300."""
 
 # Chroma shares one system per folder within a process, and counts its users without a lock.
-_connecting = threading.Lock()
+_connecting = threading.RLock()
 
 
 class ChromaVectors:
-    """Vectors by passage number: a `VectorSearch`.
+    """Vectors by passage number. Safe to share between threads.
 
     A number stands for one vector for ever: it is added and it may be removed, but it never gets another vector,
-    because HNSW loses track of some vectors when others are overwritten (chroma-core/chroma#7758).
+    because HNSW loses track of some vectors when others are overwritten (chroma-core/chroma#7758). There may be vectors
+    of passages that are not published yet, or not any more: who searches leaves them out.
     """
 
-    def __init__(self, place: Path | str, *, name: str, metric: Literal["cosine", "ip"], create: bool = False) -> None:
-        """Open the collection `name` in a folder, or on the server at a URL; `create` it where it is missing.
+    def __init__(self, place: Place, manifest: Manifest, *, create: bool = False) -> None:
+        """Open a base's collection, in its folder or on the server that it names; `create` it where it is missing.
 
         Raises:
             InputError: the URL is not one.
             MissingExtraError: Chroma is not installed.
             KnowledgeBaseError: there is no such collection, or the server does not answer.
         """
-        self._place = place
-        if isinstance(place, Path) and not create and not place.is_dir():
-            raise _unusable(place, "the folder is missing")
-        self._client = _connect(place)
+        at = _folder(place, manifest) if manifest.store == EMBEDDED else str(manifest.store)
+        if isinstance(at, Path) and not create and not at.is_dir():
+            raise _unusable(at, "the folder is missing")
+        self._place = at
+        self._client = _connect(at)
+        self.close = weakref.finalize(self, _disconnect, self._client)
+        """Let go of files and connections; as soon as nothing uses it any more, at the latest."""
+        name = f"briefcontext-{manifest.id}"
         try:
-            with _errors(place):
+            with _errors(at):
                 if create:
                     self._collection = self._client.get_or_create_collection(
                         name,
                         embedding_function=None,
-                        configuration={"hnsw": {"space": metric, "ef_search": EF_SEARCH}},
+                        configuration={"hnsw": {"space": manifest.encoder.metric, "ef_search": EF_SEARCH}},
                     )
                 else:
                     self._collection = self._client.get_collection(name, embedding_function=None)
@@ -56,10 +70,6 @@ class ChromaVectors:
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        """Let go of files and connections."""
-        _disconnect(self._client)
 
     def search(self, vector: NDArray[np.float32], k: int) -> list[int]:
         """The numbers of the `k` vectors nearest to one (d,), best first."""
@@ -80,23 +90,82 @@ class ChromaVectors:
 
     def add(self, numbers: list[int], vectors: NDArray[np.float32]) -> None:
         """Add one vector a number, (n, d) float32; numbers that are held already keep what they have."""
-        for part in self._parts(len(numbers)):
+        for part in self._parts(numbers):
             with _errors(self._place):
                 self._collection.add([str(number) for number in numbers[part]], embeddings=vectors[part])
 
     def remove(self, numbers: list[int]) -> None:
         """Remove the vectors of these numbers; those that are not held do no harm."""
-        for part in self._parts(len(numbers)):
+        for part in self._parts(numbers):
             with _errors(self._place):
                 self._collection.delete([str(number) for number in numbers[part]])
 
-    def _parts(self, size: int) -> Iterator[slice]:
-        return (slice(start, start + self._most) for start in range(0, size, self._most))
+    def _parts(self, numbers: list[int]) -> Iterator[slice]:
+        return (slice(start, start + self._most) for start in range(0, len(numbers), self._most))
 
 
-def check_server(url: str) -> None:
-    """Raise InputError where a URL is not one, and KnowledgeBaseError where no Chroma server answers there."""
-    _disconnect(_connect(url))
+def bring_up_to_date(place: Place, manifest: Manifest, table: Table) -> set[int]:
+    """Give Chroma the vectors of a table of passages that it lacks; the numbers that it holds without a passage.
+
+    Nothing, where vectors are searched in the table itself.
+    """
+    if manifest.store is None:
+        return set()
+    if manifest.store == EMBEDDED:
+        # A process that is killed while Chroma writes can leave an index that gives wrong answers
+        # (chroma-core/chroma#7678 and #7238): the one in use is not written to, a new one takes its place.
+        manifest.generation += 1
+        shutil.rmtree(_folder(place, manifest), ignore_errors=True)
+    with closing(ChromaVectors(place, manifest, create=True)) as vectors:
+        held = vectors.numbers()
+        for page in table.pages(["number", "vector"]):
+            numbers = page["number"].to_pylist()
+            new = [row for row, number in enumerate(numbers) if number not in held]
+            held.difference_update(numbers)
+            if new:
+                vectors.add([numbers[row] for row in new], stored_vectors(page["vector"])[new])
+        return held
+
+
+def clean(place: Place, manifest: Manifest, stale: set[int]) -> None:
+    """Remove the vectors of some numbers, and what an earlier state had."""
+    if manifest.store == EMBEDDED:
+        for folder in (place.folder / EMBEDDED).iterdir():
+            if folder != _folder(place, manifest):
+                shutil.rmtree(folder, ignore_errors=True)
+    elif stale:
+        with closing(ChromaVectors(place, manifest)) as vectors:
+            vectors.remove(list(stale))
+
+
+def problems(place: Place, manifest: Manifest, table: Table) -> list[str]:
+    """Return what is wrong with the vectors of a table of passages that Chroma searches, one sentence each.
+
+    Raises KnowledgeBaseError where they cannot be read at all.
+    """
+    if manifest.store is None:
+        return []
+    with closing(ChromaVectors(place, manifest)) as vectors:
+        held = vectors.numbers()
+    wanted = {number for page in table.pages(["number"]) for number in page["number"].to_pylist()}
+    if wanted == held:
+        return []
+    return [
+        f"{len(wanted - held):,} passages have no vector in {manifest.store}, and {len(held - wanted):,} vectors there "
+        "have no passage: run the index command again."
+    ]
+
+
+def check_store(place: Place, store: str) -> None:
+    """Raise InputError or KnowledgeBaseError where a base cannot have a store: no folder, no URL, no server there."""
+    if store == EMBEDDED:
+        _ = place.folder
+    else:
+        _disconnect(_connect(store))
+
+
+def _folder(place: Place, manifest: Manifest) -> Path:
+    return place.folder / EMBEDDED / str(manifest.generation)
 
 
 def _connect(place: Path | str) -> "Client":

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from briefcontext.knowledge.sources.publication import language
 
-__all__ = ["LABELLED", "NO_FILTERS", "Filters", "labels", "one_of", "sql"]
-
 LABELLED = ("publication_types", "journals", "mesh", "languages")
 """The columns that hold lists of labels, and the filters by them."""
 
@@ -37,16 +35,12 @@ class Filters:
 
     def __str__(self) -> str:
         """As people read it: `years 2015-2020, publication types Review or Meta-Analysis`."""
-        kinds = [f"{name.replace('_', ' ')} {' or '.join(values)}" for name in LABELLED if (values := self.asked(name))]
+        asked = [(name.replace("_", " "), " or ".join(getattr(self, name))) for name in LABELLED]
+        kinds = [f"{kind} {values}" for kind, values in asked if values]
         if (self.first_year, self.last_year) != (None, None):
             first, last = self.first_year or "", self.last_year or ""
             kinds.insert(0, f"year {first}" if first == last else f"years {first}-{last}")
         return ", ".join(kinds)
-
-    def asked(self, name: str) -> tuple[str, ...]:
-        """The labels asked for of one of the kinds `LABELLED`."""
-        values: tuple[str, ...] = getattr(self, name)
-        return values
 
     def where(self) -> str | None:
         """A condition in SQL; None where nothing is left out."""
@@ -56,7 +50,7 @@ class Filters:
         if self.last_year is not None:
             conditions.append(f"year <= {int(self.last_year)}")
         for name in LABELLED:
-            if values := labels(name, self.asked(name)):
+            if values := labels(name, getattr(self, name)):
                 conditions.append(f"array_has_any({name}, [{', '.join(map(sql, values))}])")
         return " AND ".join(conditions) or None
 

@@ -100,15 +100,15 @@ def bring_up_to_date(table: Table, metric: Literal["cosine", "ip"] | None, train
         rows, data = len(table), table.data
         _drop_unless_sound(table, metric)
         _merge_if_many_changed(table, rows)
-        held = {index.name for index in data.describe_indices()}
-        if "terms_idx" not in held:
+        held = indexed(table)
+        if "terms" not in held:
             data.create_scalar_index("terms", "INVERTED", **_TERMS)
         if rows < EXACT_BELOW:
             return trained
         for column, kind in _SCALAR.items():
-            if f"{column}_idx" not in held:
+            if column not in held:
                 data.create_scalar_index(column, kind)
-        if metric is not None and ("vector_idx" not in held or rows > RETRAINED_AT * trained):
+        if metric is not None and ("vector" not in held or rows > RETRAINED_AT * trained):
             data.create_index(
                 "vector",
                 "IVF_RQ",
@@ -123,11 +123,10 @@ def bring_up_to_date(table: Table, metric: Literal["cosine", "ip"] | None, train
         return trained
 
 
-def unindexed(table: Table, column: str) -> int:
-    """Return how many rows an index over a column lacks."""
+def indexed(table: Table) -> dict[str, int]:
+    """How many rows each index has, by its column."""
     with table.errors():
-        indexed = (i.num_rows_indexed for i in table.data.describe_indices() if i.name == f"{column}_idx")
-        return len(table) - (next(indexed, 0) or 0)
+        return {index.field_names[0]: index.num_rows_indexed or 0 for index in table.data.describe_indices()}
 
 
 def index_columns(table: Table, columns: Sequence[str]) -> None:
@@ -159,28 +158,14 @@ def check(table: Table, metric: Literal["cosine", "ip"] | None) -> None:
     """Raise KnowledgeBaseError unless each index of a table of passages can be searched."""
     if not len(table):
         return
-    with table.errors():
-        held = {index.name for index in table.data.describe_indices()}
-        dimension = table.data.schema.field("vector").type.list_size
-    if "terms_idx" not in held:
+    if "terms" not in indexed(table):
         raise KnowledgeBaseError(f"{table.uri} has no index of terms: run the index command again.")
     table.read(["_score"], full_text_query=terms_query(["patient"]), limit=1)
     for column in ("id", "source_id"):
         table.find([column], column, [""])
     if metric is not None:
+        dimension = table.data.schema.field("vector").type.list_size
         table.read(["_distance"], nearest=nearest(np.ones(dimension, np.float32), 1, metric, len(table)))
-
-
-def missing_rows(table: Table) -> list[str]:
-    """Return which indexes lack some of the rows, one sentence each."""
-    with table.errors():
-        indexes = [(index.field_names[0], index.num_rows_indexed or 0) for index in table.data.describe_indices()]
-    rows = len(table)
-    return [
-        f"The index of {column} has {held:,} of {rows:,} passages: run the index command again."
-        for column, held in indexes
-        if held < rows
-    ]
 
 
 def _drop_unless_sound(table: Table, metric: Literal["cosine", "ip"] | None) -> None:

@@ -12,26 +12,16 @@ from briefcontext.knowledge.store.place import Place
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
-
-__all__ = [
-    "DRAFT_FILE",
-    "FORMAT_VERSION",
-    "MANIFEST_FILE",
-    "Counts",
-    "EncoderRecord",
-    "IndexedSource",
-    "Manifest",
-    "first_problem",
-    "stored_version",
-    "timestamp",
-    "unfinished",
-]
+    from briefcontext.knowledge.store.table import Table
 
 FORMAT_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 """The state that readers see."""
 DRAFT_FILE = "build.json"
 """The state that a build has reached which is not complete."""
+
+PASSAGES, RECORDS, REJECTS = "passages", "records", "rejects"
+"""The names of its tables: passages; records, who gave each, and which are deleted; and what was left out."""
 
 
 class Counts(BaseModel):
@@ -193,18 +183,24 @@ class Manifest(BaseModel):
 
     def write_draft(self, place: Place) -> None:
         """Keep it as the state that a build has reached."""
-        self.serial += 1
-        place.write(DRAFT_FILE, self._content())
+        self._write(place, DRAFT_FILE)
 
     def publish(self, place: Place) -> None:
         """Make it the state that readers see."""
-        self.serial += 1
         self.updated = timestamp()
-        place.write(MANIFEST_FILE, self._content())
+        self._write(place, MANIFEST_FILE)
         place.remove(DRAFT_FILE)
 
-    def _content(self) -> bytes:
-        return (self.model_dump_json(indent=1, exclude_defaults=False) + "\n").encode()
+    def _write(self, place: Place, name: str) -> None:
+        self.serial += 1
+        place.write(name, (self.model_dump_json(indent=1) + "\n").encode())
+
+    def table(self, place: Place, name: str) -> "Table":
+        """One of its tables, to be read as this state has it."""
+        from briefcontext.knowledge.store.table import Table
+
+        assert self.versions is not None
+        return Table(place.table(name), getattr(self.versions, name))
 
     def check_encoder(self, encoder: "Encoder", place: Place) -> None:
         """Raise KnowledgeBaseError unless the base's vectors were made with this very encoder."""

@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError, first_line
 from briefcontext.knowledge.store.place import LOCK_FILE, Place
 
-__all__ = ["ObjectStore"]
-
 SIGN_OF_LIFE_SECONDS = 15.0
 GIVEN_UP_SECONDS = 90.0
 """A build whose lock was not renewed for so long was killed."""
@@ -78,12 +76,16 @@ class ObjectStore(Place):
                 return
 
     def stamp(self, name: str) -> object:
+        found = self._head(name)
+        return found and (found["e_tag"], found["last_modified"], found["size"])
+
+    def _head(self, name: str) -> Any:
+        """What is known of an object; None where there is none."""
         with self._errors():
             try:
-                found = self._store.head(name)
+                return self._store.head(name)
             except FileNotFoundError:
                 return None
-        return found["e_tag"], found["last_modified"], found["size"]
 
     def size(self) -> int:
         with self._errors():
@@ -146,12 +148,8 @@ class ObjectStore(Place):
                 continue
 
     def _lock_age(self) -> float | None:
-        with self._errors():
-            try:
-                renewed = self._store.head(LOCK_FILE)["last_modified"]
-            except FileNotFoundError:
-                return None
-        return float((datetime.now(UTC) - renewed).total_seconds())
+        found = self._head(LOCK_FILE)
+        return found and float((datetime.now(UTC) - found["last_modified"]).total_seconds())
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

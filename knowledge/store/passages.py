@@ -1,7 +1,7 @@
 """Passages as rows of a table: what is kept of each, and how it becomes a document again."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,6 @@ from numpy.typing import NDArray
 from briefcontext.knowledge.sources.publication import year_in
 from briefcontext.knowledge.store.filters import LABELLED, labels
 from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
-
-PASSAGES = "passages"
-"""The name of their table."""
-RECORDS = "records"
-"""The name of the table of the records that they are of: who gave each, and which are deleted."""
 
 DOCUMENT_COLUMNS = ("id", "source_id", "title", "text", "metadata")
 
@@ -63,14 +58,11 @@ def passage_schema(dimension: int) -> pa.Schema:
 def passage_rows(passages: Sequence[NewPassage], vectors: NDArray[np.float32]) -> pa.Table:
     """Passages with their vectors (n, d) as rows of the table."""
     schema = passage_schema(vectors.shape[1])
-    columns: dict[str, list[Any]] = {name: [] for name in schema.names if name != "vector"}
-    for passage in passages:
-        for name, value in _values(passage).items():
-            columns[name].append(value)
+    place = schema.get_field_index("vector")
     halves = pa.array(vectors.astype(np.float16).ravel())
-    arrays = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()}
-    arrays["vector"] = pa.FixedSizeListArray.from_arrays(halves, vectors.shape[1])
-    return pa.table({name: arrays[name] for name in schema.names}, schema=schema)
+    column = pa.FixedSizeListArray.from_arrays(halves, vectors.shape[1])
+    rows = pa.Table.from_pylist([_row(passage) for passage in passages], schema.remove(place))
+    return rows.add_column(place, schema.field(place), column)
 
 
 def documents(rows: pa.Table) -> list[Document]:
@@ -89,7 +81,7 @@ def stored_vectors(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float32]:
     return values.reshape(len(whole), whole.type.list_size).astype(np.float32)
 
 
-def _values(passage: NewPassage) -> Mapping[str, Any]:
+def _row(passage: NewPassage) -> dict[str, Any]:
     document, title = passage.document, passage.title
     metadata = {
         name: value

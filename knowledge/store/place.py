@@ -7,8 +7,6 @@ from pathlib import Path
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import lock, write_whole
 
-__all__ = ["Place", "open_place"]
-
 LOCK_FILE = "build.lock"
 
 

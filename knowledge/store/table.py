@@ -61,7 +61,6 @@ class Table:
         return self.count()
 
     def count(self, where: str | None = None) -> int:
-        """Return how many rows fulfil a condition in SQL."""
         with self.errors():
             return int(self.data.count_rows(filter=where))
 
@@ -77,9 +76,7 @@ class Table:
 
     def find(self, columns: Sequence[str], by: str, values: Iterable[object], also: str | None = None) -> pa.Table:
         """Some columns of the rows that have one of the values in the column `by`."""
-        found = [
-            self.read(columns, f"{condition} AND ({also})" if also else condition) for condition in _parts(by, values)
-        ]
+        found = [self.read(columns, f"{part} AND ({also})" if also else part) for part in _parts(by, values)]
         return pa.concat_tables(found) if found else self.data.schema.empty_table().select(list(columns))
 
     def take(self, places: Sequence[int], columns: Sequence[str]) -> pa.Table:
@@ -88,7 +85,6 @@ class Table:
             return self.data.take(list(places), columns=list(columns))
 
     def append(self, rows: pa.Table) -> None:
-        """Add rows."""
         with self._alone():
             self.data.insert(rows)
 

@@ -5,17 +5,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
 
-__all__ = ["BM25_B", "BM25_K1", "TermStatistics", "TopScore", "corpus_statistics"]
-
 BM25_K1 = 1.2
 """How far more occurrences of a term count for more; Lucene's default, and Lance's."""
 BM25_B = 0.75
 """How much a passage's length counts against it; Lucene's default, and Lance's."""
 
 _KEPT_FREQUENCIES = 65_536
-
-TopScore = Callable[[str], tuple[float, list[str]] | None]
-"""The score that BM25 gives the best passage for one term, and that passage's terms; None where no passage has it."""
 
 
 class TermStatistics(Protocol):
@@ -33,8 +28,17 @@ class TermStatistics(Protocol):
         """Return how many passages hold the term, written as `tokenize` writes it."""
 
 
-class _CorpusStatistics:
-    def __init__(self, n_documents: int, n_terms: int, top_score: TopScore) -> None:
+class CorpusStatistics:
+    """The statistics of an indexed corpus.
+
+    The index does not tell in how many passages a term occurs, but the score of any passage that holds it does: all
+    else in BM25's formula is known.
+    """
+
+    def __init__(
+        self, n_documents: int, n_terms: int, top_score: Callable[[str], tuple[float, list[str]] | None]
+    ) -> None:
+        """`top_score`: the score that BM25 gives the best passage for one term, and that passage's terms, if any."""
         self.n_documents = n_documents
         self.average_length = n_terms / n_documents if n_documents else 0.0
         self._top_score = top_score
@@ -49,12 +53,3 @@ class _CorpusStatistics:
         rarity = score * (count + BM25_K1 * length) / (count * (BM25_K1 + 1))
         # Rarity is log((n + 1) / (frequency + 1/2)).
         return min(self.n_documents, max(1, round((self.n_documents + 1) / math.exp(rarity) - 0.5)))
-
-
-def corpus_statistics(n_documents: int, n_terms: int, top_score: TopScore) -> TermStatistics:
-    """The statistics of an indexed corpus.
-
-    The index does not tell in how many passages a term occurs, but the score of any passage that holds it does: all
-    else in BM25's formula is known.
-    """
-    return _CorpusStatistics(n_documents, n_terms, top_score)

@@ -15,8 +15,6 @@ import unicodedata
 
 from Stemmer import Stemmer  # type: ignore[import-not-found]
 
-__all__ = ["TOKENIZER", "lexical_text", "tokenize"]
-
 TOKENIZER = "letters-and-numbers/snowball-english/1"
 """Names what `tokenize` does. To be raised with every change of it, as stored indexes hold its terms."""
 
@@ -48,8 +46,27 @@ _STOP_WORDS = frozenset(
     for form in ((word, word.capitalize()) if len(word) > 1 else (word,))
 )
 
-_local = threading.local()
 _MOST_WORDS = 500_000
+
+
+class _KnownWords(dict[str, str]):
+    """The term of each word that was met, "" for a function word. Words repeat: most are looked up, not stemmed."""
+
+    def __init__(self) -> None:
+        self._stemmer = Stemmer("english")
+        # A Snowball stemmer works in a buffer of its own.
+        self._stemming = threading.Lock()
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _MOST_WORDS:
+            self.clear()
+        with self._stemming:
+            term: str = "" if word in _STOP_WORDS else self._stemmer.stemWord(word.casefold())
+        self[word] = term
+        return term
+
+
+_known_words = _KnownWords()
 
 
 def tokenize(text: str) -> list[str]:
@@ -63,31 +80,9 @@ def tokenize(text: str) -> list[str]:
     else:
         text = _ACCENTS_AND_INVISIBLES.sub("", unicodedata.normalize("NFKD", text)).translate(_SPELLED_OUT)
         words = _TERM.findall(text)
-    return list(filter(None, map(_known_words().__getitem__, words)))
+    return list(filter(None, map(_known_words.__getitem__, words)))
 
 
 def lexical_text(title: str, text: str) -> str:
     """Return what BM25 scores of a passage: title and text, or the text alone when both are equal."""
     return text if not title or title == text else f"{title}\n{text}"
-
-
-class _KnownWords(dict[str, str]):
-    """The term of each word that was met, "" for a function word. Words repeat: most are looked up, not stemmed."""
-
-    def __init__(self) -> None:
-        self._stemmer = Stemmer("english")
-
-    def __missing__(self, word: str) -> str:
-        if len(self) >= _MOST_WORDS:
-            self.clear()
-        term: str = "" if word in _STOP_WORDS else self._stemmer.stemWord(word.casefold())
-        self[word] = term
-        return term
-
-
-def _known_words() -> _KnownWords:
-    # A Snowball stemmer works in a buffer of its own, so that each thread needs one.
-    if not hasattr(_local, "known"):
-        _local.known = _KnownWords()
-    known: _KnownWords = _local.known
-    return known

@@ -7,12 +7,11 @@ import numpy as np
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import title_and_text
-from briefcontext.knowledge.store import indexes
-from briefcontext.knowledge.store.manifest import Counts, Manifest, unfinished
-from briefcontext.knowledge.store.passages import PASSAGES, RECORDS, stored_vectors
+from briefcontext.knowledge.store import chroma, indexes
+from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
+from briefcontext.knowledge.store.passages import stored_vectors
 from briefcontext.knowledge.store.place import Place
 from briefcontext.knowledge.store.table import Table
-from briefcontext.knowledge.store.vector_search import vector_problems
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -37,16 +36,18 @@ def verify(place: Place, manifest: Manifest, encoder: "Encoder") -> list[str]:
             f"An update of {place} is not complete, and questions are answered from the state before it: "
             f"wait until it has ended, or {REMEDY} to finish it."
         ]
-    assert manifest.versions is not None
     problems = [f"The source {name!r} was read in part only: index it again." for name in unfinished(manifest.sources)]
     try:
-        passages = Table(place.table(PASSAGES), manifest.versions.passages)
-        records = Table(place.table(RECORDS), manifest.versions.records)
+        passages, records = manifest.table(place, PASSAGES), manifest.table(place, RECORDS)
         problems += _count_problems(manifest, passages, records)
         metric = manifest.encoder.metric if manifest.store is None else None
-        problems += indexes.missing_rows(passages)
+        problems += [
+            f"The index of {column} has {held:,} of {len(passages):,} passages: {REMEDY}."
+            for column, held in indexes.indexed(passages).items()
+            if held < len(passages)
+        ]
         indexes.check(passages, metric)
-        problems += vector_problems(place, manifest, passages)
+        problems += chroma.problems(place, manifest, passages)
         if len(passages):
             problems += _sample_problems(passages, encoder)
     except KnowledgeBaseError as error:
