@@ -92,33 +92,7 @@ __all__ = [
     "load_encoder",
 ]
 
-__getattr__ = lazy(
-    __name__,
-    {
-        "chains.answer": "Answer",
-        "chains.extractive_reader": "ExtractiveReader",
-        "chains.llm_reader": "LLMReader",
-        "errors": (
-            "BriefContextError InputError KnowledgeBaseError MissingExtraError ModelCallError ModelError "
-            "ModelSetupError"
-        ),
-        "graphs.events": (
-            "AnswerToken AnswerTokens Answered Answering Encoding Event PartitionDone PartitionFailed "
-            "PartitionStarted Reducing Retrieved Rewritten RouteDecided"
-        ),
-        "graphs.graph": "build_graph graph",
-        "graphs.settings": "Settings",
-        "graphs.tool": "briefcontext_tool",
-        "knowledge.build": "build_knowledge_base",
-        "knowledge.encoders": "load_encoder",
-        "knowledge.knowledge_base": "KnowledgeBase",
-        "prompts": "Prompts",
-        "retrievers": (
-            "BM25Retriever DenseRetriever HybridRetriever LongDocumentRetriever MedCPTRetriever RankingRetriever "
-            "RerankingRetriever WrappedRetriever"
-        ),
-    },
-)
+__getattr__ = lazy(__name__, __file__)
 
 
 def __dir__() -> list[str]:

@@ -1,24 +1,28 @@
 """Public names of a package that are imported when they are first used: langgraph and its kin take most of a second."""
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 __all__ = ["lazy"]
 
 
-def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a package's `__getattr__`.
+def lazy(package: str, file: str) -> Callable[[str], Any]:
+    """Return a package's `__getattr__`, which imports what the package imports for type checkers alone.
 
     Args:
         package: its name.
-        modules: where its public names stand, by blanks, by module below the package.
+        file: its `__file__`, with the imports under `if TYPE_CHECKING`.
     """
-    homes = {name: module for module, names in modules.items() for name in names.split()}
+    blocks = [block for block in ast.parse(Path(file).read_bytes()).body if isinstance(block, ast.If)]
+    imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
+    homes = {name.name: str(line.module) for line in imports for name in line.names}
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{homes[name]}"), name)
+        return getattr(import_module(homes[name]), name)
 
     return load

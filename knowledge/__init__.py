@@ -39,21 +39,7 @@ __all__ = [
     "open_sources",
 ]
 
-__getattr__ = lazy(
-    __name__,
-    {
-        "build": "BuildReport SourceReport build_knowledge_base",
-        "build.pipeline": "Progress",
-        "demo": "demo_knowledge_base demo_questions",
-        "encoders": "Encoder load_encoder",
-        "knowledge_base": "KnowledgeBase",
-        "sources.files": "open_sources",
-        "sources.loaders": "LoaderSource",
-        "sources.source": "Deletion Entry EntrySource Reject Source VectorDocument",
-        "store.filters": "Filters",
-        "store.manifest": "Counts Manifest",
-    },
-)
+__getattr__ = lazy(__name__, __file__)
 
 
 def __dir__() -> list[str]:

@@ -36,24 +36,7 @@ __all__ = [
     "retriever_over",
 ]
 
-__getattr__ = lazy(
-    __name__,
-    {
-        "bm25": "rank_by_bm25",
-        "bm25_retriever": "BM25Retriever",
-        "consistency": "intersection_over_union",
-        "dense": "DenseRetriever MedCPTRetriever",
-        "fusion": "reciprocal_rank_fusion",
-        "hybrid": "HybridRetriever",
-        "long_document": "LongDocumentRetriever",
-        "order": "order_preserving",
-        "ranking_retriever": "RankingRetriever",
-        "rerank": "RerankingRetriever",
-        "search_method": "retriever_over",
-        "sentence_ranking": "SentenceRanker",
-        "wrapped": "WrappedRetriever",
-    },
-)
+__getattr__ = lazy(__name__, __file__)
 
 
 def __dir__() -> list[str]:

@@ -21,6 +21,7 @@ from briefcontext.knowledge.sources.formats import (
     has_name_of,
     open_file,
     open_loaded,
+    printable,
 )
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import part_beside
@@ -149,7 +150,7 @@ def _main_file(file: FoundFile) -> FoundFile:
         path = part_beside(file.path, "embeds")
     except KnowledgeBaseError as error:
         raise NotASourceError(str(error).rstrip(".")) from None
-    return replace(file, path=path, name=file.name.removesuffix(file.path.name) + path.name)
+    return replace(file, path=path)
 
 
 def find_files(given: str | Path) -> list[FoundFile]:
@@ -192,9 +193,4 @@ def _walk(folder: Path, above: set[Path]) -> Iterator[Path]:
 def _found(path: Path, root: Path, found_by: Literal["name", "glob", "folder"]) -> FoundFile:
     root = Path(os.path.normpath(root))
     place = PurePath(root.name, Path(os.path.normpath(path.absolute())).relative_to(root))
-    return FoundFile(path, _printable(str(path)), _printable(place.as_posix()), found_by)
-
-
-def _printable(name: str) -> str:
-    """The name with what is no UTF-8 in it replaced, so that it can be stored."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    return FoundFile(path, printable(place).replace(os.sep, "/"), found_by)

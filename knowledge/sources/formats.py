@@ -1,10 +1,11 @@
 """The formats of files: how each is told, and how it is read."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedIOBase
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from langchain_core.document_loaders import BaseLoader
@@ -58,8 +59,6 @@ class FoundFile:
     """One file of those that a path stands for."""
 
     path: Path
-    name: str
-    """The path as it was given, and for what lies in a folder, the way from there."""
     document_id: str
     """`guidelines/asthma.md`: its place from the folder that was given, that folder's name included.
 
@@ -68,9 +67,19 @@ class FoundFile:
     found_by: Literal["name", "glob", "folder"]
 
     @property
+    def name(self) -> str:
+        """The path as it was given, and for what lies in a folder, the way from there."""
+        return printable(self.path)
+
+    @property
     def plain_name(self) -> str:
         """How it is called, in small letters and without a `.gz`."""
         return self.path.name.lower().removesuffix(".gz")
+
+
+def printable(path: PurePath) -> str:
+    """The path with what is no UTF-8 in it replaced, so that it can be stored."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 class NotASourceError(Exception):
@@ -117,40 +126,35 @@ def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource:
     """
     if format == "medcpt":
         return MedCPTEmbeddings(file.path, name=file.name)
+    read: Callable[[BufferedIOBase], Iterator[Entry]]
+    options, document_id = list[object](), None
     if format in TABLES:
         _check_table(file, format, columns)
-        read = partial(read_table, rows=TABLES[format], columns=columns)
-        return _source(file, read, format, sorted(columns.items()))
-    if format in COLLECTIONS:
-        return _source(file, COLLECTIONS[format], format)
-    metadata = {}
-    if format == "pdf":
-        require_pdf()
-        metadata["url"] = file.path.resolve().as_uri()
-    # The document's id comes from the path: the same text elsewhere is another document.
-    read = partial(WHOLE_FILES[format], document_id=file.document_id, **metadata)
-    return _source(file, read, format, file.document_id, document_id=file.document_id)
+        read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
+    elif format in COLLECTIONS:
+        read = COLLECTIONS[format]
+    else:
+        # The document's id comes from the path: the same text elsewhere is another document.
+        document_id, options = file.document_id, [file.document_id]
+        read = partial(WHOLE_FILES[format], document_id=document_id)
+        if format == "pdf":
+            require_pdf()
+            read = partial(read, url=file.path.resolve().as_uri())
+    return FileSource(
+        file.path, read, name=file.name, format=format, reading=[READER_VERSION, *options], document_id=document_id
+    )
 
 
 def open_loaded(file: FoundFile, loader: Callable[..., BaseLoader], arguments: Mapping[str, object]) -> FileSource:
     """The file as a source that a document loader of LangChain reads, which is given these arguments, too."""
-
-    def read(_: BufferedIOBase) -> Iterator[Entry]:
-        return load(lambda: loader(str(file.path), **arguments), file.document_id, source_is_the_file=True)
-
-    named = [f"{loader.__module__}:{loader.__qualname__}", sorted(arguments.items())]
-    return _source(file, read, "loader", named, document_id=file.document_id)
-
-
-def _source(
-    file: FoundFile,
-    read: Callable[[BufferedIOBase], Iterator[Entry]],
-    format: str,
-    *options: object,
-    document_id: str | None = None,
-) -> FileSource:
-    reading = [READER_VERSION, *options]
-    return FileSource(file.path, read, name=file.name, format=format, reading=reading, document_id=document_id)
+    return FileSource(
+        file.path,
+        lambda _: load(lambda: loader(str(file.path), **arguments), file.document_id, source_is_the_file=True),
+        name=file.name,
+        format="loader",
+        reading=[READER_VERSION, [f"{loader.__module__}:{loader.__qualname__}", sorted(arguments.items())]],
+        document_id=file.document_id,
+    )
 
 
 def _check_table(file: FoundFile, format: str, columns: Columns) -> None:

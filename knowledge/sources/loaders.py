@@ -134,4 +134,4 @@ def _whole(source: str, number: int, parts: list[Document]) -> Entry:
     if url:
         metadata["url"] = url
     id = (first.id if len(parts) == 1 else None) or (source if number == 1 else f"{source}/{number}")
-    return file_document(id, text, title=str(first.metadata.get("title") or stem(source)), kind=kind, **metadata)
+    return file_document(id, text, title=str(first.metadata.get("title") or stem(source)), kind=kind, metadata=metadata)

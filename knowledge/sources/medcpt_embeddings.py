@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError, first_line
@@ -24,7 +23,7 @@ from briefcontext.knowledge.sources.file_source import (
     file_errors,
     open_content,
 )
-from briefcontext.knowledge.sources.publication import NO_TITLE, has_retracted_title, pubmed_url, year_in
+from briefcontext.knowledge.sources.publication import NO_TITLE, has_retracted_title, pubmed_url, record, year_in
 from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 
 READER_VERSION = 2
@@ -181,22 +180,14 @@ def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) ->
     if not text:
         return Reject(position, "It has neither a title nor an abstract.")
     optional = {
+        "url": pubmed_url(pmid),
         "year": year_in(_text(article.get("d"))[:4]),
         "mesh": _text(article.get("m")),
         # Without such a title nothing is known: that it is not retracted is not said.
         "retracted": has_retracted_title(title),
     }
-    metadata: dict[str, Any] = {
-        "source_id": pmid,
-        "title": title,
-        "kind": "abstract" if abstract else "title",
-        "url": pubmed_url(pmid),
-        "chunk_index": 0,
-        "start": 0,
-        "end": len(text),
-        **{name: value for name, value in optional.items() if value},
-    }
-    document = Document(id=pmid, page_content=text, metadata=metadata)
+    kind = "abstract" if abstract else "title"
+    document = record(pmid, text, title=title, kind=kind, optional=optional)
     # A copy, which does not keep the mapped file open.
     return VectorDocument(document, np.array(vector, np.float32))
 

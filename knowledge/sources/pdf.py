@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +19,9 @@ from briefcontext.knowledge.sources.source import Entry, Reject
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument
 
-_LINE_ENDS = frozenset("\r\n")
 _HYPHEN = "\x02"
 """What PDFium gives for a hyphen at the end of a line."""
+_LINE = re.compile(rf"[^\r\n{_HYPHEN}]+")
 _alone = threading.Lock()
 """PDFium may be used by one thread at a time."""
 
@@ -65,7 +66,7 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
     metadata |= {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
     if blank := sum(not lines for lines in pages):
         metadata["pages_without_text"] = blank
-    yield file_document(document_id, text, title=title, kind="pdf", **metadata)
+    yield file_document(document_id, text, title=title, kind="pdf", metadata=metadata)
     yield from rejects
 
 
@@ -75,18 +76,15 @@ def _lines(document: "PdfDocument", number: int) -> Iterator[Line]:
     page = document[number - 1]
     words = page.get_textpage()
     try:
-        signs = [chr(raw.FPDFText_GetUnicode(words, place)) for place in range(words.count_chars())]
-        begin = 0
-        for place, sign in enumerate([*signs, "\n"]):
-            if sign in _LINE_ENDS or sign == _HYPHEN:
-                printed = [at for at in range(begin, place) if not signs[at].isspace()]
-                if printed:
-                    left, base, _, _ = words.get_charbox(printed[0], loose=True)
-                    _, _, right, _ = words.get_charbox(printed[-1], loose=True)
-                    size = raw.FPDFText_GetFontSize(words, printed[0])
-                    text = " ".join(_storable("".join(signs[begin:place])).split())
-                    yield Line(text, number, left, right, base, size, hyphenated=sign == _HYPHEN)
-                begin = place + 1
+        signs = "".join(chr(raw.FPDFText_GetUnicode(words, place)) for place in range(words.count_chars()))
+        for line in _LINE.finditer(signs):
+            if printed := line[0].strip():
+                first = line.start() + line[0].index(printed)
+                left, base, _, _ = words.get_charbox(first, loose=True)
+                _, _, right, _ = words.get_charbox(first + len(printed) - 1, loose=True)
+                size = raw.FPDFText_GetFontSize(words, first)
+                text = " ".join(_storable(printed).split())
+                yield Line(text, number, left, right, base, size, hyphenated=signs.startswith(_HYPHEN, line.end()))
     finally:
         words.close()
         page.close()

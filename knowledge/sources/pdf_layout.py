@@ -4,7 +4,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 from statistics import median
 
 __all__ = ["Line", "running_text"]
@@ -52,33 +53,26 @@ def running_text(lines: Sequence[Line]) -> tuple[str, list[tuple[int, int]]]:
     words = Counter(word.casefold() for line in lines for word in _WORD.findall(line.text))
     gap = _usual_gap(lines)
     rights = _column_rights(lines)
-    text: list[str] = []
-    length = 0
-    pages: list[tuple[int, int]] = []
+    text, pages = "", list[tuple[int, int]]()
     before: Line | None = None
     for line in lines:
-        if before is None:
-            joint = ""
-        elif before.hyphenated:
-            joint = _hyphen(before.text, line.text, words)
-        elif _goes_on(before, line, gap, rights):
-            joint = " "
-        else:
-            joint = "\n\n"
-        text += [joint, line.text]
-        if not pages or pages[-1][1] != line.page:
-            pages.append((length + len(joint), line.page))
-        length += len(joint) + len(line.text)
+        if before is not None and before.hyphenated:
+            text += _hyphen(before.text, line.text, words)
+        elif before is not None:
+            text += " " if _goes_on(before, line, gap, rights) else "\n\n"
+        if before is None or before.page != line.page:
+            pages.append((len(text), line.page))
+        text += line.text
         before = line
-    return "".join(text), pages
+    return text, pages
 
 
 def _without_running_heads(lines: Sequence[Line]) -> list[Line]:
     """Leave out what stands at the top or bottom of several pages in the same place, but for its numbers."""
     heads: dict[tuple[str, int], set[int]] = {}
     margins = set()
-    for page in {line.page: None for line in lines}:
-        on_page = sorted((line for line in lines if line.page == page), key=lambda line: line.base)
+    for page, its_lines in groupby(lines, key=attrgetter("page")):
+        on_page = sorted(its_lines, key=attrgetter("base"))
         for line in {*on_page[:_MARGIN_LINES], *on_page[-_MARGIN_LINES:]}:
             margins.add(line)
             for key in _keys(line):
@@ -104,8 +98,8 @@ def _usual_gap(lines: Sequence[Line]) -> float:
 def _column_rights(lines: Sequence[Line]) -> dict[Line, float]:
     """How far to the right the column of each line goes."""
     found = {}
-    for page in {line.page: None for line in lines}:
-        on_page = [line for line in lines if line.page == page]
+    for _, its_lines in groupby(lines, key=attrgetter("page")):
+        on_page = list(its_lines)
         for line in on_page:
             rights = sorted(other.right for other in on_page if abs(other.left - line.left) < 3 * line.size)
             # A title may go beyond the column that it stands above.

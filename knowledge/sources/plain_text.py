@@ -2,13 +2,16 @@
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Any
 
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.file_source import UnreadableError, rejecting
+from briefcontext.knowledge.sources.publication import record
 from briefcontext.knowledge.sources.source import Entry
 
 MAX_BYTES = 1 << 28
@@ -65,7 +68,7 @@ def read_whole(stream: BufferedIOBase) -> bytes:
 
 
 def file_document(
-    document_id: str, text: str, *, kind: str, title: str = "", **metadata: str | int | float | bool
+    document_id: str, text: str, *, kind: str, title: str = "", metadata: Mapping[str, Any] = MappingProxyType({})
 ) -> Document:
     """A document that is a whole file; without a title of its own, the file's name without its ending is its title.
 
@@ -73,19 +76,7 @@ def file_document(
     """
     if not text.strip():
         raise UnreadableError("It has no text.")
-    return Document(
-        id=document_id,
-        page_content=text,
-        metadata={
-            "source_id": document_id,
-            "title": title or stem(document_id),
-            "kind": kind,
-            "chunk_index": 0,
-            "start": 0,
-            "end": len(text),
-            **metadata,
-        },
-    )
+    return record(document_id, text, title=title or stem(document_id), kind=kind, metadata=metadata)
 
 
 def stem(document_id: str) -> str:

@@ -1,9 +1,12 @@
-"""Bibliographic facts: identifiers, addresses, years and retraction marks."""
+"""Records of publications, and bibliographic facts: identifiers, addresses, years and retraction marks."""
 
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
+
+from langchain_core.documents import Document
 
 NO_TITLE = "[Not Available]."
 """What PubMed writes where an article has no English title."""
@@ -25,6 +28,21 @@ _RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
 _DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)?(?P<name>10\.\d{4,9}/\S+)", re.IGNORECASE)
 _PMID = re.compile(r"[1-9][0-9]*")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
+
+
+def record(
+    id: str,
+    text: str,
+    *,
+    title: str,
+    kind: str,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
+    optional: Mapping[str, Any] = MappingProxyType({}),
+) -> Document:
+    """A document that is all of its source; what is empty or false of the `optional` metadata is left out."""
+    known = {name: value for name, value in optional.items() if value}
+    place = {"source_id": id, "title": title, "kind": kind, "chunk_index": 0, "start": 0, "end": len(text)}
+    return Document(id=id, page_content=text, metadata={**place, **metadata, **known})
 
 
 def is_pmid(text: str) -> bool:

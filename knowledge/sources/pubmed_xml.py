@@ -7,7 +7,6 @@ chapters of Bookshelf books, bookdoc_YYMMDD.dtd).
 import re
 from collections.abc import Iterator
 from io import BufferedIOBase
-from typing import Any
 
 from langchain_core.documents import Document
 from lxml import etree
@@ -19,6 +18,7 @@ from briefcontext.knowledge.sources.publication import (
     author_list,
     is_pmid,
     pubmed_url,
+    record,
     year_in,
 )
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject
@@ -60,24 +60,24 @@ def read_pubmed_xml(stream: BufferedIOBase) -> Iterator[Entry]:
     have been yielded, and one Reject tells the line.
     """
     revised = ""
-    for number, record in enumerate(stream_elements(stream, RECORDS, within=SETS), start=1):
-        if record.tag in DELETIONS:
-            for pmid in map(flatten, record.iterchildren("PMID")):
+    for number, element in enumerate(stream_elements(stream, RECORDS, within=SETS), start=1):
+        if element.tag in DELETIONS:
+            for pmid in map(flatten, element.iterchildren("PMID")):
                 if is_pmid(pmid):
                     yield Deletion(pmid, revised)
                 else:
                     yield Reject(f"record {number}", f"The PMID {pmid!r} of a deletion is not a number.")
             continue
-        entry = _citation(record, f"record {number}")
+        entry = _citation(element, f"record {number}")
         if isinstance(entry, Document):
             revised = max(revised, entry.metadata["revised"])
         yield entry
 
 
-def _citation(record: etree._Element, position: str) -> Document | Reject:
-    citation = record if record.tag in CITATIONS else next(record.iterchildren(*CITATIONS), None)
+def _citation(element: etree._Element, position: str) -> Document | Reject:
+    citation = element if element.tag in CITATIONS else next(element.iterchildren(*CITATIONS), None)
     if citation is None:
-        return Reject(position, f"The {record.tag} holds no {' or '.join(CITATIONS)}.")
+        return Reject(position, f"The {element.tag} holds no {' or '.join(CITATIONS)}.")
     if pmid := first_text(citation, "PMID"):
         position += f" (PMID {pmid})"
     if not is_pmid(pmid):
@@ -99,7 +99,7 @@ def _citation(record: etree._Element, position: str) -> Document | Reject:
         "issue": first_text(article, "Journal/JournalIssue/Issue"),
         "pages": first_text(article, "Pagination/MedlinePgn"),
         "doi": first_text(article, "ELocationID[@EIdType='doi']")
-        or first_text(record, "PubmedData/ArticleIdList/ArticleId[@IdType='doi']"),
+        or first_text(element, "PubmedData/ArticleIdList/ArticleId[@IdType='doi']"),
         "year": year_in(first_text(article, *DATE_PATHS)),
         "journal_abbreviation": first_text(citation, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"),
         "mesh": "; ".join(texts(citation, "MeshHeadingList/MeshHeading/DescriptorName")),
@@ -107,10 +107,7 @@ def _citation(record: etree._Element, position: str) -> Document | Reject:
         "expression_of_concern": _is_noted(citation, "ExpressionOfConcernIn"),
         "vernacular_title": vernacular,
     }
-    metadata: dict[str, Any] = {
-        "source_id": pmid,
-        "title": title,
-        "kind": "abstract" if abstract else "title",
+    metadata = {
         "publication_types": "; ".join(types),
         "languages": "; ".join(texts(article, "Language")),
         "retracted": RETRACTED_TYPE in types or _is_noted(citation, "RetractionIn"),
@@ -119,13 +116,10 @@ def _citation(record: etree._Element, position: str) -> Document | Reject:
         "journal": first_text(article, "Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle"),
         "revised": _revised(citation),
         "version": _version(citation),
-        "chunk_index": 0,
-        "start": 0,
-        "end": len(text),
         **abstract_metadata,
-        **{name: value for name, value in optional.items() if value},
     }
-    return Document(id=pmid, page_content=text, metadata=metadata)
+    kind = "abstract" if abstract else "title"
+    return record(pmid, text, title=title, kind=kind, metadata=metadata, optional=optional)
 
 
 def _author(author: etree._Element) -> str:
