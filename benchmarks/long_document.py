@@ -21,9 +21,9 @@ from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.retrievers.knowledge_base import retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.search_method import retriever_over
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 MEASURES = ("chunk hit", "hit@1", "hit@4", "wrong abstention")

@@ -296,7 +296,7 @@ def ask(
     if as_json:
         typer.echo(json.dumps(state["answer"], ensure_ascii=False))
     elif references:
-        from briefcontext.chains.reference_formats import write_references
+        from briefcontext.chains.references import write_references
 
         typer.echo(write_references(state["answer"]["references"], references), nl=False)
     else:

@@ -8,11 +8,9 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import Citation, number_citations, source_id
-from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.language import language_note
 from briefcontext.chains.model.usage import Usage
-from briefcontext.chains.question import Question
-from briefcontext.chains.reader import Draft
+from briefcontext.chains.question import Question, language_note
+from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.chains.references import Reference, list_references
 from briefcontext.chains.study_type import Evidence, summarise_evidence
 from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
@@ -165,12 +163,17 @@ def compose(
     conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
     articles = {citation["source_id"]: (citation["study_type"], citation["year"]) for citation in citations}
     doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
-    cautions = [*draft.get("cautions", []), *_not_read(extractions)]
+    cautions, warnings = list(draft.get("cautions", [])), list(draft["warnings"])
+    for extraction in extractions:
+        place, error = f"Partition {extraction['index'] + 1}", extraction["error"]
+        if extraction["status"] == "failed":
+            cautions.append(f"{place} was not read ({', '.join(extraction['document_ids'])}): {error}")
+        elif error:
+            warnings.append(f"{place}: {error}")
     if asked["options"] and (unchosen := _unchosen(draft["choice"], extractions)):
         cautions.insert(0, unchosen)
     if not draft["abstained"]:
         cautions += _unsupported(citations, doubts)
-    warnings = [*draft["warnings"], *_read_with_errors(extractions)]
     if any(document.metadata.get("kind") == "demo" for document in documents):
         warnings.insert(0, DEMONSTRATION)
     if note := language_note(asked["text"], documents):
@@ -196,7 +199,15 @@ def compose(
         abstained=draft["abstained"],
         citations=citations,
         references=list_references(citations, documents),
-        documents=[_read(document) for document in documents],
+        documents=[
+            ReadDocument(
+                document_id=str(document.id),
+                source_id=source_id(document),
+                rank=document.metadata.get("rank"),
+                score=document.metadata.get("score"),
+            )
+            for document in documents
+        ],
         evidence=summarise_evidence(articles, conflict=conflict is not None),
         route=route,
         preflight=preflight,
@@ -207,16 +218,6 @@ def compose(
         cautions=cautions,
         warnings=warnings,
         provenance=Provenance(version=version("briefcontext"), model=model, searched=searched),
-    )
-
-
-def _read(document: Document) -> ReadDocument:
-    metadata = document.metadata
-    return ReadDocument(
-        document_id=str(document.id),
-        source_id=source_id(document),
-        rank=metadata.get("rank"),
-        score=metadata.get("score"),
     )
 
 
@@ -245,26 +246,6 @@ def _unchosen(choice: str | None, extractions: Sequence[Extraction]) -> str | No
     return (
         f"The choice {choice} is unsupported: no partition of the documents chose an option." if extractions else None
     )
-
-
-def _not_read(extractions: Sequence[Extraction]) -> list[str]:
-    return [
-        f"{_place(extraction)} was not read ({', '.join(extraction['document_ids'])}): {extraction['error']}"
-        for extraction in extractions
-        if extraction["status"] == "failed"
-    ]
-
-
-def _read_with_errors(extractions: Sequence[Extraction]) -> list[str]:
-    return [
-        f"{_place(extraction)}: {extraction['error']}"
-        for extraction in extractions
-        if extraction["error"] and extraction["status"] != "failed"
-    ]
-
-
-def _place(extraction: Extraction) -> str:
-    return f"Partition {extraction['index'] + 1}"
 
 
 def _unsupported(citations: Sequence[Citation], doubts: Sequence[Doubt]) -> list[str]:

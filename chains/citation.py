@@ -4,15 +4,14 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.extraction import Match, Quote
+from briefcontext.chains.reader import Match, Quote
 from briefcontext.chains.study_type import StudyType, journal, source_notes, species, study_type
 
 __all__ = [
@@ -106,32 +105,21 @@ def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
     of the documents, in whatever writing, so that no text can name a document. The same question over the same
     documents has the same keys.
     """
-    stands = _standing([question, *(text for document in documents for text in _texts(document))])
+    texts = [question]
+    for document in documents:
+        metadata = document.metadata
+        texts += [document.page_content, str(metadata.get("title")), str(metadata.get("publication_types"))]
+    # A key stands there in any case or width, and with anything between its signs.
+    signs = " ".join(re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper()) for text in texts)
     taken: set[str] = set()
     keyed = []
     for document in documents:
         attempt = 0
-        while stands(key := _key(f"{question}\0{document.id}", attempt)) or key in taken:
+        while (key := _key(f"{question}\0{document.id}", attempt)) in signs or key in taken:
             attempt += 1
         taken.add(key)
         keyed.append(document.model_copy(update={"metadata": {**document.metadata, "key": key}}))
     return keyed
-
-
-def _texts(document: Document) -> list[str]:
-    metadata = document.metadata
-    return [document.page_content, str(metadata.get("title")), str(metadata.get("publication_types"))]
-
-
-def _standing(texts: Iterable[str]) -> Callable[[str], bool]:
-    """Return what tells whether a key stands in the texts: in any case or width, with anything between its signs."""
-    signs = " ".join(re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper()) for text in texts)
-
-    @cache
-    def of_pairs(pairs: int) -> set[str]:
-        return set(re.findall(f"(?=((?:{_PAIR}){{{pairs}}}))", signs))
-
-    return lambda key: key in of_pairs(len(key) // 2)
 
 
 def _key(seed: str, attempt: int) -> str:
@@ -278,18 +266,15 @@ def _chunk_start(document: Document) -> int:
     return int(str(document.metadata.get("start") or 0))
 
 
-def _paged(url: str | None, page: int | None) -> str | None:
-    return f"{url}#page={page}" if url and page and url.startswith("file:") else url
-
-
 def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
     # Words of the text say more than those of a title.
-    quotes = sorted(quotes, key=lambda quote: quote["match"] == "title")
-    first = quotes[0] if quotes else None
+    placed = [_placed(quote, document) for quote in sorted(quotes, key=lambda quote: quote["match"] == "title")]
+    first = placed[0] if placed else None
     start, end = (first["start"], first["end"]) if first else (None, None)
     metadata: Mapping[str, object] = document.metadata
     chunk_start = _chunk_start(document)
-    page = printed_page(document, None if start is None else chunk_start + start)
+    page = printed_page(document) if first is None or start is None else first["page"]
+    url = web_link(document)
     return Citation(
         key=key,
         document_id=str(document.id),
@@ -301,7 +286,7 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         source_start=None if start is None else chunk_start + start,
         source_end=None if end is None else chunk_start + end,
         match=first["match"] if first else None,
-        quotes=[_placed(quote, document) for quote in quotes],
+        quotes=placed,
         page=page,
         year=publication_year(document),
         publication_types=str(metadata.get("publication_types") or ""),
@@ -312,12 +297,13 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
         corrected=bool(metadata.get("corrected", False)),
         expression_of_concern=bool(metadata.get("expression_of_concern", False)),
         notes=source_notes(document),
-        url=_paged(web_link(document), page),
+        url=f"{url}#page={page}" if url and page and url.startswith("file:") else url,
     )
 
 
 def _placed(quote: Quote, document: Document) -> CitedQuote:
-    start = quote["start"]
-    section, number = ("", None) if start is None else paragraph(document, start)
-    page = None if start is None else printed_page(document, _chunk_start(document) + start)
+    if (start := quote["start"]) is None:
+        return CitedQuote(**quote, section="", paragraph=None, page=None)
+    section, number = paragraph(document, start)
+    page = printed_page(document, _chunk_start(document) + start)
     return CitedQuote(**quote, section=section, paragraph=number, page=page)

@@ -5,27 +5,25 @@ from functools import lru_cache
 from typing import Any, Literal, Self
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, field_validator, model_validator
 
 from briefcontext.chains.citation import document_key
-from briefcontext.chains.extraction import NOTHING_USED, Extraction, Quote, extraction_without_evidence
+from briefcontext.chains.context import render_documents, room_for, split_to_fit
 from briefcontext.chains.model.call import Model, Reply, Request
-from briefcontext.chains.model.call_budget import CallBudget
-from briefcontext.chains.model.context_window import room_for, split_to_fit
 from briefcontext.chains.model.event_loop import together
-from briefcontext.chains.model.finish_reason import cut_warning
+from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.reply import cut_warning, read_record
 from briefcontext.chains.parsing.choice import named_option
 from briefcontext.chains.parsing.grounding import ground
-from briefcontext.chains.parsing.json_record import read_record
 from briefcontext.chains.question import Question
-from briefcontext.chains.render import render_documents
+from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, extraction_of
 from briefcontext.errors import ModelCallError, first_line
 
-__all__ = ["extract", "ground_all", "lost_quotes"]
+__all__ = ["HIDDEN", "extract", "ground_all", "lost_quotes"]
 
-_HIDDEN = ("nostream",)
-"""Keeps the tokens of extractions out of the `messages` stream, which is there for the answer."""
+HIDDEN = ("nostream",)
+"""Keeps the tokens of extractions and rewritings out of the `messages` stream, which is there for the answer."""
 
 _AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
 """What a provider is to hold the model to, while a reply with more in it is read all the same."""
@@ -97,71 +95,55 @@ async def extract(
     """Extract from one partition: one call, and one more if its reply is malformed.
 
     A partition that exceeds the model's input window is read in as many parts as it takes. A part that could not be
-    read is reported, and the others are kept, unless the budget wants failures raised.
+    read is reported, and the others are kept, unless the budget wants failures raised. Quotes are looked up in the
+    whole documents.
 
     Raises:
-        ModelCallError: no part could be read.
+        ModelCallError: no part could be read: a call failed for good, or both replies were cut off before they said
+            anything.
     """
-    empty = model.prompts.render("extract", question["text"], question["options"], documents="")
-    room = room_for(model, budget, sum(len(message.text) for message in empty))
-    parts = split_to_fit(documents, room)
-    if len(parts) == 1:
-        return await _extract_part(model, question, parts[0], documents, index, budget)
-    read = await together(_part_or_failure(model, question, part, documents, index, budget) for part in parts)
-    return _merge(read, documents, index)
-
-
-async def _part_or_failure(
-    model: Model,
-    question: Question,
-    part: Sequence[Document],
-    documents: Sequence[Document],
-    index: int,
-    budget: CallBudget,
-) -> Extraction:
-    """Extract from one part of several; record a failure, as what the others cost would be lost with it."""
-    try:
-        return await _extract_part(model, question, part, documents, index, budget)
-    except ModelCallError as error:
-        if budget.on_partition_failure == "raise":
-            raise
-        return extraction_without_evidence(index, part, "failed", error=str(error))
-
-
-async def _extract_part(
-    model: Model,
-    question: Question,
-    part: Sequence[Document],
-    documents: Sequence[Document],
-    index: int,
-    budget: CallBudget,
-) -> Extraction:
-    """Extract from one part of a partition; quotes are looked up in the partition's whole documents.
-
-    Raises:
-        ModelCallError: a call failed for good, or both replies were cut off before they said anything.
-    """
-    messages = model.prompts.render("extract", question["text"], question["options"], documents=render_documents(part))
     record = _record(tuple(question["options"]))
-    reply = await model.ask(Request("extract", messages, record, _HIDDEN, index), budget)
-    try:
-        return _extraction(_parse(reply), question, documents, index, budget)
-    except ValueError as error:
-        repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, reply))
-    # Providers take no message without words.
-    again = [*messages, *([AIMessage(reply.text)] if reply.text else []), *repair]
-    second = await model.ask(Request("extract", again, record, _HIDDEN, index), budget)
-    try:
-        return _extraction(_parse(second), question, documents, index, budget)
-    except ValueError as error:
-        text = second.text or reply.text
-        if not text and second.cut:
-            raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
-        return _unstructured(text, documents, index, _reason(error, second))
 
+    def prompt(part: Sequence[Document]) -> list[BaseMessage]:
+        context = render_documents(part)
+        return model.prompts.render("extract", question["text"], question["options"], documents=context)
 
-def _parse(reply: Reply) -> _Record:
-    return _Record.model_validate(read_record(reply.text, "relevant", cut_off=reply.cut is not None))
+    async def ask(messages: Sequence[BaseMessage]) -> Reply:
+        return await model.ask(Request("extract", messages, record, HIDDEN, index), budget)
+
+    def parsed(reply: Reply) -> Extraction:
+        found = _Record.model_validate(read_record(reply.text, "relevant", cut_off=reply.cut is not None))
+        return _extraction(found, question, documents, index, budget.min_quote_similarity)
+
+    async def read(part: Sequence[Document]) -> Extraction:
+        messages = prompt(part)
+        first = await ask(messages)
+        try:
+            return parsed(first)
+        except ValueError as error:
+            repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, first))
+        # Providers take no message without words.
+        second = await ask([*messages, *([AIMessage(first.text)] if first.text else []), *repair])
+        try:
+            return parsed(second)
+        except ValueError as error:
+            text = second.text or first.text
+            if not text and second.cut:
+                raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
+            return _unstructured(text, documents, index, _reason(error, second))
+
+    async def read_or_report(part: Sequence[Document]) -> Extraction:
+        try:
+            return await read(part)
+        except ModelCallError as error:  # What the other parts cost would be lost with it.
+            if budget.on_partition_failure == "raise":
+                raise
+            return extraction_of(index, part, "failed", error=str(error))
+
+    parts = split_to_fit(documents, room_for(model, budget, prompt([])))
+    if len(parts) == 1:
+        return await read(parts[0])
+    return _merge(await together(map(read_or_report, parts)), documents, index)
 
 
 def _reason(error: ValueError, reply: Reply) -> str:
@@ -173,29 +155,24 @@ def _reason(error: ValueError, reply: Reply) -> str:
 
 
 def _extraction(
-    record: _Record, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
+    record: _Record, question: Question, documents: Sequence[Document], index: int, threshold: float
 ) -> Extraction:
     given = [(quote.key, quote.quote) for quote in record.quotes]
-    quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
+    quotes, lost = ground_all(given, documents, threshold)
     error = lost_quotes(lost, len(given))
-    finding = record.finding.strip()
-    if not given:
-        error = "The finding comes without a quote, so that it cannot be checked."
     if lost and not quotes:
         error = f"{error} {NOTHING_USED}"
     if not record.relevant or (lost and not quotes):
-        error = error if lost else None
-        return extraction_without_evidence(index, documents, "none", confidence=record.confidence, error=error)
-    choice = named_option(record.choice, question["options"]) if record.choice else None
-    return Extraction(
-        index=index,
-        document_ids=[str(document.id) for document in documents],
-        status="evidence",
-        finding=finding,
+        return extraction_of(index, documents, "none", confidence=record.confidence, error=error)
+    return extraction_of(
+        index,
+        documents,
+        "evidence",
+        finding=record.finding.strip(),
         quotes=quotes,
-        choice=choice,
+        choice=named_option(record.choice, question["options"]) if record.choice else None,
         confidence=record.confidence,
-        error=error,
+        error=error if given else "The finding comes without a quote, so that it cannot be checked.",
     )
 
 
@@ -223,16 +200,8 @@ def lost_quotes(lost: int, given: int) -> str | None:
 
 def _unstructured(text: str, documents: Sequence[Document], index: int, reason: str) -> Extraction:
     """Keep what a reader wrote in no usable form: it may bear on the question, and nothing supports it."""
-    return Extraction(
-        index=index,
-        document_ids=[str(document.id) for document in documents],
-        status="evidence",
-        finding=text.strip(),
-        quotes=[],
-        choice=None,
-        confidence=None,
-        error=f"The reply was not of the form asked for ({reason}); its text is kept as a finding without quotes.",
-    )
+    error = f"The reply was not of the form asked for ({reason}); its text is kept as a finding without quotes."
+    return extraction_of(index, documents, "evidence", finding=text.strip(), error=error)
 
 
 def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: int) -> Extraction:
@@ -251,15 +220,16 @@ def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: in
     choices = sorted({part["choice"] for part in evidence if part["choice"]})
     if len(choices) > 1:
         errors.append(f"Its parts chose different options: {', '.join(choices)}.")
-    for part in failed:
-        errors.append(f"Not read, or not all of it: {', '.join(_unique(part['document_ids']))}. {part['error']}")
+    errors += [
+        f"Not read, or not all of it: {', '.join(_unique(part['document_ids']))}. {part['error']}" for part in failed
+    ]
     errors += [part["error"] for part in parts if part["error"] and part not in failed]
     if evidence:
         surest = max(evidence, key=lambda part: (part["choice"] is not None, part["confidence"] or 0.0))
-        merged = Extraction(
-            index=index,
-            document_ids=[str(document.id) for document in documents],
-            status="evidence",
+        merged = extraction_of(
+            index,
+            documents,
+            "evidence",
             finding=" ".join(part["finding"] for part in evidence if part["finding"]),
             quotes=_without_repeats(quote for part in evidence for quote in part["quotes"]),
             choice=surest["choice"],
@@ -269,7 +239,7 @@ def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: in
         if others := [choice for choice in choices if choice != surest["choice"]]:
             merged["other_choices"] = others
     else:
-        merged = extraction_without_evidence(index, documents, "none", error=" ".join(errors))
+        merged = extraction_of(index, documents, "none", error=" ".join(errors))
     if failed:
         merged["unread_ids"] = _unique(id for part in failed for id in part["document_ids"])
     return merged

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from langchain_core.documents import Document
 
 from briefcontext.chains.citation import cite
-from briefcontext.chains.extraction import Extraction, Quote, extraction_without_evidence
-from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
-from briefcontext.chains.reader import Draft
+from briefcontext.chains.reader import Draft, Extraction, Quote, extraction_of
 from briefcontext.sentences import RankedSentence
 
 __all__ = ["ExtractiveReader", "SentenceRanking"]
@@ -46,7 +45,7 @@ class ExtractiveReader:
     def extract(self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget) -> Extraction:
         """Return the partition's best sentences, or `none` when there is no evidence among them."""
         if not (found := self._evidence(question, documents)):
-            return extraction_without_evidence(index, documents, "none")
+            return extraction_of(index, documents, "none")
         return Extraction(
             index=index,
             document_ids=[str(document.id) for document in documents],

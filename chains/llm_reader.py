@@ -1,24 +1,32 @@
-"""The reader with a language model."""
+"""The reader with a language model: one answer from all documents, or from the evidence of the partitions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
 
-from briefcontext.chains.extract import extract
-from briefcontext.chains.extraction import Extraction
-from briefcontext.chains.follow_up import rewrite_follow_up
-from briefcontext.chains.model.call import Model, StructuredOutput
-from briefcontext.chains.model.call_budget import CallBudget
-from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.question import Question
-from briefcontext.chains.reader import Draft
-from briefcontext.chains.reduce import reduce
-from briefcontext.chains.single_call import answer, answer_prompt
+from briefcontext.chains.citation import cite, source_id
+from briefcontext.chains.context import group_to_fit, render_condensed, render_documents, render_evidence, room_for
+from briefcontext.chains.extract import HIDDEN, extract, ground_all, lost_quotes
+from briefcontext.chains.model.call import Model, Reply, Request, StructuredOutput
+from briefcontext.chains.model.event_loop import together
+from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.reply import cut_warning
+from briefcontext.chains.parsing.answer_parser import parse_draft, split_quotes, why_no_answer
+from briefcontext.chains.question import Question, check_question
+from briefcontext.chains.reader import Draft, Extraction
+from briefcontext.errors import ModelCallError
 from briefcontext.prompts import BUNDLED, Prompts
+from briefcontext.sentences import split_sentences
 
-__all__ = ["LLMReader"]
+__all__ = ["MAX_ROUNDS", "LLMReader"]
+
+MAX_ROUNDS = 5
+"""How often evidence may be condensed before it has to fit."""
+
+_NOT_WEIGHED = "A single partition has evidence, and its finding is the answer: no second call weighed it."
 
 
 class LLMReader:
@@ -60,48 +68,168 @@ class LLMReader:
         """The allocator's name."""
         return self._allocator.name
 
-    def extract(self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget) -> Extraction:
-        """Find in one partition what bears on the question."""
-        return wait_for(self.aextract(question, documents, index, budget))
-
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
-        """Do as `extract` does, without blocking the event loop."""
+        """Find in one partition what bears on the question: see `extract`."""
         return await extract(self._worker, question, documents, index, budget)
 
-    def reduce(
-        self,
-        question: Question,
-        documents: Sequence[Document],
-        extractions: Sequence[Extraction],
-        budget: CallBudget,
-    ) -> Draft:
-        """Answer from the evidence of the partitions."""
-        return wait_for(self.areduce(question, documents, extractions, budget))
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
+        """Answer in one call over all documents; where they exceed the model's input window, extract and reduce."""
+        forced = _forced(question, budget)
+        room = room_for(self._allocator, budget, self._answer_prompt(question, [], forced=forced))
+        if room is not None and len(render_documents(documents)) > room:
+            # Not what a subclass makes of these: it was called already, and may have changed the question.
+            extraction = await LLMReader.aextract(self, question, documents, 0, budget)
+            draft = await LLMReader.areduce(self, question, documents, [extraction], budget)
+            said = ["The documents exceed the model's input window, so they were read in parts.", extraction["error"]]
+            draft["warnings"] += filter(None, said)
+            return draft
+        prompt = self._answer_prompt(question, documents, forced=forced)
+        reply, warnings = await self._ask_for_answer(question, stage, prompt, budget)
+        body, given = split_quotes(reply.text)
+        quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
+        warnings += filter(None, [lost_quotes(lost, len(given))])
+        return parse_draft(body, question, quotes, warnings, forced=forced, cut=reply.cut)
 
     async def areduce(
-        self,
-        question: Question,
-        documents: Sequence[Document],
-        extractions: Sequence[Extraction],
-        budget: CallBudget,
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
-        """Do as `reduce` does, without blocking the event loop."""
-        return await reduce(self._allocator, question, documents, extractions, budget)
+        """Answer from the partitions that have evidence, in one call (ContextReduce), or in none from a sole finding.
+
+        Evidence that exceeds the model's input window is condensed first: in groups that fit, each by one call, and
+        again until all of it fits. The quotes behind it stay what they are.
+
+        Raises:
+            ModelCallError: condensing does not make it fit, or a reply to it was cut off.
+        """
+        forced = _forced(question, budget)
+        by_id = {str(document.id): document for document in documents}
+        evidence = [extraction for extraction in extractions if extraction["status"] == "evidence"]
+        if budget.reduce == "auto" and not forced and (draft := _sole_finding(question, by_id, evidence)):
+            return draft
+
+        def prompt(evidence: str) -> list[BaseMessage]:
+            asked, options = question["text"], question["options"]
+            return self._allocator.prompts.render("reduce", asked, options, may_abstain=not forced, evidence=evidence)
+
+        room = room_for(self._allocator, budget, prompt(""))
+        texts = [text for extraction in evidence for text in _texts(extraction, by_id, room)]
+        texts = texts or ["No reader found any evidence."]
+        rounds = 0
+        while room is not None and len("\n".join(texts)) > room:
+            rounds += 1
+            texts = await self._condense(question, texts, room, rounds, budget)
+        reply, warnings = await self._ask_for_answer(question, "reduce", prompt("\n".join(texts)), budget)
+        quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
+        if rounds:
+            warnings.append(f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}.")
+        return parse_draft(reply.text, question, quotes, warnings, forced=forced, cut=reply.cut)
 
     async def arewrite(self, question: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
-        """Return the question that a follow-up to earlier ones means."""
-        return await rewrite_follow_up(self._allocator, question, earlier, budget)
+        """Return the question that a follow-up to earlier ones means, in the model's words; its options stay.
 
-    def answer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
-        """Answer from all documents at once."""
-        return wait_for(self.aanswer(question, documents, stage, budget))
-
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
-        """Do as `answer` does, without blocking the event loop."""
-        return await answer(self._allocator, self._worker, question, documents, stage, budget)
+        Raises:
+            ModelCallError: the call failed for good, or the model wrote no question.
+        """
+        listed = "\n".join(f"- {' '.join(each.split())}" for each in earlier)
+        messages = self._allocator.prompts.render("follow_up", question["text"], {}, earlier=listed)
+        reply = await self._allocator.ask(Request("follow_up", messages, tags=HIDDEN), budget)
+        lines = [line.removeprefix("Question:").strip(' \t*"“”') for line in reply.text.splitlines()]
+        written = next((line for line in lines if any(sign.isalpha() for sign in line)), "")
+        if reply.cut or not written:
+            raise ModelCallError(f"{self.name} did not rewrite the follow-up as a question. Ask a whole question.")
+        return check_question(written, question["options"])
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""
-        return sum(len(message.text) for message in answer_prompt(self._allocator.prompts, question, documents))
+        return sum(len(message.text) for message in self._answer_prompt(question, documents))
+
+    def _answer_prompt(
+        self, question: Question, documents: Sequence[Document], *, forced: bool = False
+    ) -> list[BaseMessage]:
+        context, prompts = render_documents(documents), self._allocator.prompts
+        return prompts.render(
+            "answer", question["text"], question["options"], may_abstain=not forced, documents=context
+        )
+
+    async def _ask_for_answer(
+        self, question: Question, stage: str, messages: Sequence[BaseMessage], budget: CallBudget
+    ) -> tuple[Reply, list[str]]:
+        """Return the model's answer, streamed, and what there is to say of how it came.
+
+        A reply that repeats the prompt, or has no sentence, is not shown: the model is told so, and asked once more.
+
+        Raises:
+            ModelCallError: a call failed for good, or the second reply is no answer either.
+        """
+        model, instruction = self._allocator, messages[0].text
+        reply = await model.ask(Request(stage, messages, streamed=True), budget)
+        if (reason := why_no_answer(reply.text, question, instruction)) is None:
+            return reply, []
+        repair = model.prompts.render("again", question["text"], {}, error=reason)
+        request = Request(stage, [*messages, AIMessage(reply.text), *repair], streamed=True, again=True)
+        second = await model.ask(request, budget)
+        if (still := why_no_answer(second.text, question, instruction)) is not None:
+            raise ModelCallError(f"{model.name} gave no answer, twice; of its last reply: {still}. Use a larger model.")
+        return second, [f"The model's first reply was no answer ({reason}) and was asked for again."]
+
+    async def _condense(
+        self, question: Question, texts: Sequence[str], room: int, rounds: int, budget: CallBudget
+    ) -> list[str]:
+        model = self._allocator
+        if rounds > MAX_ROUNDS or max(map(len, texts)) > room:
+            raise ModelCallError(
+                f"The evidence does not fit into the input window of {model.name}; rounds of condensing: {rounds - 1}. "
+                "Use a model with a larger window for the answer, or retrieve fewer documents."
+            )
+        prompts = [
+            model.prompts.render("condense", question["text"], {}, evidence="\n".join(group))
+            for group in group_to_fit(texts, room)
+        ]
+        replies = await together(model.ask(Request("reduce", prompt, tags=HIDDEN), budget) for prompt in prompts)
+        for reply in replies:
+            if reply.cut:  # What is missing is evidence, and nobody could tell which.
+                raise ModelCallError(cut_warning(reply.cut, "Condensed evidence"))
+        return [render_condensed(reply.text) for reply in replies]
+
+
+def _forced(question: Question, budget: CallBudget) -> bool:
+    return budget.force_choice and bool(question["options"])
+
+
+def _sole_finding(
+    question: Question, documents: Mapping[str, Document], evidence: Sequence[Extraction]
+) -> Draft | None:
+    """Return the finding of the only partition with evidence as an answer; None where there is something to weigh.
+
+    Several sentences may rest on several quotes, and several articles may contradict each other. Of an extraction with
+    an error, a quote was dropped or a part not read.
+    """
+    if len(evidence) != 1 or evidence[0]["error"] or (question["options"] and not evidence[0]["choice"]):
+        return None
+    finding = " ".join(evidence[0]["finding"].split())
+    cited = [documents[quote["document_id"]] for quote in evidence[0]["quotes"]]
+    one_sentence = finding.endswith(".") and len(split_sentences(finding)) == 1
+    if not one_sentence or len({source_id(document) for document in cited}) != 1:
+        return None
+    keys = "".join(dict.fromkeys(map(cite, cited)))
+    return Draft(
+        text=f"{finding.removesuffix('.')} {keys}.",
+        choice=evidence[0]["choice"],
+        conflict=None,
+        quotes=evidence[0]["quotes"],
+        abstained=False,
+        warnings=[_NOT_WEIGHED],
+    )
+
+
+def _texts(extraction: Extraction, documents: Mapping[str, Document], room: int | None) -> list[str]:
+    """Return an extraction's evidence; what exceeds the room in several texts, each with a part of the quotes."""
+    text = render_evidence(extraction, documents)
+    quotes = extraction["quotes"]
+    if room is None or len(text) <= room or len(quotes) < 2:
+        return [text]
+    half = len(quotes) // 2
+    parts = (Extraction(**{**extraction, "quotes": part}) for part in (quotes[:half], quotes[half:]))
+    return [text for part in parts for text in _texts(part, documents, room)]

@@ -1,16 +1,42 @@
-"""A question, checked."""
+"""A question: checked, with those it follows up, and in which language it is."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
+from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.errors import InputError
 from briefcontext.files import lone_surrogate
 
-__all__ = ["MAX_QUESTION_CHARACTERS", "Question", "check_question"]
+__all__ = [
+    "MAX_QUESTION_CHARACTERS",
+    "Question",
+    "check_earlier",
+    "check_question",
+    "language_note",
+    "language_of",
+]
 
 MAX_QUESTION_CHARACTERS = 20_000
 """The longest question taken; exam vignettes stay below 5,000. Anything longer is a document."""
+MOST_EARLIER = 8
+"""Questions that a follow-up may lean on."""
+
+SMALL_WORDS = {
+    "English": "the of is are in and for with does what which how to by an",
+    "German": "der die das den dem ist sind und bei mit welche welcher welches wie für nicht ein eine gegen zur",
+    "French": "le la les est sont des du au quel quelle pour avec dans une chez et comment",
+    "Spanish": "el la los las es son del qué para con una cuál cómo por",
+    "Italian": "il gli è sono della delle dei di che quale una nella con per più",
+    "Portuguese": "os é são da das dos que para uma qual em não na pelo com",
+    "Dutch": "de het een zijn van en bij met welke wat voor niet door",
+}
+_WORDS = {language: frozenset(words.split()) for language, words in SMALL_WORDS.items()}
+LEAST = 2
+"""Small words that tell a language: one alone may be a name, or another language's word."""
+READ = 5
+"""Documents of which the language is told."""
 
 
 class Question(TypedDict):
@@ -38,6 +64,19 @@ def check_question(text: object, options: object = None) -> Question:
         )
     _check_characters(text, "The question")
     return Question(text=text, options=_check_options(options))
+
+
+def check_earlier(earlier: object) -> list[str]:
+    """Return the earlier questions, the last one last; none where none are given.
+
+    Raises:
+        InputError: they are no list of questions, or too many.
+    """
+    if earlier is None:
+        return []
+    if not isinstance(earlier, list) or len(earlier) > MOST_EARLIER:
+        raise InputError(f"Earlier questions must be a list of at most {MOST_EARLIER} texts.")
+    return [check_question(question)["text"] for question in earlier]
 
 
 def _check_characters(text: str, what: str) -> None:
@@ -70,3 +109,23 @@ def _check_options(options: object) -> dict[str, str]:
             f"The options have {length:,} characters; at most {MAX_QUESTION_CHARACTERS:,} are taken. Shorten them."
         )
     return checked
+
+
+def language_of(text: str) -> str | None:
+    """Return the language of which a text has the most small words; None where they do not tell."""
+    words = re.findall(r"\w+", text.lower())
+    counts = sorted(((sum(word in small for word in words), name) for name, small in _WORDS.items()), reverse=True)
+    (most, language), (next_most, _) = counts[:2]
+    return language if most >= LEAST and most > next_most else None
+
+
+def language_note(question: str, documents: Sequence[Document]) -> str | None:
+    """Say that a question is in another language than the documents that were found for it; None where it is not."""
+    asked = language_of(question)
+    found = language_of("\n".join(document.page_content for document in documents[:READ]))
+    if asked is None or found is None or asked == found:
+        return None
+    return (
+        f"The question seems to be in {asked}, and the documents that were found are in {found}: what was found may be "
+        f"far from it. Ask in {found}."
+    )

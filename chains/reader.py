@@ -1,16 +1,80 @@
-"""The interface of readers, which the graph calls."""
+"""The interface of readers, which the graph calls, and what they return: extractions and drafts."""
 
-from collections.abc import Sequence
-from typing import NotRequired, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Literal, NotRequired, Protocol
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.extraction import Extraction, Quote
-from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
 
-__all__ = ["Draft", "Reader"]
+__all__ = ["NOTHING_USED", "Draft", "Extraction", "Match", "Quote", "Reader", "extraction_of"]
+
+NOTHING_USED = "Nothing of this reading is used."
+"""Ends the error of an extraction whose evidence was all dropped."""
+
+Match = Literal["exact", "normalised", "fuzzy", "title"]
+
+
+class Quote(TypedDict):
+    """A quote, found in its document."""
+
+    text: str
+    """The words as the document has them."""
+    document_id: str
+    start: int | None
+    end: int | None
+    """Character offsets of the words in the document's text; None for words of its title."""
+    match: Match
+    """How the reader's words were found in the document; `title`: in its title, by any of the three ways."""
+    score: NotRequired[float]
+    """How likely the reader thinks it that the words bear on the question, 0 to 1, where it ranks what it quotes."""
+
+
+class Extraction(TypedDict):
+    """The result of the map step for one partition."""
+
+    index: int
+    """The partition's place in the ranking, from 0."""
+    document_ids: list[str]
+    status: Literal["evidence", "none", "failed"]
+    """`none`: the documents were read and do not bear on the question; `failed`: they were not read."""
+    unread_ids: NotRequired[list[str]]
+    """Ids of the documents of which a part was not read, where they were read in several and some of these failed."""
+    finding: str
+    quotes: list[Quote]
+    choice: str | None
+    other_choices: NotRequired[list[str]]
+    """What other parts chose, where the documents were read in several and these do not agree."""
+    confidence: float | None
+    """The reader's own estimate, 0 to 1."""
+    error: str | None
+    """What went wrong, or which part of the reader's reply was not used."""
+
+
+def extraction_of(
+    index: int,
+    documents: Sequence[Document],
+    status: Literal["evidence", "none", "failed"],
+    *,
+    finding: str = "",
+    quotes: Iterable[Quote] = (),
+    choice: str | None = None,
+    confidence: float | None = None,
+    error: str | None = None,
+) -> Extraction:
+    """Return the extraction of a partition: by default, that its documents hold nothing or were not read."""
+    return Extraction(
+        index=index,
+        document_ids=[str(document.id) for document in documents],
+        status=status,
+        finding=finding,
+        quotes=list(quotes),
+        choice=choice,
+        confidence=confidence,
+        error=error,
+    )
 
 
 class Draft(TypedDict):
@@ -46,11 +110,7 @@ class Reader(Protocol):
         """Find in one partition what bears on the question."""
 
     async def areduce(
-        self,
-        question: Question,
-        documents: Sequence[Document],
-        extractions: Sequence[Extraction],
-        budget: CallBudget,
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
         """Answer from the evidence of the partitions."""
 

@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Literal, get_args
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -45,31 +45,18 @@ _BY_HEADING: Mapping[str, StudyType] = {
 }
 _SYSTEMATIC = re.compile(r"\bsystematic(?:ally)? (?:literature )?review(?!s)|\bmeta-?analys[ie]s\b")
 _TITLED_REVIEW = re.compile(r"\b(?:a|an|literature|narrative|scoping) review\b|\breview of the literature\b")
-_BY_TITLE: Sequence[tuple[StudyType, re.Pattern[str]]] = (
-    ("systematic review or meta-analysis", _SYSTEMATIC),
-    (
-        "guideline",
-        re.compile(
-            r"\b(?:clinical practice |practice |treatment )?guidelines?(?: for\b| on\b|$)|\bconsensus statement\b"
-        ),
-    ),
-    ("case report", re.compile(r"\bcase (?:report|series)\b|\ba case of\b")),
-)
-_BY_TEXT: Sequence[tuple[StudyType, re.Pattern[str]]] = (
-    (
-        "randomized trial",
-        re.compile(
-            r"(?<!non-)(?<!non)(?<!not )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}(?:trial|study)\b"
-            r"|\b(?:were|was) (?:then )?(?:randomly (?:assigned|allocated)|randomi[sz]ed to)\b"
-        ),
-    ),
-    ("case-control study", re.compile(r"\bcase-control(?:led)? (?:study|analysis|design)\b")),
-    (
-        "cohort study",
-        re.compile(r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ )?cohort\b"),
-    ),
-    ("case report", re.compile(r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b")),
-)
+_BY_TITLE: Mapping[StudyType, str] = {
+    "systematic review or meta-analysis": _SYSTEMATIC.pattern,
+    "guideline": r"\b(?:clinical practice |practice |treatment )?guidelines?(?: for\b| on\b|$)|\bconsensus statement\b",
+    "case report": r"\bcase (?:report|series)\b|\ba case of\b",
+}
+_BY_TEXT: Mapping[StudyType, str] = {
+    "randomized trial": r"(?<!non-)(?<!non)(?<!not )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}(?:trial|study)\b"
+    r"|\b(?:were|was) (?:then )?(?:randomly (?:assigned|allocated)|randomi[sz]ed to)\b",
+    "case-control study": r"\bcase-control(?:led)? (?:study|analysis|design)\b",
+    "cohort study": r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ )?cohort\b",
+    "case report": r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b",
+}
 _LABORATORY = re.compile(r"\b(?:mice|mouse|rats?|rabbits?|zebrafish|in vitro|cell lines?|murine)\b")
 _PEOPLE = re.compile(
     r"\b(?:patients?|women|men|children|adults|participants|volunteers|people|persons|subjects|humans?)\b"
@@ -102,9 +89,9 @@ def study_type(document: Document) -> StudyType | None:
     if _NO_STUDY & types:
         return None
     headings = _labels(metadata.get("mesh"))
-    found = [kind for kind, words in _BY_TITLE if words.search(title)]
+    found = [kind for kind, words in _BY_TITLE.items() if re.search(words, title)]
     found += [kind for heading, kind in _BY_HEADING.items() if heading in headings]
-    found += [kind for kind, words in _BY_TEXT if words.search(f"{title}\n{text}")]
+    found += [kind for kind, words in _BY_TEXT.items() if re.search(words, f"{title}\n{text}")]
     animals = "animals" in headings and "humans" not in headings
     if animals or (not headings and _LABORATORY.search(title) and not _PEOPLE.search(f"{title}\n{text}")):
         return "animal or laboratory study"
@@ -131,8 +118,7 @@ def source_notes(document: Document) -> list[str]:
 
 def journal(document: Document) -> str:
     """Return the short title of a document's journal, or its whole one."""
-    metadata: Mapping[str, Any] = document.metadata
-    return str(metadata.get("journal_abbreviation") or metadata.get("journal") or "")
+    return str(document.metadata.get("journal_abbreviation") or document.metadata.get("journal") or "")
 
 
 def _labels(given: object) -> set[str]:

@@ -9,7 +9,7 @@ from langgraph.config import get_stream_writer
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Route
-from briefcontext.chains.model.reasoning import Spoken
+from briefcontext.chains.model.reply import Spoken
 
 __all__ = [
     "AnswerToken",

@@ -9,46 +9,48 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
-from briefcontext.chains.answer import Searched
+from briefcontext.chains.answer import Searched, compose
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.follow_up import check_earlier
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.question import Question, check_question
-from briefcontext.chains.reader import Reader
+from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
+from briefcontext.chains.question import Question, check_earlier, check_question
+from briefcontext.chains.reader import NOTHING_USED, Draft, Reader, extraction_of
 from briefcontext.errors import InputError, ModelCallError
+from briefcontext.files import encodable
 from briefcontext.graphs import resources
+from briefcontext.graphs.documents import encodable_document, given_ranking, more_to_ask, without_retracted
 from briefcontext.graphs.events import (
+    Answered,
     Answering,
+    PartitionDone,
+    PartitionFailed,
     PartitionStarted,
+    Reducing,
     Retrieved,
     Rewritten,
     RouteDecided,
     emit,
     tell_encoding,
 )
-from briefcontext.graphs.results import (
-    Update,
-    abstained,
-    answered,
-    extracted,
-    failed_extraction,
-    without_documents,
-    without_evidence,
-    worth_reducing,
-)
-from briefcontext.graphs.retracted import encodable_document, given_ranking, more_to_ask, without_retracted
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
-from briefcontext.graphs.runtime import current_settings, open_budget
-from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.retrievers.bm25 import rank_by_bm25
-from briefcontext.retrievers.order import order_preserving
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
+from briefcontext.retrievers.rankings import order_preserving
 from briefcontext.retrievers.signals import TwoRankings
 
 __all__ = ["Nodes"]
+
+NOTHING_CLOSE = (
+    "No sentence was found close enough to the question. Without a model, nothing is inferred from the documents, and "
+    "they may answer it all the same: read the passages, or use a model."
+)
+
+Update = dict[str, Any]
+"""The fields of the state that a node sets."""
 
 
 class Node(Runnable[Any, Update]):
@@ -96,50 +98,59 @@ class Nodes:
 
     async def _retrieve(self, state: State) -> Update:
         """Check the question, and retrieve k documents in the dense ranking's order."""
-        begun = time.time()
+        begun, settings = time.time(), current_settings()
         asked = check_question(state.get("question"), state.get("options"))
         reader = await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
-        settings, budget = current_settings(), open_budget(begun)
+        budget = settings.budget(begun)
         if earlier := check_earlier(state.get("earlier")):
             asked = await _own_question(reader, asked, earlier, budget)
-        if (given := state.get("documents")) is not None:
-            if settings.filters:
-                raise InputError(
-                    f"Filters ({settings.filters}) are for what is retrieved, and documents were given with the "
-                    "question. Leave out the one or the other."
-                )
-            ranking = given_ranking(given, settings.most_documents)
+        given = state.get("documents")
+        if given is None:
+            found = await self._found(asked, settings)
+            searched = await asyncio.to_thread(resources.searched, settings, self._given_retriever)
+        else:
+            found = given_ranking(given, settings)
             searched = Searched(name=None, version=None, updated=None)
-            settings = settings.model_copy(update={"top_k": len(ranking)})
-            return _retrieved(asked, ranking, settings, budget, begun, searched, given=True)
+            settings = settings.model_copy(update={"top_k": len(found)})
+        documents, retracted = without_retracted(found, settings)
+        emit(Retrieved(event="retrieved", documents=len(documents)))
+        # A thread keeps its state between runs, and the reducers would go on adding to it.
+        return {
+            "asked": asked,
+            "started": begun,
+            "given": given is not None,
+            "searched": searched,
+            "ranking": assign_keys(asked["text"], [encodable_document(document) for document in documents]),
+            "retracted": retracted,
+            "extractions": Overwrite([]),
+            "calls": Overwrite(budget.calls),
+        }
+
+    async def _found(self, asked: Question, settings: Settings) -> Sequence[Document]:
         retriever = await asyncio.to_thread(self._retriever)
         found: Sequence[Document] = []
         wanted = settings.top_k
         while wanted:
-            found = resources.linked(
-                await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters), settings
-            )
+            found = await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters)
             wanted = more_to_ask(found, wanted, settings)
-        searched = await asyncio.to_thread(resources.searched, settings, self._given_retriever)
-        return _retrieved(asked, found, settings, budget, begun, searched, given=False)
+        return resources.linked(found, settings)
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
         settings = current_settings()
-        given = state["given"]
         # Documents that the caller gave are of no knowledge base that the settings name.
-        retriever = self._given_retriever if given else self._retriever()
+        retriever = self._given_retriever if state["given"] else self._retriever()
+        ranks = None if state["given"] else retriever
         statistics = None if retriever is None else retriever.term_statistics
         text, documents = state["asked"]["text"], state["ranking"]
         if (calibration := resources.calibration(settings)) is None or not documents:
             preflight = compare_rankings(documents, rank_by_bm25(text, documents, statistics).scores, settings)
         else:
-            caution = calibration.check(None if given or retriever is None else retriever.dense_over, settings.top_k)
+            caution = calibration.check(None if ranks is None else ranks.dense_over, settings.top_k)
             rankings = TwoRankings.of(text, documents, statistics)
             compared = compare_rankings(documents, rankings.bm25.tolist(), settings)
             preflight = with_prediction(compared, calibration.predict(rankings), caution)
-        one_ranking = not given and retriever is not None and retriever.ranks_by_bm25
-        route, reason = decide_route(preflight, settings, one_ranking=one_ranking)
+        route, reason = decide_route(preflight, settings, one_ranking=ranks is not None and ranks.ranks_by_bm25)
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
         return {"preflight": {**preflight, "reason": reason}, "route": route}
 
@@ -151,33 +162,55 @@ class Nodes:
 
     async def _extract(self, branch: Partition) -> Update:
         """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
-        reader, budget = await self._reader(), open_budget(branch["started"])
-        _started(branch)
+        reader, settings = await self._reader(), current_settings()
+        budget = settings.budget(branch["started"])
+        index, of, documents = branch["index"], branch["partitions"], branch["documents"]
+        emit(PartitionStarted(event="partition_started", index=index, partitions=of, documents=len(documents)))
         try:
-            extraction = await reader.aextract(branch["asked"], branch["documents"], branch["index"], budget)
+            extraction = await reader.aextract(branch["asked"], documents, index, budget)
         except ModelCallError as error:
-            extraction = failed_extraction(branch, error)
-        return extracted(branch, extraction, budget)
+            if settings.on_partition_failure == "raise":
+                raise
+            extraction = extraction_of(index, documents, "failed", error=str(error))
+        status, quotes, failure = extraction["status"], len(extraction["quotes"]), extraction["error"] or ""
+        if status == "failed":
+            emit(PartitionFailed(event="partition_failed", index=index, partitions=of, error=failure))
+        else:
+            emit(PartitionDone(event="partition_done", index=index, partitions=of, status=status, quotes=quotes))
+        return {"extractions": [{**extraction, "finding": encodable(extraction["finding"])}], "calls": budget.calls}
 
     async def _reduce(self, state: State) -> Update:
-        """Answer from the partitions that have evidence (ContextReduce), or abstain when none has."""
-        reader, budget = await self._reader(), open_budget(state["started"])
-        if not worth_reducing(state):
-            return abstained(state, without_evidence(state), budget, reader)
-        draft = await reader.areduce(state["asked"], state["ranking"], state["extractions"], budget)
-        return answered(state, draft, budget, reader)
+        """Answer from the partitions that have evidence (ContextReduce), or abstain when none has.
+
+        Raises:
+            ModelCallError: all partitions failed, so that nothing is known.
+        """
+        reader, settings = await self._reader(), current_settings()
+        budget, extractions = settings.budget(state["started"]), state["extractions"]
+        failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
+        if len(failed) == len(extractions):
+            raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
+        evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
+        if not evidence and not (settings.force_choice and state["asked"]["options"]):
+            return _answered(state, _abstention(_without_evidence(state)), budget, reader)
+        emit(Reducing(event="reducing", evidence=evidence))
+        draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
+        return _answered(state, draft, budget, reader)
 
     async def _answer(self, state: State) -> Update:
-        """Answer in one call over the documents, in the order that the route wants."""
-        reader, budget = await self._reader(), open_budget(state["started"])
-        emit(Answering(event="answering", documents=len(state["ranking"])))
-        draft = await reader.aanswer(state["asked"], _in_order(state), state["route"], budget)
-        return answered(state, draft, budget, reader)
+        """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
+        reader, budget = await self._reader(), current_settings().budget(state["started"])
+        documents, route = state["ranking"], state["route"]
+        emit(Answering(event="answering", documents=len(documents)))
+        documents = order_preserving(documents) if route == "order_preserving" else documents
+        draft = await reader.aanswer(state["asked"], documents, route, budget)
+        return _answered(state, draft, budget, reader)
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
-        reason = without_documents(state, current_settings().filters)
-        return abstained(state, reason, open_budget(state["started"]), self._open_reader())
+        settings = current_settings()
+        draft = _abstention(_without_documents(state, settings))
+        return _answered(state, draft, settings.budget(state["started"]), self._open_reader())
 
 
 async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
@@ -193,43 +226,78 @@ async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str],
     return asked
 
 
-def _retrieved(
-    asked: Question,
-    found: Sequence[Document],
-    settings: Settings,
-    budget: CallBudget,
-    begun: float,
-    searched: Searched,
-    *,
-    given: bool,
-) -> Update:
-    documents, retracted = without_retracted(found, settings)
-    emit(Retrieved(event="retrieved", documents=len(documents)))
-    # A thread keeps its state between runs, and the reducers would go on adding to it.
-    return {
-        "asked": asked,
-        "started": begun,
-        "given": given,
-        "searched": searched,
-        "ranking": assign_keys(asked["text"], [encodable_document(document) for document in documents]),
-        "retracted": retracted,
-        "extractions": Overwrite([]),
-        "calls": Overwrite(budget.calls),
-    }
+def _abstention(reason: str) -> Draft:
+    return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, warnings=[])
 
 
-def _started(branch: Partition) -> None:
-    emit(
-        PartitionStarted(
-            event="partition_started",
-            index=branch["index"],
-            partitions=branch["partitions"],
-            documents=len(branch["documents"]),
-        )
+def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
+    """Hand on the answer that a reader's draft makes."""
+    if draft["abstained"] and state["ranking"] and reader.vanilla_characters(state["asked"], []) is None:
+        draft = Draft(**{**draft, "text": NOTHING_CLOSE})
+    answer = compose(
+        draft,
+        asked=state["asked"],
+        documents=state["ranking"],
+        route=state["route"],
+        preflight=state["preflight"],
+        extractions=state["extractions"],
+        retracted=state["retracted"],
+        usage=_usage(state, draft, budget.calls, reader),
+        model=reader.name,
+        searched=state["searched"],
+    )
+    citations, calls = len(answer["citations"]), answer["usage"]["calls"]
+    emit(Answered(event="answered", abstained=answer["abstained"], citations=citations, calls=calls))
+    return {"answer": answer, "calls": budget.calls}
+
+
+def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader) -> Usage:
+    calls = [*state["calls"], *last]
+    characters = reader.vanilla_characters(state["asked"], state["ranking"])
+    # A finding that is the answer was written by a call of the map.
+    alone = 0 if draft["abstained"] else estimate_tokens(len(draft["text"]), calls)
+    written = last[-1]["output_tokens"] if last else alone
+    if written and state["route"] == "map_reduce":
+        by_document = {quote["document_id"]: f'[key] "{quote["text"]}"' for quote in draft["quotes"]}
+        written += estimate_tokens(len("\n".join(by_document.values())), calls) or 0
+    return summarise(
+        calls,
+        seconds=time.time() - state["started"],
+        vanilla_input_tokens=None if characters is None else estimate_tokens(characters, calls),
+        vanilla_output_tokens=written or None,
     )
 
 
-def _in_order(state: State) -> list[Document]:
-    """Return the documents as they rank, or put back in the order of their source (OP-RAG)."""
-    documents = state["ranking"]
-    return order_preserving(documents) if state["route"] == "order_preserving" else documents
+def _without_documents(state: State, settings: Settings) -> str:
+    """Say why there was nothing to read."""
+    how = "given with" if state["given"] else "found for"
+    if count := len(state["retracted"]):
+        return (
+            f"All documents that were {how} this question are retracted articles ({count}) and were left out, "
+            "so there is nothing to answer from."
+        )
+    if state["given"]:
+        return "No document was given with this question, so there is nothing to answer from."
+    if filters := settings.filters:
+        return (
+            f"No document that fulfils the filters ({filters}) was retrieved for this question, so there is nothing to "
+            "answer from. Widen the filters, or leave them out."
+        )
+    return "No document was retrieved for this question, so there is nothing to answer from."
+
+
+def _without_evidence(state: State) -> str:
+    """Say that no partition gave evidence; what was not read, or not used, is not said to hold none."""
+    extractions = state["extractions"]
+    failed = sum(extraction["status"] == "failed" for extraction in extractions)
+    unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
+    in_part = sum(bool(extraction.get("unread_ids")) for extraction in extractions)
+    missing = [f"{failed} could not be read"] if failed else []
+    missing += [f"{in_part} could be read only in part"] if in_part else []
+    missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
+    if not missing:
+        return "The documents were read, and none of them contains evidence on this question."
+    return (
+        f"No evidence on this question was found, but of {len(extractions)} partitions of the documents "
+        f"{' and '.join(missing)}. There may be evidence in them all the same."
+    )

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.pubmed.live import LivePubMed
     from briefcontext.knowledge.store.manifest import Manifest
     from briefcontext.retrievers.calibration import Calibration
-    from briefcontext.retrievers.document_index import Progress
-    from briefcontext.retrievers.long_document import LongDocumentRetriever
+    from briefcontext.retrievers.long_document import LongDocumentRetriever, Progress
     from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 __all__ = [
@@ -71,7 +70,7 @@ def retriever(
         KnowledgeBaseError: it is missing, broken or unfinished.
         MissingExtraError: its encoder's package is not installed.
     """
-    from briefcontext.retrievers.search_method import retriever_over
+    from briefcontext.retrievers.knowledge_base import retriever_over
 
     settings = settings.resolved()
     scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)

@@ -1,15 +1,13 @@
 """The preflight check, which decides the route."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 from langchain_core.documents import Document
-from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Preflight, Route
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.calibration import Prediction
-from briefcontext.retrievers.consistency import clear_top, consistency
+from briefcontext.retrievers.rankings import clear_top, intersection_over_union
 
 __all__ = ["compare_rankings", "decide_route", "with_prediction"]
 
@@ -17,36 +15,35 @@ _NAMED = 3
 """How many of the signals a reason names."""
 
 
-class _Undecided(TypedDict):
-    method: Literal["iou", "calibrated"]
-    probability: float | None
-    probability_threshold: float | None
-    contributions: dict[str, float] | None
-    caution: str | None
-    reason: str
-
-
-_BY_OVERLAP = _Undecided(
-    method="iou", probability=None, probability_threshold=None, contributions=None, caution=None, reason=""
-)
-
-
 def compare_rankings(documents: Sequence[Document], bm25: Sequence[float], settings: Settings) -> Preflight:
-    """Compare the documents' own order, the dense ranking's, with BM25's.
+    """Compare the top n of the documents' own order, the dense ranking's, with BM25's.
 
-    `reason` is left for the decision, unless BM25 has no ranking to compare.
+    Equation 1 of BriefContext (Zhang et al., npj Digital Medicine 2025): they agree when the intersection over union
+    of the two exceeds delta. `reason` is left for the decision, unless BM25 has no ranking to compare.
 
     Args:
+        documents: as they rank.
         bm25: BM25's scores of the documents, in their order.
+        settings: with n and delta.
     """
     n, threshold = settings.preflight_top_n, settings.iou_threshold
-    dense = [str(document.id) for document in documents]
-    if top := clear_top(bm25, n):
-        return Preflight(**consistency(dense, [dense[place] for place in top], n=n, threshold=threshold), **_BY_OVERLAP)
-    undecided = Preflight(
-        iou=None, n=n, threshold=threshold, dense_top=dense[:n], bm25_top=[], consistent=None, **_BY_OVERLAP
+    dense_top = [str(document.id) for document in documents[:n]]
+    bm25_top = [str(documents[place].id) for place in clear_top(bm25, n)]
+    iou = intersection_over_union(dense_top, bm25_top) if bm25_top else None
+    return Preflight(
+        iou=iou,
+        n=n,
+        threshold=threshold,
+        dense_top=dense_top,
+        bm25_top=bm25_top,
+        consistent=None if iou is None else iou > threshold,
+        method="iou",
+        probability=None,
+        probability_threshold=None,
+        contributions=None,
+        caution=None,
+        reason=_no_ranking(bm25, n) if documents and not bm25_top else "",
     )
-    return Preflight(**{**undecided, "reason": _no_ranking(bm25, n)}) if documents else undecided
 
 
 def _no_ranking(bm25: Sequence[float], n: int) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from langgraph.runtime import get_runtime
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -14,13 +15,14 @@ from pydantic import (
     model_validator,
 )
 
+from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.errors import InputError
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
-from briefcontext.retrievers.search_method import SearchMethod
+from briefcontext.retrievers.knowledge_base import SearchMethod
+from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 
-__all__ = ["DEMO", "IOU", "MAX_TOP_K", "AskedFilters", "Settings"]
+__all__ = ["DEMO", "IOU", "MAX_TOP_K", "AskedFilters", "Settings", "current_settings"]
 
 IOU: Literal["iou"] = "iou"
 """The name of BriefContext's own preflight check."""
@@ -217,6 +219,21 @@ class Settings(BaseModel):
         first, last = self.years or (None, None)
         return Filters(first, last, self.publication_types, self.journals, self.mesh, self.languages)
 
+    def budget(self, started: float) -> CallBudget:
+        """Open the budget of one node's model calls, in a run that began at `started` (seconds since the epoch)."""
+        return CallBudget(
+            timeout=self.model_timeout,
+            max_retries=self.max_retries,
+            retry_wait=self.retry_wait,
+            deadline=None if self.total_timeout is None else started + self.total_timeout,
+            limits=CallLimits(self.max_concurrent_calls, self.requests_per_minute, self.tokens_per_minute),
+            max_input_tokens=self.max_input_tokens,
+            min_quote_similarity=self.min_quote_similarity,
+            force_choice=self.force_choice,
+            reduce=self.reduce,
+            on_partition_failure=self.on_partition_failure,
+        )
+
     def resolved(self) -> Self:
         """The settings with the places of what they name. Here names are places; a served graph's are not."""
         return self
@@ -259,6 +276,15 @@ class Settings(BaseModel):
             return handler(data)
         except ValidationError as error:
             raise InputError(_problems(error, cls)) from error
+
+
+def current_settings() -> Settings:
+    """Return the settings of the run that this is called in; without `context=`, or outside of a run, all defaults.
+
+    As a part of another graph, this one is handed that graph's context: if it is no `Settings`, all defaults hold.
+    """
+    context: object = getattr(get_runtime(Settings), "context", None)
+    return context if isinstance(context, Settings) else Settings()
 
 
 def _problems(error: ValidationError, settings: type[BaseModel]) -> str:

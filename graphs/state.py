@@ -8,9 +8,9 @@ from langgraph.channels import EphemeralValue
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Answer, Preflight, Route, Searched
-from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.model.usage import ModelCall
 from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Extraction
 
 __all__ = ["Input", "Output", "Partition", "State"]
 

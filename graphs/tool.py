@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.errors import InputError, ModelCallError
-from briefcontext.graphs.runtime import current_settings
-from briefcontext.graphs.settings import AskedFilters, Settings
+from briefcontext.graphs.settings import AskedFilters, Settings, current_settings
 
 __all__ = ["DESCRIPTION", "NAME", "briefcontext_tool"]
 

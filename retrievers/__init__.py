@@ -6,16 +6,11 @@ from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
     from briefcontext.retrievers.bm25 import rank_by_bm25
-    from briefcontext.retrievers.bm25_retriever import BM25Retriever
-    from briefcontext.retrievers.consistency import intersection_over_union
-    from briefcontext.retrievers.dense import DenseRetriever, MedCPTRetriever
-    from briefcontext.retrievers.fusion import reciprocal_rank_fusion
-    from briefcontext.retrievers.hybrid import HybridRetriever
+    from briefcontext.retrievers.combined import HybridRetriever, RerankingRetriever
+    from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, MedCPTRetriever, retriever_over
     from briefcontext.retrievers.long_document import LongDocumentRetriever
-    from briefcontext.retrievers.order import order_preserving
     from briefcontext.retrievers.ranking_retriever import RankingRetriever
-    from briefcontext.retrievers.rerank import RerankingRetriever
-    from briefcontext.retrievers.search_method import retriever_over
+    from briefcontext.retrievers.rankings import intersection_over_union, order_preserving, reciprocal_rank_fusion
     from briefcontext.retrievers.sentence_ranking import SentenceRanker
     from briefcontext.retrievers.wrapped import WrappedRetriever
 

@@ -40,21 +40,32 @@ class BM25Pool:
 
     def __init__(self, documents: Sequence[Document], statistics: TermStatistics | None = None) -> None:
         """Take the terms of the documents; `statistics` as in `rank_by_bm25`."""
-        self._size = len(documents)
         self._statistics = statistics
-        self._terms = terms = [
+        terms = [
             tokenize(lexical_text(str(document.metadata.get("title") or ""), document.page_content))
             for document in documents
         ]
+        self._held = [set(document) for document in terms]
         # BM25Okapi divides by the mean length.
-        self._okapi = _LuceneOkapi(terms, statistics) if any(terms) else None
+        self._okapi = _Okapi(terms, k1=BM25_K1, b=BM25_B) if any(terms) else None
+        if self._okapi and statistics is not None and statistics.average_length > 0:
+            self._okapi.avgdl = statistics.average_length
 
     def scores(self, query: str) -> list[float]:
         """Return the BM25 score of each document, in the order of the pool."""
         terms = tokenize(query)
         if self._okapi is None or not terms:
-            return [0.0] * self._size
+            return [0.0] * len(self._held)
+        # Only now, as corpus statistics are looked up on disk and a query has few of the pool's terms.
+        for term in terms:
+            if term not in self._okapi.idf and any(term in document for document in self._held):
+                self._okapi.idf[term] = self._rarity(term)
         return [float(score) for score in self._okapi.get_scores(terms)]
+
+    def best(self, query: str, k: int) -> list[tuple[int, float]]:
+        """Return the places and scores of the `k` best documents, best first, of those with any term of a query."""
+        scored = [(place, score) for place, score in enumerate(self.scores(query)) if score > 0]
+        return sorted(scored, key=lambda pair: -pair[1])[:k]
 
     def coverage(self, query: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return which document holds which distinct term of a query (n, t), and the terms' rarity (t,).
@@ -62,45 +73,25 @@ class BM25Pool:
         Rarity is the inverse document frequency that BM25 weighs by, in the corpus where its statistics are known.
         """
         terms = list(dict.fromkeys(tokenize(query)))
-        held = [set(document) for document in self._terms]
-        holds = np.array([[term in document for term in terms] for document in held], dtype=np.bool_)
-        if self._statistics is None:
-            n, counts = self._size, [sum(term in document for document in held) for term in terms]
-        else:
-            n, counts = self._statistics.n_documents, [self._statistics.document_frequency(term) for term in terms]
-        rarity = np.array([_inverse_document_frequency(n, count) for count in counts], dtype=np.float64)
-        return holds.reshape(self._size, len(terms)), rarity
-
-
-class _LuceneOkapi(BM25Okapi):  # type: ignore[misc]
-    """Okapi BM25 with Lucene's inverse document frequency, which is always positive.
-
-    BM25Okapi's own is zero or negative for a term that half of the documents hold, as most terms of the query
-    are in a pool of 8 to 64 documents that a retriever chose for it.
-    """
-
-    def __init__(self, pool: list[list[str]], statistics: TermStatistics | None) -> None:
-        self._statistics = statistics
-        super().__init__(pool, k1=BM25_K1, b=BM25_B)
-        if statistics is not None and statistics.average_length > 0:
-            self.avgdl = statistics.average_length
-
-    def _calc_idf(self, nd: dict[str, int]) -> None:
-        self._frequencies = nd
-
-    def get_scores(self, query: list[str]) -> Sequence[float]:
-        # Only now, as corpus statistics are looked up on disk and a query has few of the pool's terms.
-        for term in query:
-            if term in self._frequencies and term not in self.idf:
-                self.idf[term] = self._rarity(term)
-        scores: Sequence[float] = super().get_scores(query)
-        return scores
+        holds = np.array([[term in document for term in terms] for document in self._held], dtype=np.bool_)
+        rarity = np.array([self._rarity(term) for term in terms], dtype=np.float64)
+        return holds.reshape(len(self._held), len(terms)), rarity
 
     def _rarity(self, term: str) -> float:
+        """Return Lucene's inverse document frequency, which is always positive.
+
+        BM25Okapi's own is zero or negative for a term that half of the documents hold, as most terms of the query
+        are in a pool of 8 to 64 documents that a retriever chose for it.
+        """
         if self._statistics is None:
-            return _inverse_document_frequency(self.corpus_size, self._frequencies[term])
-        return _inverse_document_frequency(self._statistics.n_documents, self._statistics.document_frequency(term))
+            n, count = len(self._held), sum(term in document for document in self._held)
+        else:
+            n, count = self._statistics.n_documents, self._statistics.document_frequency(term)
+        return math.log(1 + (n - count + 0.5) / (count + 0.5))
 
 
-def _inverse_document_frequency(n: int, frequency: int) -> float:
-    return math.log(1 + (n - frequency + 0.5) / (frequency + 0.5))
+class _Okapi(BM25Okapi):  # type: ignore[misc]
+    """Okapi BM25 without document frequencies of its own: the pool sets them."""
+
+    def _calc_idf(self, nd: dict[str, int]) -> None:
+        pass

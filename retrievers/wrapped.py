@@ -1,7 +1,8 @@
-"""Adapters that make any LangChain retriever or vector store a ranking retriever."""
+"""Any LangChain retriever or vector store as a ranking retriever, and any documents as passages."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from numbers import Real
 from typing import Any, Self
 
@@ -11,11 +12,11 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.vectorstores import VectorStore
 
 from briefcontext.errors import InputError
+from briefcontext.knowledge.sources.publication import article_url
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.passage import as_passages
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 
-__all__ = ["WrappedRetriever", "as_ranking", "as_ranking_retriever"]
+__all__ = ["WrappedRetriever", "as_passages", "as_ranking", "as_ranking_retriever"]
 
 # What retrievers call the number of documents, where it is a field of theirs.
 _K_FIELDS = ("k", "top_k", "top_k_results")
@@ -108,3 +109,56 @@ def _scores(documents: list[Document]) -> list[float]:
     if len(numbers) == len(scores) and numbers == sorted(numbers, reverse=True):
         return numbers
     return [1 / rank for rank in range(1, len(documents) + 1)]
+
+
+def as_passages(documents: Iterable[Document]) -> list[Document]:
+    """Return copies that all have a unique `id` and the metadata of a passage, in the same order.
+
+    What a document has is kept, and the rest is filled in: `source_id` from the loader's `source`, else the
+    id; `url` from its PMID or DOI; `page`, which LangChain's loaders count from 0, as it is printed; `start` from the
+    text splitter's `start_index`; the id from a digest of source and text. A repeated document (same id, same text) is
+    left out, and another text under an id already taken gets one of its own.
+    """
+    passages: dict[str, Document] = {}
+    for document in documents:
+        passage = _as_passage(document)
+        id = str(passage.id)
+        if id in passages and passages[id].page_content != passage.page_content:
+            id = f"{id}#{_digest(passage)}"
+        passages.setdefault(id, passage.model_copy(update={"id": id}))
+    return list(passages.values())
+
+
+def _as_passage(document: Document) -> Document:
+    metadata = {name: value for name, value in document.metadata.items() if value is not None}
+    source = metadata.get("source_id") or metadata.get("source") or document.id or _digest(document)
+    start = _offset(metadata.get("start"), _offset(metadata.get("start_index"), 0))
+    completed = {
+        "kind": "document",
+        **metadata,
+        **_printed_page(metadata),
+        **({"url": url} if (url := article_url(metadata)) else {}),
+        "source_id": str(source),
+        "title": str(metadata.get("title", "")),
+        "chunk_index": _offset(metadata.get("chunk_index"), 0),
+        "start": start,
+        "end": max(start, _offset(metadata.get("end"), start + len(document.page_content))),
+    }
+    return document.model_copy(update={"id": document.id or f"{source}#{_digest(document)}", "metadata": completed})
+
+
+def _printed_page(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    page = _offset(metadata.get("page"), -1)
+    if "kind" in metadata or page < 0:
+        return {}
+    label = str(metadata.get("page_label") or "")
+    return {"kind": "pdf", "page": int(label) if label.isdecimal() else page + 1}
+
+
+def _offset(value: object, default: int) -> int:
+    # Other loaders give these names to other things: seconds, strings, -1 for "not found".
+    return value if isinstance(value, int) and value >= 0 else default
+
+
+def _digest(document: Document) -> str:
+    return sha256(document.page_content.encode()).hexdigest()[:12]

@@ -11,7 +11,7 @@ from langchain_openai import ChatOpenAI
 from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.retrievers.bm25_retriever import BM25Retriever
+from briefcontext.retrievers.knowledge_base import BM25Retriever
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply
 

@@ -14,7 +14,7 @@ from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store.table import Table
-from briefcontext.retrievers.search_method import SearchMethod, retriever_over
+from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import BrokenEncoder, build, record, source, vector_search
 from tests.test_chroma_server import chroma_server  # noqa: F401  # a fixture

@@ -15,7 +15,7 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion, EntrySource
 from briefcontext.knowledge.store.manifest import Counts
-from briefcontext.retrievers.search_method import SearchMethod, retriever_over
+from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 from tests import killed_build
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import NEW, BrokenEncoder, build, contents, counts, failing, passages, record, source

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, cite, document_key, number_citations
-from briefcontext.chains.extraction import Quote
+from briefcontext.chains.reader import Quote
 from tests.conftest import make_documents
 
 

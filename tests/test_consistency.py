@@ -1,11 +1,17 @@
 """The preflight's measure of agreement."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.documents import Document
 
+from briefcontext.chains.answer import Preflight
 from briefcontext.errors import InputError
-from briefcontext.retrievers.consistency import clear_top, consistency, intersection_over_union
+from briefcontext.graphs.routing import compare_rankings
+from briefcontext.graphs.settings import Settings
+from briefcontext.retrievers.rankings import clear_top, intersection_over_union
 
 IDS = st.lists(st.integers(0, 20), unique=True)
 
@@ -23,19 +29,27 @@ IDS = st.lists(st.integers(0, 20), unique=True)
     ],
 )
 def test_rankings_agree_above_the_threshold(dense: str, bm25: str, iou: float, consistent: bool) -> None:
-    result = consistency(list(dense), list(bm25))
+    result = compared(dense, bm25)
     assert result["iou"] == pytest.approx(iou)
     assert result["consistent"] is consistent
 
 
 def test_an_overlap_at_the_threshold_is_not_above_it() -> None:
-    assert not consistency(list("abc"), list("ade"), threshold=0.2)["consistent"]
-    assert consistency(list("abc"), list("ade"), threshold=0.19)["consistent"]
+    assert not compared("abc", "ade", iou_threshold=0.2)["consistent"]
+    assert compared("abc", "ade", iou_threshold=0.19)["consistent"]
 
 
 def test_n_below_one_is_refused() -> None:
     with pytest.raises(InputError, match="preflight_top_n"):
-        consistency(["a"], ["a"], n=0)
+        compared("a", "a", preflight_top_n=0)
+
+
+def compared(dense: str, bm25: str, **settings: Any) -> Preflight:
+    """Compare two rankings: BM25's by its scores, which are 0 where it does not name a document."""
+    ids = dict.fromkeys(dense + bm25)
+    scores = {id: 1.0 / place for place, id in enumerate(bm25, start=1)}
+    documents = [Document(id=id, page_content="") for id in ids]
+    return compare_rankings(documents, [scores.get(id, 0.0) for id in ids], Settings(**settings))
 
 
 @given(first=IDS, second=IDS)

@@ -10,19 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.answer import find_conflict
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.extraction import Extraction, Quote
-from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.context import (
+    LEAST_ROOM,
+    RESERVED_TOKENS,
+    group_to_fit,
+    render_documents,
+    render_evidence,
+    room_for,
+    split_to_fit,
+)
+from briefcontext.chains.llm_reader import MAX_ROUNDS, LLMReader
 from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
-from briefcontext.chains.model.call_budget import CallBudget
-from briefcontext.chains.model.context_window import LEAST_ROOM, RESERVED_TOKENS, group_to_fit, room_for, split_to_fit
+from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
-from briefcontext.chains.reader import Draft
-from briefcontext.chains.reduce import MAX_ROUNDS
-from briefcontext.chains.render import render_documents, render_evidence
+from briefcontext.chains.reader import Draft, Extraction, Quote
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -132,9 +139,9 @@ def test_room_is_what_the_window_leaves_beside_the_prompt_and_the_reply(window: 
     prompt = window - min(RESERVED_TOKENS, window // 4)
     if prompt * CHARACTERS_PER_TOKEN - fixed < LEAST_ROOM:
         with pytest.raises(ModelCallError, match="has no room"):
-            room_for(model, budget, fixed)
+            room_for(model, budget, [HumanMessage("x" * fixed)])
     else:
-        room = room_for(model, budget, fixed)
+        room = room_for(model, budget, [HumanMessage("x" * fixed)])
         assert room is not None
         assert (room + fixed) / CHARACTERS_PER_TOKEN <= prompt
 
@@ -145,10 +152,10 @@ def test_the_window_is_the_settings_or_the_one_of_the_models_profile() -> None:
         for profile in ({}, {"max_input_tokens": 3000})
     )
     assert Model(ChatOpenAI(model="gpt-4o-mini", api_key="none")).max_input_tokens == 128_000
-    assert room_for(silent, CallBudget(), 0) is None
-    assert room_for(stated, CallBudget(), 0) == room_for(silent, CallBudget(max_input_tokens=3000), 0)
+    assert room_for(silent, CallBudget(), []) is None
+    assert room_for(stated, CallBudget(), []) == room_for(silent, CallBudget(max_input_tokens=3000), [])
     small = CallBudget(max_input_tokens=WINDOW)
-    assert room_for(stated, small, 0) == room_for(silent, small, 0)
+    assert room_for(stated, small, []) == room_for(silent, small, [])
 
 
 def refusing_more_than(window: int, script: Script) -> Script:
@@ -209,7 +216,7 @@ async def test_a_partition_larger_than_the_window_is_read_in_several_calls(
     extraction = (
         await reader.aextract(ASKED, documents, 3, budget)
         if asynchronous
-        else await asyncio.to_thread(reader.extract, ASKED, documents, 3, budget)
+        else await asyncio.to_thread(wait_for, reader.aextract(ASKED, documents, 3, budget))
     )
     assert (extraction["index"], extraction["status"]) == (3, "evidence")
     assert extraction["document_ids"] == ["doc-00", "doc-01"]
@@ -235,7 +242,7 @@ def test_parts_without_evidence_do_not_count_and_parts_that_disagree_are_a_confl
     server.script = script
     asked = check_question(QUESTION, {"A": "yes", "B": "no"})
     keyed_documents = make_long_documents(1, sentences=200)
-    extraction = LLMReader(chat_model).extract(asked, keyed_documents, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(asked, keyed_documents, 0, budget))
     assert (extraction["choice"], extraction["confidence"]) == ("B", 0.7)
     assert extraction["other_choices"] == ["A"]
     assert "Its parts chose different options: A, B." in (extraction["error"] or "")
@@ -296,7 +303,7 @@ async def test_evidence_larger_than_the_window_is_condensed_in_counted_rounds(
     extractions = make_extractions(documents, quotes=quotes)
     reader = LLMReader(chat_model)
     for draft in (
-        reader.reduce(ASKED, documents, extractions, budget),
+        wait_for(reader.areduce(ASKED, documents, extractions, budget)),
         await reader.areduce(ASKED, documents, extractions, budget),
     ):
         rounds = said_rounds(draft)
@@ -321,7 +328,7 @@ def test_evidence_that_condensing_does_not_shorten_is_one_clear_error(
     server.script = lambda call: Reply("x" * 1000)
     documents = make_long_documents(8, sentences=15)
     with pytest.raises(ModelCallError, match=f"rounds of condensing: {MAX_ROUNDS}") as caught:
-        LLMReader(chat_model).reduce(ASKED, documents, make_extractions(documents, quotes=15), budget)
+        wait_for(LLMReader(chat_model).areduce(ASKED, documents, make_extractions(documents, quotes=15), budget))
     assert "\n" not in str(caught.value)
     assert len(server.calls) == condensations(server) <= MAX_ROUNDS * 8
 
@@ -333,7 +340,7 @@ def test_one_item_that_never_fits_is_one_clear_error(
     extractions = make_extractions(documents, quotes=1)
     extractions[0]["finding"] = "It lowers it, " * 500
     with pytest.raises(ModelCallError, match="does not fit into the input window") as caught:
-        LLMReader(chat_model).reduce(ASKED, documents, extractions, budget)
+        wait_for(LLMReader(chat_model).areduce(ASKED, documents, extractions, budget))
     assert "\n" not in str(caught.value)
     assert server.calls == []
 
@@ -346,9 +353,9 @@ def test_a_question_that_fills_the_window_is_one_clear_error(
     documents = make_long_documents(2, sentences=2)
     reader = LLMReader(chat_model)
     steps: dict[str, Callable[[], object]] = {
-        "extract": lambda: reader.extract(asked, documents, 0, budget),
-        "answer": lambda: reader.answer(asked, documents, "vanilla", budget),
-        "reduce": lambda: reader.reduce(asked, documents, make_extractions(documents, quotes=1), budget),
+        "extract": lambda: wait_for(reader.aextract(asked, documents, 0, budget)),
+        "answer": lambda: wait_for(reader.aanswer(asked, documents, "vanilla", budget)),
+        "reduce": lambda: wait_for(reader.areduce(asked, documents, make_extractions(documents, quotes=1), budget)),
     }
     with pytest.raises(ModelCallError, match="has no room") as caught:
         steps[step]()

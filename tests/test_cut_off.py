@@ -11,8 +11,9 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys, document_key
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model.call_budget import CallBudget
-from briefcontext.chains.model.finish_reason import cut_off
+from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.reply import cut_off
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
@@ -111,7 +112,7 @@ def test_an_extraction_that_was_cut_off_gets_one_repair(
 ) -> None:
     replying(server, Reply(WHOLE[:until], finish=finish), Reply(WHOLE), text_only=text_only)
     budget = CallBudget(retry_wait=0)
-    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat).aextract(ASKED, DOCUMENTS, 0, budget))
     assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
     assert extraction["error"] is None
     assert f"it was cut off by {FINISHES[finish]}, and has to be shorter" in server.calls[-1].user
@@ -125,7 +126,7 @@ def test_an_extraction_that_is_cut_off_twice_is_a_finding_without_quotes(
 ) -> None:
     cut = WHOLE[: WHOLE.index('"finding"')]
     replying(server, Reply(cut, finish="length"), text_only=text_only)
-    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0))
+    extraction = wait_for(LLMReader(chat).aextract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0)))
     assert (extraction["status"], extraction["quotes"], extraction["finding"]) == ("evidence", [], cut.strip())
     assert "cut off by the token limit" in (extraction["error"] or "")
     assert len([call for call in server.calls if not text_only or not call.body.keys() & STRUCTURED]) == 2
@@ -145,7 +146,7 @@ def test_what_stands_whole_before_the_cut_is_not_taken_for_the_record(
     finish: str, cut: str, chat: ChatOpenAI, server: OpenAIServer
 ) -> None:
     replying(server, Reply(cut, finish=finish), Reply(WHOLE))
-    extraction = LLMReader(chat).extract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0))
+    extraction = wait_for(LLMReader(chat).aextract(ASKED, DOCUMENTS, 0, CallBudget(retry_wait=0)))
     assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
     assert len([call for call in server.calls if not call.body.keys() & STRUCTURED]) == 2
 
@@ -154,7 +155,7 @@ def test_a_whole_record_with_nothing_but_blanks_up_to_the_limit_is_whole(
     chat: ChatOpenAI, server: OpenAIServer
 ) -> None:
     replying(server, Reply(WHOLE + "\n" * 40, finish="length"))
-    assert LLMReader(chat).extract(ASKED, DOCUMENTS, 0, CallBudget())["error"] is None
+    assert wait_for(LLMReader(chat).aextract(ASKED, DOCUMENTS, 0, CallBudget()))["error"] is None
     assert len(server.calls) == 2
 
 
@@ -186,7 +187,8 @@ def test_replies_that_were_cut_off_are_not_kept_in_the_cache(
     replying(server, Reply("It must never", finish="length"), Reply("It must never be."), text_only=False)
     budget, cache = CallBudget(), str(tmp_path / "replies.sqlite")
     texts = [
-        LLMReader("openai:scripted", cache=cache).answer(ASKED, DOCUMENTS, "vanilla", budget)["text"] for _ in range(3)
+        wait_for(LLMReader("openai:scripted", cache=cache).aanswer(ASKED, DOCUMENTS, "vanilla", budget))["text"]
+        for _ in range(3)
     ]
     assert texts == ["It must never", "It must never be.", "It must never be."]
     assert [call["status"] for call in budget.calls] == ["ok", "ok", "cached"]

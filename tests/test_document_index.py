@@ -13,8 +13,8 @@ from rich.console import Console
 
 from briefcontext.commands.progress import ProgressLines
 from briefcontext.graphs.long_document import LongDocumentSettings
-from briefcontext.retrievers import document_index
-from briefcontext.retrievers.document_index import index_file
+from briefcontext.retrievers import long_document
+from briefcontext.retrievers.long_document import index_file
 from tests.hashing_encoder import HashingEncoder
 
 TEXT = "".join(f"Adult {number} had asthma and kept a diary of every day for a year.\n\n" for number in range(700))
@@ -71,7 +71,7 @@ def test_it_is_made_again_for_another(what: str, cache: Path, report: Path) -> N
 def test_of_many_those_go_that_were_not_used_for_longest(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(document_index, "MAX_KEPT", 2)
+    monkeypatch.setattr(long_document, "MAX_KEPT", 2)
     paths = [tmp_path / f"{name}.txt" for name in "abc"]
     for age, path in enumerate(paths):
         path.write_text(f"A short text on {path}.")

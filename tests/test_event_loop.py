@@ -16,9 +16,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.model.call import Model, Request
-from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.event_loop import on_loop, together, wait_for
-from briefcontext.chains.model.limits import CallLimits
+from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.errors import InputError, ModelCallError
 from tests.openai_server import OpenAIServer, Reply
 
@@ -160,7 +159,7 @@ def test_a_call_that_is_given_up_in_a_thread_leaves_neither_a_thread_nor_a_conne
 FORK = """
 import os, sys
 from langchain_openai import ChatOpenAI
-from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallLimits
 from briefcontext.chains.model.call import Model, Request

@@ -12,7 +12,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import ConfigDict, TypeAdapter, with_config
 
-from briefcontext.chains.extraction import extraction_without_evidence
+from briefcontext.chains.reader import extraction_of
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs import events as typed
 from briefcontext.graphs.graph import build_graph
@@ -151,7 +151,7 @@ class SilentReader:
     name = "silent"
 
     def extract(self, question: Any, documents: Any, index: int, budget: Any) -> Any:
-        return extraction_without_evidence(index, documents, "none")
+        return extraction_of(index, documents, "none")
 
     async def aextract(self, question: Any, documents: Any, index: int, budget: Any) -> Any:
         return self.extract(question, documents, index, budget)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from briefcontext.chains.citation import assign_keys, cite
 from briefcontext.chains.extractive_reader import MIN_SCORE, ExtractiveReader
-from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.retrievers.sentence_ranking import PAIRS, SentenceRanker
 

@@ -11,11 +11,10 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
-from briefcontext.chains.reader import Draft
+from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings

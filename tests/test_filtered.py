@@ -19,12 +19,10 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.bm25_retriever import BM25Retriever
-from briefcontext.retrievers.dense import DenseRetriever
-from briefcontext.retrievers.hybrid import HybridRetriever
+from briefcontext.retrievers.combined import HybridRetriever
+from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, SearchMethod, retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.search_method import SearchMethod, retriever_over
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from briefcontext.retrievers.wrapped import WrappedRetriever
 from tests.command_line import command_line

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from briefcontext.errors import InputError
-from briefcontext.retrievers.fusion import reciprocal_rank_fusion
+from briefcontext.retrievers.rankings import reciprocal_rank_fusion
 
 rankings = st.lists(st.lists(st.sampled_from("abcdef"), unique=True, max_size=6), max_size=4)
 

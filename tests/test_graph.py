@@ -14,7 +14,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
-from briefcontext.chains.extraction import extraction_without_evidence
+from briefcontext.chains.reader import extraction_of
 from briefcontext.errors import InputError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph, graph
 from briefcontext.graphs.settings import Settings
@@ -153,7 +153,7 @@ class SilentReader:
     name = "silent"
 
     async def aextract(self, question: Any, documents: Any, index: int, budget: Any) -> Any:
-        return extraction_without_evidence(index, documents, "none")
+        return extraction_of(index, documents, "none")
 
     def vanilla_characters(self, question: Any, documents: Any) -> None:
         return None

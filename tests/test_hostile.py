@@ -15,12 +15,11 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.answer import Answer, Preflight, Searched, compose
 from briefcontext.chains.citation import assign_keys, cite, document_key, number_citations
-from briefcontext.chains.extraction import Quote, extraction_without_evidence
+from briefcontext.chains.context import render_documents
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.question import check_question
-from briefcontext.chains.reader import Draft
-from briefcontext.chains.render import render_documents
+from briefcontext.chains.reader import Draft, Quote, extraction_of
 from briefcontext.commands.printable import printable
 from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph
@@ -325,7 +324,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(
         document = Document(id=spoof, page_content=spoof, metadata={"title": spoof, "source_id": spoof, "url": spoof})
         keyed = assign_keys(QUESTION, [document])
         quote = Quote(text=spoof, document_id=spoof, start=0, end=len(spoof), match="exact")
-        extraction = extraction_without_evidence(0, keyed, "none", error=spoof)
+        extraction = extraction_of(0, keyed, "none", error=spoof)
         answer = compose(
             Draft(text=f"So {cite(*keyed)}.", choice=None, conflict=None, quotes=[quote], abstained=False, warnings=[]),
             asked=check_question(QUESTION),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from briefcontext.chains.language import language_note, language_of
+from briefcontext.chains.question import language_note, language_of
 from briefcontext.knowledge import demo_questions
 from tests.conftest import make_documents
 

@@ -29,7 +29,7 @@ from briefcontext.knowledge.pubmed.live import LivePubMed
 from briefcontext.knowledge.pubmed.query import MOST_WORDS, pubmed_filters, pubmed_queries
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.dense import DenseRetriever, MedCPTRetriever
+from briefcontext.retrievers.knowledge_base import DenseRetriever, MedCPTRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.conftest import SHARED_DATA
 from tests.eutils_server import EUtilsServer, Fault, serve

@@ -7,7 +7,8 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys, document_key
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import MissingExtraError, ModelSetupError
 from tests.conftest import QUESTION, make_documents
@@ -55,7 +56,7 @@ def test_a_record_is_read_in_every_usual_wrapping(
     form: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, form.replace("{}", _record()))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 2, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 2, budget))
     assert extraction["status"] == "evidence"
     assert extraction["index"] == 2
     assert extraction["finding"] == "It does."
@@ -71,7 +72,7 @@ def test_nothing_relevant_is_said_as_such(
     record: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, record)
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert (extraction["status"], extraction["quotes"], extraction["finding"]) == ("none", [], "")
 
 
@@ -80,7 +81,7 @@ def test_invented_quotes_are_dropped_and_reported(
 ) -> None:
     quotes = [{"key": KEYS[0], "quote": WORDS}, {"key": KEYS[1], "quote": "Aspirin cures everything at once"}]
     _says(server, _record(quotes=quotes))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert [quote["text"] for quote in extraction["quotes"]] == [WORDS]
     assert extraction["error"] is not None
     assert extraction["error"].startswith("1 of 2 quotes")
@@ -90,7 +91,7 @@ def test_a_reading_whose_quotes_are_all_invented_is_not_used(
     chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(quotes=[{"key": KEYS[1], "quote": "Aspirin cures everything at once"}]))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert (extraction["status"], extraction["finding"], extraction["quotes"]) == ("none", "", [])
     assert "Nothing of this reading is used" in (extraction["error"] or "")
 
@@ -98,7 +99,7 @@ def test_a_reading_whose_quotes_are_all_invented_is_not_used(
 def test_a_quote_of_a_title_is_kept_as_such(chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget) -> None:
     titled = [DOCUMENTS[0].model_copy(update={"metadata": {**DOCUMENTS[0].metadata, "title": "Stroke after aspirin"}})]
     _says(server, _record(quotes=[{"key": KEYS[0], "quote": "Stroke after aspirin"}]))
-    extraction = LLMReader(chat_model).extract(ASKED, titled, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, titled, 0, budget))
     assert [(quote["text"], quote["start"], quote["match"]) for quote in extraction["quotes"]] == [
         ("Stroke after aspirin", None, "title")
     ]
@@ -109,7 +110,7 @@ def test_a_finding_without_a_quote_is_kept_and_reported(
     chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(quotes=[]))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert (extraction["status"], extraction["finding"]) == ("evidence", "It does.")
     assert "without a quote" in (extraction["error"] or "")
 
@@ -119,7 +120,7 @@ def test_a_confidence_in_another_form_costs_no_repair(
     given: object, read: float | None, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(confidence=given))
-    assert LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)["confidence"] == read
+    assert wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))["confidence"] == read
     assert len(budget.calls) == 1
 
 
@@ -128,7 +129,7 @@ def test_a_quote_is_attributed_to_the_document_that_has_it(
     key: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(quotes=[{"key": key, "quote": WORDS}]))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert [quote["document_id"] for quote in extraction["quotes"]] == ["doc-0"]
 
 
@@ -141,7 +142,7 @@ def test_quotes_without_keys_are_attributed_to_the_document_that_has_them(
     quotes: object, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, _record(quotes=quotes))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
     assert extraction["error"] is None
     assert len(budget.calls) == 1
@@ -164,7 +165,7 @@ def test_json_that_is_not_one_whole_record_is_not_read_in_part(
     malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, malformed, _record(finding="It surely does."))
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert (extraction["finding"], len(budget.calls)) == ("It surely does.", 2)
 
 
@@ -175,7 +176,7 @@ def test_a_malformed_record_gets_one_repair_that_carries_the_error(
     malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, malformed, _record())
-    extraction = LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
     assert extraction["status"] == "evidence"
     assert len(budget.calls) == 2
     assert "could not be read" in server.calls[1].user
@@ -186,7 +187,7 @@ async def test_text_that_stays_malformed_is_kept_as_an_ungrounded_finding(
 ) -> None:
     _says(server, "Aspirin helps.")
     for extraction in (
-        LLMReader(chat_model).extract(ASKED, DOCUMENTS, 0, budget),
+        wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget)),
         await LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget),
     ):
         assert (extraction["status"], extraction["finding"], extraction["quotes"]) == (
@@ -204,7 +205,7 @@ def test_a_direct_answer_gives_text_choice_and_grounded_quotes(
         server,
         f'It lowers it [{KEYS[0]}].\nChoice: A\nQuotes:\n[{KEYS[0]}] "{WORDS}"\n[{KEYS[1]}] "Never written."',
     )
-    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", budget)
+    draft = wait_for(LLMReader(chat_model).aanswer(CHOICE, DOCUMENTS, "vanilla", budget))
     assert draft["text"] == f"It lowers it [{KEYS[0]}]."
     assert draft["choice"] == "A"
     assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
@@ -216,7 +217,7 @@ def test_a_refusal_to_answer_is_an_abstention_with_its_reason(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, reply)
-    draft = LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", budget)
+    draft = wait_for(LLMReader(chat_model).aanswer(CHOICE, DOCUMENTS, "vanilla", budget))
     assert draft["abstained"]
     assert draft["text"] == "they are about vitamins."
     assert draft["choice"] is None
@@ -224,7 +225,7 @@ def test_a_refusal_to_answer_is_an_abstention_with_its_reason(
 
 def test_a_bare_refusal_still_says_something(chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget) -> None:
     _says(server, "NO ANSWER")
-    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", budget)
+    draft = wait_for(LLMReader(chat_model).aanswer(ASKED, DOCUMENTS, "vanilla", budget))
     assert draft["abstained"]
     assert "no reason" in draft["text"]
 
@@ -233,7 +234,7 @@ def test_a_sentence_that_begins_like_a_refusal_is_an_answer(
     chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, f"No answer to aspirin was seen [{KEYS[0]}].")
-    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", budget)
+    draft = wait_for(LLMReader(chat_model).aanswer(ASKED, DOCUMENTS, "vanilla", budget))
     assert not draft["abstained"]
     assert draft["text"].startswith("No answer to aspirin")
 
@@ -242,7 +243,7 @@ def test_quotes_on_the_line_of_their_heading_are_looked_up_too(
     chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, f'It does [{KEYS[0]}].\nQuotes: [{KEYS[0]}] "{WORDS}"')
-    draft = LLMReader(chat_model).answer(ASKED, DOCUMENTS, "vanilla", budget)
+    draft = wait_for(LLMReader(chat_model).aanswer(ASKED, DOCUMENTS, "vanilla", budget))
     assert draft["text"] == f"It does [{KEYS[0]}]."
     assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
 
@@ -264,7 +265,7 @@ def test_the_line_asked_for_is_the_choice_and_a_conflict_is_none(
     reply: str, choice: str | None, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     _says(server, reply)
-    assert LLMReader(chat_model).answer(CHOICE, DOCUMENTS, "vanilla", budget)["choice"] == choice
+    assert wait_for(LLMReader(chat_model).aanswer(CHOICE, DOCUMENTS, "vanilla", budget))["choice"] == choice
 
 
 def test_reducing_reads_evidence_only_from_partitions_that_have_some(
@@ -272,8 +273,11 @@ def test_reducing_reads_evidence_only_from_partitions_that_have_some(
 ) -> None:
     _says(server, _record(), '{"relevant": false}', f"So it is [{KEYS[0]}].")
     reader = LLMReader(chat_model)
-    extractions = [reader.extract(ASKED, DOCUMENTS[:2], 0, budget), reader.extract(ASKED, DOCUMENTS[2:], 1, budget)]
-    draft = reader.reduce(ASKED, DOCUMENTS, extractions, budget)
+    extractions = [
+        wait_for(reader.aextract(ASKED, DOCUMENTS[:2], 0, budget)),
+        wait_for(reader.aextract(ASKED, DOCUMENTS[2:], 1, budget)),
+    ]
+    draft = wait_for(reader.areduce(ASKED, DOCUMENTS, extractions, budget))
     prompt = server.calls[-1].user
     assert f'[{KEYS[0]}] "{WORDS}"' in prompt
     assert prompt.count("<evidence reader=") == 1

@@ -14,6 +14,7 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.retrievers.knowledge_base import retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.hashing_encoder import HashingEncoder
@@ -86,8 +87,9 @@ def test_a_chunk_is_encoded_and_searched_under_its_titles_which_stand_in_no_quot
     (teaes,) = (text for text in titles if "TEAEs" in text and "Safety" not in text)
     assert titles[teaes] == "A trial of an inhaler. Safety"
     assert "".join(chunk.page_content for chunk in retriever.chunks) == REPORT
-    assert teaes in [found.page_content for found in retriever.bm25.invoke("safety")]
-    assert {found.metadata["title"] for found in retriever.bm25.invoke("safety")} == {"A trial of an inhaler"}
+    found = retriever_over(retriever, "bm25").invoke("safety")
+    assert teaes in [chunk.page_content for chunk in found]
+    assert {chunk.metadata["title"] for chunk in found} == {"A trial of an inhaler"}
 
 
 def test_a_document_is_searched_by_vectors_and_by_words_unless_told_otherwise() -> None:

@@ -17,16 +17,15 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model import call
 from briefcontext.chains.model.call import MAX_WAIT, Model, Reply, Request
-from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.chat_model import model_key
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallLimits
+from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.question import check_question
+from briefcontext.chains.reader import Extraction
 from briefcontext.errors import InputError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -91,7 +90,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def extract(chat: BaseChatModel, budget: CallBudget) -> Extraction:
     """Extract from four documents."""
-    return LLMReader(chat).extract(ASKED, DOCUMENTS, 0, budget)
+    return wait_for(LLMReader(chat).aextract(ASKED, DOCUMENTS, 0, budget))
 
 
 async def extract_together(chat: BaseChatModel, count: int) -> list[Extraction]:
@@ -107,7 +106,7 @@ def test_each_form_of_structured_output_works(
     server.script = accepting(form)
     reader = LLMReader(chat, structured_output=form)
     for _ in range(2):
-        extraction = reader.extract(ASKED, DOCUMENTS, 0, budget)
+        extraction = wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))
         assert (extraction["status"], len(extraction["quotes"]), extraction["error"]) == ("evidence", 4, None)
     assert [form_of(call) for call in server.calls] == [form] * 2
     assert [call["status"] for call in budget.calls] == ["ok"] * 2
@@ -116,7 +115,7 @@ def test_each_form_of_structured_output_works(
 def test_the_schema_has_the_letters_of_the_question(chat: ChatOpenAI, server: OpenAIServer) -> None:
     reader = LLMReader(chat)
     for options in ({"A": "yes", "B": "no"}, {}):
-        reader.extract(check_question(QUESTION, options), DOCUMENTS, 0, CallBudget())
+        wait_for(reader.aextract(check_question(QUESTION, options), DOCUMENTS, 0, CallBudget()))
     lettered, free = (call.body["response_format"]["json_schema"]["schema"] for call in server.calls)
     assert lettered["properties"]["choice"]["anyOf"] == [{"enum": ["A", "B"], "type": "string"}, {"type": "null"}]
     assert free["properties"]["choice"]["type"] == "null"
@@ -150,7 +149,7 @@ def test_a_refusal_leads_to_the_prompt_for_this_model_object(
     server.script = accepting("prompt")
     for _ in range(2):
         reader = LLMReader(chat)
-        extractions = [reader.extract(ASKED, DOCUMENTS, 0, budget) for _ in range(3)]
+        extractions = [wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget)) for _ in range(3)]
         assert {extraction["status"] for extraction in extractions} == {"evidence"}
     assert [form_of(call) for call in server.calls] == ["json_schema", "prompt", "prompt", "prompt"] * 2
     assert [call["status"] for call in budget.calls[:4]] == ["failed", "ok", "ok", "ok"]
@@ -174,10 +173,14 @@ def test_a_form_that_was_decided_is_kept_to(
 ) -> None:
     server.script = accepting("prompt")
     with pytest.raises(ModelCallError, match="is not supported"):
-        LLMReader(chat, structured_output=form).extract(ASKED, DOCUMENTS, 0, budget)
+        wait_for(LLMReader(chat, structured_output=form).aextract(ASKED, DOCUMENTS, 0, budget))
     assert [form_of(call) for call in server.calls] == [form]
     with pytest.raises(ModelSetupError, match="structured_output to auto or prompt"):
-        LLMReader(GenericFakeChatModel(messages=iter([])), structured_output=form).extract(ASKED, DOCUMENTS, 0, budget)
+        wait_for(
+            LLMReader(GenericFakeChatModel(messages=iter([])), structured_output=form).aextract(
+                ASKED, DOCUMENTS, 0, budget
+            )
+        )
 
 
 def test_the_form_is_a_setting(
@@ -203,11 +206,11 @@ def test_a_request_refused_for_another_reason_is_an_error_in_the_providers_words
     server.script = lambda call: Sent(words, status=400)
     reader = LLMReader(chat)
     with pytest.raises(ModelCallError, match=words) as caught:
-        reader.extract(ASKED, DOCUMENTS, 0, budget)
+        wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))
     assert "\n" not in str(caught.value)
     assert len(server.calls) == calls == len(budget.calls)
     server.script = faithful
-    assert reader.extract(ASKED, DOCUMENTS, 0, budget)["status"] == "evidence"
+    assert wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))["status"] == "evidence"
     assert form_of(server.calls[-1]) == "json_schema"
 
 
@@ -216,7 +219,7 @@ def test_a_call_with_arguments_that_are_not_json_gets_a_repair(
 ) -> None:
     provider = accepting("tools")
     server.script = lambda call: Sent(arguments='{"relevant": tru') if call.number == 0 else provider(call)
-    extraction = LLMReader(chat, structured_output="tools").extract(ASKED, DOCUMENTS, 0, budget)
+    extraction = wait_for(LLMReader(chat, structured_output="tools").aextract(ASKED, DOCUMENTS, 0, budget))
     assert extraction["status"] == "evidence"
     assert [form_of(call) for call in server.calls] == ["tools", "tools"]
     assert '{"relevant": tru' in server.calls[-1].prompt
@@ -305,7 +308,7 @@ async def test_what_may_pass_is_tried_again_in_the_same_form(
     extraction = (
         await reader.aextract(ASKED, DOCUMENTS, 0, budget)
         if asynchronous
-        else await asyncio.to_thread(reader.extract, ASKED, DOCUMENTS, 0, budget)
+        else await asyncio.to_thread(wait_for, reader.aextract(ASKED, DOCUMENTS, 0, budget))
     )
     assert extraction["status"] == "evidence"
     assert [form_of(call) for call in server.calls] == ["json_schema"] * 3
@@ -585,7 +588,7 @@ def test_empty_replies_are_not_cached(
     server.script = script
     for _ in range(2):
         reader = LLMReader(named, cache=str(tmp_path / "replies.sqlite"), structured_output=form)
-        assert reader.extract(ASKED, DOCUMENTS, 0, budget)["status"] == "evidence"
+        assert wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))["status"] == "evidence"
     assert len(server.calls) == 2
     assert summarise(budget.calls, seconds=0)["cache_hits"] == 1
 
@@ -600,7 +603,7 @@ def test_the_cache_tells_servers_apart(
             monkeypatch.setenv("OPENAI_BASE_URL", running.url)
             running.script = lambda call, words=words: Sent(words)  # type: ignore[misc]
             reader = LLMReader(name, cache=str(tmp_path / "replies.sqlite"))
-            assert reader.answer(ASKED, DOCUMENTS, "vanilla", budget)["text"] == words
+            assert wait_for(reader.aanswer(ASKED, DOCUMENTS, "vanilla", budget))["text"] == words
         assert [len(running.calls) for running in (server, other)] == [1, 1]
     assert [call["status"] for call in budget.calls] == ["ok", "ok", "cached", "cached"]
 

@@ -17,7 +17,7 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store import object_store
 from briefcontext.knowledge.store.place import LOCK_FILE, open_place
-from briefcontext.retrievers.search_method import retriever_over
+from briefcontext.retrievers.knowledge_base import retriever_over
 from tests.command_line import command_line
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, record, source

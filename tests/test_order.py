@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from briefcontext.retrievers.order import order_preserving
+from briefcontext.retrievers.rankings import order_preserving
 
 
 def _chunk(source: str, index: int) -> Document:

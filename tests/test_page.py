@@ -36,7 +36,7 @@ from briefcontext.page import app as page_app
 from briefcontext.page.app import create_app
 from briefcontext.page.choices import CHOICES, describe
 from briefcontext.page.headers import SECURITY_HEADERS
-from briefcontext.retrievers.dense import DenseRetriever
+from briefcontext.retrievers.knowledge_base import DenseRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.conftest import QUESTION, FixedRetriever
 from tests.hashing_encoder import HashingEncoder

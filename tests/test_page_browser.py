@@ -21,7 +21,7 @@ from briefcontext.knowledge import KnowledgeBase
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.page.app import create_app
-from briefcontext.retrievers.search_method import retriever_over
+from briefcontext.retrievers.knowledge_base import retriever_over
 from tests.conftest import QUESTION, FixedRetriever
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source

@@ -8,10 +8,11 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.extraction import Extraction, Quote
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model.call_budget import CallBudget
+from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
+from briefcontext.chains.reader import Extraction, Quote
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.methods.models import StrictReader
 from briefcontext.graphs.graph import build_graph
@@ -70,7 +71,7 @@ def test_a_part_that_fails_is_named_and_the_others_are_kept(
     extraction = (
         asyncio.run(reader.aextract(question, documents, 2, budget))
         if asynchronous
-        else reader.extract(question, documents, 2, budget)
+        else wait_for(reader.aextract(question, documents, 2, budget))
     )
     lost = read_ids([call for call in parts(server) if "in group 5" in call.prompt])
     read = {str(document.id) for document in documents} - lost
@@ -119,7 +120,7 @@ def test_a_document_of_which_one_piece_was_not_read_is_named(
 ) -> None:
     server.script = failing("Patient 0.199 ", Reply(status=500))
     documents = assign_keys(QUESTION, make_documents(1, sentences=200))
-    extraction = LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(check_question(QUESTION), documents, 0, budget))
     assert len(parts(server)) > 2
     assert extraction["unread_ids"] == ["doc-0"]
     assert len(extraction["quotes"]) == len(parts(server)) - 1
@@ -133,7 +134,7 @@ def test_where_the_parts_that_were_read_have_nothing_the_others_are_named(
 
     server.script = script
     documents = assign_keys(QUESTION, make_documents(6))
-    extraction = LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, budget)
+    extraction = wait_for(LLMReader(chat_model).aextract(check_question(QUESTION), documents, 0, budget))
     assert extraction["status"] == "none"
     assert "doc-5" in extraction["unread_ids"]
     assert "doc-5" in (extraction["error"] or "")
@@ -158,7 +159,7 @@ def test_all_parts_failing_is_a_failure(chat_model: ChatOpenAI, server: OpenAISe
     server.script = lambda call: Reply(status=500)
     documents = assign_keys(QUESTION, make_documents(6))
     with pytest.raises(ModelCallError, match="was called once and failed"):
-        LLMReader(chat_model).extract(check_question(QUESTION), documents, 0, budget)
+        wait_for(LLMReader(chat_model).aextract(check_question(QUESTION), documents, 0, budget))
     assert len(server.calls) == len(budget.calls) > 1
 
 
@@ -194,5 +195,5 @@ def test_condensed_evidence_that_was_cut_off_is_no_evidence(
         for index, document in enumerate(documents)
     ]
     with pytest.raises(ModelCallError, match="Condensed evidence was cut off by"):
-        LLMReader(chat_model).reduce(check_question(QUESTION), documents, extractions, budget)
+        wait_for(LLMReader(chat_model).areduce(check_question(QUESTION), documents, extractions, budget))
     assert all("condense" in call.system for call in server.calls)

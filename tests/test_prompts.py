@@ -6,7 +6,7 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, document_key
-from briefcontext.chains.render import render_documents
+from briefcontext.chains.context import render_documents
 from briefcontext.prompts import BUNDLED
 
 STAGES = ["answer", "extract", "reduce"]

@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 
 from briefcontext.cli import main
 from briefcontext.graphs.settings import Settings
-from briefcontext.retrievers.bm25_retriever import BM25Retriever
+from briefcontext.retrievers.knowledge_base import BM25Retriever
 from tests import eutils_server, openai_server
 from tests.test_sources_pdf import pdf
 

@@ -11,8 +11,9 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
-from briefcontext.chains.model.call_budget import CallBudget
-from briefcontext.chains.model.reasoning import Spoken, without_reasoning
+from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.reply import Spoken, without_reasoning
 from briefcontext.chains.model.reply_cache import ReplyCache
 from briefcontext.chains.question import check_question
 from briefcontext.errors import ModelCallError
@@ -114,9 +115,12 @@ def test_a_reply_that_is_nothing_but_a_thought_is_an_empty_one(
 ) -> None:
     server.script = lambda call: Reply("<think>Let me see")
     reader, budget = LLMReader(chat), CallBudget(max_retries=1, retry_wait=0)
-    calls = {"answer": partial(reader.answer, stage="vanilla"), "extract": partial(reader.extract, index=0)}
+    calls: dict[str, Any] = {
+        "answer": partial(reader.aanswer, stage="vanilla"),
+        "extract": partial(reader.aextract, index=0),
+    }
     with pytest.raises(ModelCallError, match=r"called 2 times .* the reply was empty"):
-        calls[method](check_question(QUESTION), DOCUMENTS, budget=budget)
+        wait_for(calls[method](check_question(QUESTION), DOCUMENTS, budget=budget))
     assert len(server.calls) == 2 == len(budget.calls)
     assert {call["status"] for call in budget.calls} == {"failed"}
 

@@ -10,9 +10,8 @@ import rispy
 from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, cite, number_citations
-from briefcontext.chains.extraction import Quote
-from briefcontext.chains.reference_formats import write_references
-from briefcontext.chains.references import Reference, counted_references, list_references, place_words
+from briefcontext.chains.reader import Quote
+from briefcontext.chains.references import Reference, counted_references, list_references, place_words, write_references
 from tests.command_line import command_line
 
 TRIAL: dict[str, Any] = {

@@ -19,11 +19,9 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders.embeddings import EmbeddingsEncoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.bm25_retriever import BM25Retriever
-from briefcontext.retrievers.dense import DenseRetriever, MedCPTRetriever
-from briefcontext.retrievers.hybrid import HybridRetriever
+from briefcontext.retrievers.combined import HybridRetriever, RerankingRetriever
+from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, MedCPTRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.rerank import RerankingRetriever
 from briefcontext.retrievers.wrapped import WrappedRetriever
 
 QUESTION = "Does aspirin lower the risk of stroke?"

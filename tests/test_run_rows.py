@@ -184,7 +184,7 @@ def test_an_equal_request_has_a_try_of_its_own_when_the_first_fails(tmp_path: Pa
 
 def test_a_model_is_asked_in_a_second_event_loop_too(tmp_path: Path, server: OpenAIServer) -> None:
     from briefcontext.chains.model.call import Request
-    from briefcontext.chains.model.call_budget import CallBudget
+    from briefcontext.chains.model.limits import CallBudget
     from briefcontext.evaluation.methods.models import RunModels
     from briefcontext.prompts import BUNDLED
 

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, cite, number_citations
-from briefcontext.chains.extraction import Quote
+from briefcontext.chains.reader import Quote
 from briefcontext.errors import KnowledgeBaseError, MissingExtraError
 from briefcontext.knowledge.chunking import chunk_document
 from briefcontext.knowledge.sources.files import open_sources

@@ -8,7 +8,7 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.cited_text import cited_text
-from briefcontext.chains.render import render_documents
+from briefcontext.chains.context import render_documents
 from briefcontext.chains.study_type import StudyType, source_notes, species, study_type, summarise_evidence
 from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph

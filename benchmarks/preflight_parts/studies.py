@@ -21,7 +21,7 @@ from briefcontext.evaluation.statistics.logistic import CONFIDENCE, held_out_log
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.bm25 import rank_by_bm25
 from briefcontext.retrievers.calibration import Calibration, Positive
-from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N, consistency
+from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N, intersection_over_union
 from briefcontext.retrievers.signals import SIGNALS, TwoRankings
 
 Row = dict[str, Any]
@@ -286,14 +286,16 @@ def _fused_order(dense: NDArray[np.float64], bm25: NDArray[np.float64]) -> list[
 
 
 def _overlap(question: str, documents: Sequence[Document], statistics: Any) -> object:
-    dense = [str(document.id) for document in documents]
-    return consistency(dense, [dense[place] for place in rank_by_bm25(question, documents, statistics).order])
+    return _agreement(rank_by_bm25(question, documents, statistics).order)
 
 
 def _calibrated(question: str, documents: Sequence[Document], statistics: Any, calibration: Calibration) -> object:
     rankings = TwoRankings.of(question, documents, statistics)
-    dense = [str(document.id) for document in documents]
-    return consistency(dense, [dense[place] for place in rankings.bm25_order]), calibration.predict(rankings)
+    return _agreement(rankings.bm25_order), calibration.predict(rankings)
+
+
+def _agreement(bm25: Sequence[int]) -> float:
+    return intersection_over_union(range(min(PREFLIGHT_TOP_N, len(bm25))), bm25[:PREFLIGHT_TOP_N])
 
 
 def _flat(estimate: Any) -> Row:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.retrievers.consistency import intersection_over_union
+from briefcontext.retrievers.rankings import intersection_over_union
 from briefcontext.retrievers.signals import SPOTLIGHT, Signal, TwoRankings
 
 RBO_PERSISTENCE = 0.9

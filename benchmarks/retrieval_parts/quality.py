@@ -7,9 +7,8 @@ from retrieval_parts.corpora import Corpus
 
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.bm25_retriever import BM25Retriever
-from briefcontext.retrievers.dense import DenseRetriever
-from briefcontext.retrievers.hybrid import HybridRetriever
+from briefcontext.retrievers.combined import HybridRetriever
+from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever
 
 DEPTHS = (1, 3, 16)
 

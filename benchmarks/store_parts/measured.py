@@ -14,7 +14,7 @@ from store_parts.generated import DIMENSION, FIRST_PMID, Question, heading, read
 
 from briefcontext.knowledge import Filters, KnowledgeBase, build_knowledge_base, open_sources
 from briefcontext.knowledge.store import table
-from briefcontext.retrievers.search_method import retriever_over
+from briefcontext.retrievers.knowledge_base import retriever_over
 
 K = 16
 OPENINGS = 5

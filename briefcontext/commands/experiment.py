@@ -297,7 +297,7 @@ def _preflight(
     from briefcontext.evaluation.data_sets.sampling import sample
     from briefcontext.evaluation.experiments.preflight import KS, run_preflight
     from briefcontext.evaluation.runs.progress import CountedProgress
-    from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD
+    from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD
 
     data_set = load_data_set(questions)
     items = data_set.items if limit is None else sample(data_set.items, limit, seed)

@@ -12,7 +12,7 @@ from briefcontext.commands.printable import counted, printable, printable_line
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.search_method import SearchMethod, retriever_over
+from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 
 __all__ = ["info", "list_documents", "remove", "search", "sources", "verify"]
 

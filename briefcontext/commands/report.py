@@ -13,7 +13,7 @@ from rich.table import Table
 
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
 from briefcontext.chains.citation import Citation
-from briefcontext.chains.extraction import Extraction
+from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.chains.support import marked
 from briefcontext.commands.printable import printable, printable_line

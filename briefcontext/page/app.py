@@ -17,8 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from briefcontext.chains.follow_up import check_earlier
-from briefcontext.chains.question import check_question
+from briefcontext.chains.question import check_earlier, check_question
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph as ready_made

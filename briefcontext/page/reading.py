@@ -19,7 +19,7 @@ from briefcontext.errors import BriefContextError, InputError
 from briefcontext.knowledge.sources.formats import ENDINGS, WHOLE_FILES
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.source import Entry
-from briefcontext.retrievers.document_index import only_document
+from briefcontext.retrievers.long_document import only_document
 
 __all__ = ["MOST_CHARACTERS", "MOST_PAGES", "SECONDS", "read_document"]
 

@@ -26,8 +26,7 @@ from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.page.lines import Line, listed, run
 from briefcontext.page.reading import SECONDS
-from briefcontext.retrievers.document_index import index_document
-from briefcontext.retrievers.long_document import LongDocumentRetriever
+from briefcontext.retrievers.long_document import LongDocumentRetriever, index_document
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 __all__ = ["MOST_BODY_BYTES", "MOST_BYTES", "kinds", "read_file", "run_over"]

@@ -1,7 +1,6 @@
 """One call of a chat model, with retries, limits, structured output and a record of its usage."""
 
 import asyncio
-import json
 import random
 import time
 from asyncio import sleep
@@ -12,24 +11,24 @@ from typing import Any, Literal
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
-from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.chat_model import (
+    Failure,
+    asked_wait,
     counting_streamed_tokens,
     model_key,
     model_name,
     open_chat_model,
+    what_failed,
     without_streaming,
 )
 from briefcontext.chains.model.event_loop import on_loop
-from briefcontext.chains.model.finish_reason import Cut, cut_message, cut_off, cut_warning
-from briefcontext.chains.model.limits import limiter_for
-from briefcontext.chains.model.model_errors import asked_wait, what_failed
-from briefcontext.chains.model.reasoning import without_reasoning
+from briefcontext.chains.model.limits import CallBudget, limiter_for
+from briefcontext.chains.model.reply import Cut, cut_message, cut_off, cut_warning, reply_words
 from briefcontext.chains.model.usage import ModelCall
-from briefcontext.chains.parsing.json_record import json_schema
-from briefcontext.errors import ModelCallError, ModelSetupError, one_line
+from briefcontext.errors import ModelCallError, ModelError, ModelSetupError, one_line
 from briefcontext.prompts import BUNDLED, Prompts
 
 __all__ = ["CHARACTERS_PER_TOKEN", "Model", "Reply", "Request", "StructuredOutput"]
@@ -82,8 +81,24 @@ class Reply:
     """What cut the reply off; None for a whole one. To a request for a record, the text may then be empty."""
 
 
-class _RefusedError(Exception):
-    """The provider does not accept the request as it is."""
+class _RefusedError(ModelCallError):
+    """The provider does not accept the request as it is, and perhaps in another form."""
+
+
+_RAISED: Mapping[Failure, tuple[type[ModelError], str]] = {
+    "setup": (
+        ModelSetupError,
+        "The provider of {model} refuses the call: {error} Check the model's name, its key and its base URL.",
+    ),
+    "quota": (
+        ModelSetupError,
+        "The account at the provider of {model} has no credit left: {error} Check its plan and billing, or use "
+        "another key.",
+    ),
+    "refused": (_RefusedError, "{model} does not accept the request: {error}"),
+    "final": (ModelCallError, "{model} does not accept the request: {error}"),
+}
+"""What a failure raises that making the call again does not mend."""
 
 
 class Model:
@@ -102,10 +117,8 @@ class Model:
         prompts: Prompts = BUNDLED,
         structured_output: StructuredOutput = "auto",
     ) -> None:
-        if isinstance(model, str):
-            self.chat = counting_streamed_tokens(open_chat_model(model, cache=cache, **(arguments or {})))
-        else:
-            self.chat = counting_streamed_tokens(model)
+        chat = open_chat_model(model, cache=cache, **(arguments or {})) if isinstance(model, str) else model
+        self.chat = counting_streamed_tokens(chat)
         self.name = model if isinstance(model, str) else model_name(model)
         self.prompts = prompts
         self._limiter_key = model_key(self.chat)
@@ -138,13 +151,10 @@ class Model:
         model = self._model_for(request)
         try:
             return await self._call(request, model, budget)
-        except _RefusedError as refusal:
+        except _RefusedError:
             if model is self._whole or (request.record and self._decided):
-                raise ModelCallError(f"{self.name} does not accept the request: {refusal}") from refusal
-        try:
-            reply = await self._call(request, self._whole, budget)
-        except _RefusedError as refusal:
-            raise ModelCallError(f"{self.name} does not accept the request: {refusal}") from refusal
+                raise
+        reply = await self._call(request, self._whole, budget)
         if request.record:
             self._structured_output = "prompt"
         else:
@@ -164,7 +174,7 @@ class Model:
         """Return the model as it is asked for records, without the parser that LangChain puts behind it."""
         method = _METHODS[self._structured_output]
         try:
-            structured = self._whole.with_structured_output(json_schema(record), method=method)
+            structured = self._whole.with_structured_output(_json_schema(record), method=method)
             if isinstance(structured, RunnableSequence):
                 return structured.first
         except (NotImplementedError, TypeError, ValueError):
@@ -223,7 +233,7 @@ class Model:
         Raises:
             ModelCallError: it was cut off before it said anything, as it would be again.
         """
-        words, cut = _words(message), cut_off(message)
+        words, cut = reply_words(message), cut_off(message)
         if words or (cut and request.record is not None):
             return Reply(words, cut)
         if cut:
@@ -235,20 +245,9 @@ class Model:
         if isinstance(error, ModelCallError | ModelSetupError):
             raise error
         kind = what_failed(error)
-        if kind == "setup":
-            raise ModelSetupError(
-                f"The provider of {self.name} refuses the call: {one_line(error)} "
-                "Check the model's name, its key and its base URL."
-            ) from error
-        if kind == "quota":
-            raise ModelSetupError(
-                f"The account at the provider of {self.name} has no credit left: {one_line(error)} "
-                "Check its plan and billing, or use another key."
-            ) from error
-        if kind == "refused":
-            raise _RefusedError(one_line(error)) from error
-        if kind == "final":
-            raise ModelCallError(f"{self.name} does not accept the request: {one_line(error)}") from error
+        if kind in _RAISED:
+            raised, words = _RAISED[kind]
+            raise raised(words.format(model=self.name, error=one_line(error))) from error
         if isinstance(error, TimeoutError) and not str(error):
             return f"no reply in time; a call may take {budget.timeout:g} s."
         return f"{type(error).__name__}: {one_line(error)}"
@@ -257,7 +256,7 @@ class Model:
         usage: dict[str, Any] = dict((message.usage_metadata if message else None) or {})
         # LangChain marks a reply from its cache with a total cost of zero.
         cached = usage.get("total_cost") == 0
-        empty = message is None or not _words(message)
+        empty = message is None or not reply_words(message)
         if cached:
             usage = {}
         return ModelCall(
@@ -274,6 +273,13 @@ class Model:
         )
 
 
+def _json_schema(record: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a record's class, all in one piece: not every server follows references."""
+    schema = dereference_refs(record.model_json_schema())
+    schema.pop("$defs", None)
+    return dict(schema)
+
+
 def _by_profile(chat: BaseChatModel) -> StructuredOutput:
     """Decide by LangChain's profile of a model."""
     profile = chat.profile or {}
@@ -286,13 +292,3 @@ def _config(request: Request, attempt: int) -> RunnableConfig:
     # A run of the node's own name would pass for the node, and its messages for the node's output.
     metadata = {"stage": request.stage, "partition": request.partition, "attempt": attempt + 1, "again": request.again}
     return {"tags": list(request.tags), "run_name": f"{request.stage} call", "metadata": metadata}
-
-
-def _words(message: AIMessage) -> str:
-    """Return the arguments of the functions that a reply calls, else its text without reasoning; empty if blank."""
-    calls = [json.dumps(call["args"], ensure_ascii=False) for call in message.tool_calls]
-    calls += [call["args"] or "" for call in message.invalid_tool_calls]
-    said = "\n".join(calls)
-    if not said.strip():
-        said = without_reasoning(message.text)
-    return said if said.strip() else ""

@@ -1,14 +1,24 @@
-"""Opening chat models by name."""
+"""What differs between chat models: how each is opened, what it is called, and what its errors mean."""
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from langchain_core import exceptions as langchain_errors
 from langchain_core.language_models import BaseChatModel
 
-from briefcontext.errors import MissingExtraError, ModelSetupError, one_line
+from briefcontext.errors import MissingExtraError, ModelSetupError, one_line, retry_after
 
-__all__ = ["counting_streamed_tokens", "model_key", "model_name", "open_chat_model", "without_streaming"]
+__all__ = [
+    "Failure",
+    "asked_wait",
+    "counting_streamed_tokens",
+    "model_key",
+    "model_name",
+    "open_chat_model",
+    "what_failed",
+    "without_streaming",
+]
 
 _MOST_TOKENS = {"ollama": "num_predict"}
 """What integrations call the most tokens of a reply, where that is not LangChain's standard, max_tokens."""
@@ -93,3 +103,70 @@ def _address(chat: BaseChatModel) -> str:
     known = [getattr(client, "base_url", None) for client in (*clients, inner)]
     known += [getattr(chat, name, None) for name in sorted(type(chat).model_fields) if _ADDRESS_FIELD.search(name)]
     return " ".join(dict.fromkeys(str(address) for address in known if address))
+
+
+Failure = Literal["retry", "refused", "final", "setup", "quota"]
+"""What helps.
+
+`retry`: making the call again; `refused`: perhaps asking in another form; `final`: nothing, for this one request;
+`setup`: another key, model or address; `quota`: paying.
+"""
+
+_RETRIED = frozenset({408, 409, 425, 429})
+_REFUSED = frozenset({400, 415, 422})
+_SETUP = frozenset({401, 404})
+_SETUP_ERRORS = (langchain_errors.ModelAuthenticationError, langchain_errors.ModelNotFoundError)
+_OUT_OF_QUOTA = ("insufficient_quota", "credit_balance_exhausted")
+"""OpenAI's codes. Its words do not tell: other providers use the same ones of a limit per minute."""
+# A refusal with status 403 is about what was sent (OpenRouter: "your input was flagged") or about who sends it
+# (Anthropic: permission_error; OpenAI: unsupported_country_region_territory; Gemini: PERMISSION_DENIED).
+_ABOUT_CONTENT = re.compile(r"flagged|moderat|content|polic(?:y|ies)|safety|guardrail", re.IGNORECASE)
+_ABOUT_ACCESS = re.compile(
+    r"permission|\bkeys?\b|api_key|credential|authori[sz]|authenticat|access|country|region|territory|billing|balance"
+    r"|subscription|organi[sz]ation|project|not enabled",
+    re.IGNORECASE,
+)
+
+
+def what_failed(error: Exception) -> Failure:
+    """Tell what kind of failure an exception of a provider's client is.
+
+    LangChain's typed errors say so themselves; for other clients the HTTP status does. What has neither is retried:
+    a broken connection, or a reply that the client cannot make sense of, whatever exception it then ends in.
+    """
+    if isinstance(error, langchain_errors.ContextOverflowError):
+        return "final"
+    if isinstance(error, _SETUP_ERRORS):
+        return "setup"
+    status, fields = getattr(error, "status_code", None), _error_fields(error)
+    if status == 403 or isinstance(error, langchain_errors.ModelPermissionDeniedError):
+        # The provider's own words, without what it repeats of the request.
+        words = (str(fields[name]) for name in ("message", "code", "type", "status") if fields.get(name))
+        said = " ".join(words) or str(error)
+        return "setup" if _ABOUT_ACCESS.search(said) and not _ABOUT_CONTENT.search(said) else "final"
+    if status == 402 or (status == 429 and any(fields.get(name) in _OUT_OF_QUOTA for name in ("code", "type"))):
+        return "quota"
+    if isinstance(status, int):
+        if status in _SETUP:
+            return "setup"
+        if status in _REFUSED:
+            return "refused"
+        return "retry" if status in _RETRIED or status >= 500 else "final"
+    if isinstance(error, langchain_errors.ModelError) and not error.is_retryable:
+        return "refused"
+    unsupported = isinstance(error, NotImplementedError) or "unexpected keyword argument" in str(error)
+    return "refused" if unsupported else "retry"
+
+
+def _error_fields(error: Exception) -> dict[str, Any]:
+    """Return what a provider says of an error, where its client hands that on; OpenAI's does so without the wrapper."""
+    body = getattr(error, "body", None)
+    inner = body.get("error") if isinstance(body, dict) else None
+    fields = inner if isinstance(inner, dict) else body
+    return fields if isinstance(fields, dict) else {}
+
+
+def asked_wait(error: Exception) -> float | None:
+    """Return the seconds that the provider asks to wait, by its reply's header, or None."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    return None if headers is None else retry_after(headers.get("retry-after"))

@@ -12,13 +12,16 @@ model calls a timeout for that reason, and never ask for a second place from wit
 import asyncio
 import heapq
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
-from briefcontext.errors import InputError
+from briefcontext.chains.model.usage import ModelCall
+from briefcontext.errors import InputError, ModelCallError
 
-__all__ = ["CallLimits", "Limiter", "Places", "limiter_for"]
+__all__ = ["CallBudget", "CallLimits", "Limiter", "Places", "limiter_for"]
 
 _MINUTE = 60.0
 
@@ -55,6 +58,56 @@ class CallLimits:
             rate = getattr(self, name)
             if rate is not None and not rate > 0:
                 raise InputError(f"{name} is {rate}. Give a number above 0, or None for no limit.")
+
+
+@dataclass
+class CallBudget:
+    """The limits of one node's model calls, and the calls made.
+
+    The record is complete also when the reading ends in an error.
+    """
+
+    timeout: float = 120.0
+    """Seconds for one call."""
+    max_retries: int = 4
+    """How often a call that failed is tried again."""
+    retry_wait: float = 1.0
+    """Seconds before the first retry, doubled for each further one; a reply's Retry-After counts more."""
+    deadline: float | None = None
+    """When the whole question has to be answered, in seconds since the epoch."""
+    limits: CallLimits = field(default_factory=CallLimits)
+    max_input_tokens: int | None = None
+    """The model's input window; None for what the model itself says."""
+    min_quote_similarity: float = 90.0
+    """Least similarity, 0 to 100, at which differing words count as a quote."""
+    force_choice: bool = False
+    """Whether a multiple-choice question must be answered with a letter, evidence or not."""
+    reduce: Literal["always", "auto"] = "always"
+    """Whether a single partition's finding, cited and whole, is the answer without a further call (auto)."""
+    on_partition_failure: Literal["report", "raise"] = "report"
+    """Whether a part of an over-long partition that cannot be read is reported, or fails the whole of it."""
+    calls: list[ModelCall] = field(default_factory=list)
+    """The calls made so far."""
+
+    def time_left(self, *, after: float = 0.0) -> float:
+        """Return the seconds that a call may take that starts `after` seconds from now.
+
+        Raises:
+            ModelCallError: the deadline has passed by then.
+        """
+        left = self.time_to_deadline()
+        if left is None:
+            return self.timeout
+        if left <= after:
+            raise ModelCallError(
+                "The deadline for the question leaves no time for a model call. "
+                "Raise total_timeout, or ask for fewer documents."
+            )
+        return min(self.timeout, left - after)
+
+    def time_to_deadline(self) -> float | None:
+        """Return the seconds that the whole question still has; None without a deadline."""
+        return None if self.deadline is None else self.deadline - time.time()
 
 
 class _Window:
@@ -136,13 +189,13 @@ class Limiter:
             self._places.give_back()
 
     async def _take_place(self, limits: CallLimits, tokens: int) -> None:
-        time = asyncio.get_running_loop().time
+        now = asyncio.get_running_loop().time
         async with self._turn:
-            while (wait := self._opens(limits, tokens, time()) - time()) > 0:
+            while (wait := self._opens(limits, tokens, now()) - now()) > 0:
                 await asyncio.sleep(wait)
             await self._places.take(limits.max_concurrent_calls)
-            self._requests.spend(1, limits.requests_per_minute, time())
-            self._tokens.spend(tokens, limits.tokens_per_minute, time())
+            self._requests.spend(1, limits.requests_per_minute, now())
+            self._tokens.spend(tokens, limits.tokens_per_minute, now())
 
     def _opens(self, limits: CallLimits, tokens: int, now: float) -> float:
         requests = self._requests.opens(1, limits.requests_per_minute, now)

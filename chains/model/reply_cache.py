@@ -15,11 +15,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from langchain_core.caches import BaseCache
-from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import AIMessage, BaseMessage, message_to_dict, messages_from_dict
 from langchain_core.outputs import ChatGeneration, Generation
 
-from briefcontext.chains.model.finish_reason import cut_off
-from briefcontext.chains.model.reasoning import without_reasoning
+from briefcontext.chains.model.reply import cut_off, reply_words
 from briefcontext.errors import InputError, one_line
 
 __all__ = ["ReplyCache"]
@@ -113,5 +112,4 @@ class ReplyCache(BaseCache):
 
 
 def _worth_keeping(message: BaseMessage) -> bool:
-    says = without_reasoning(message.text).strip() or getattr(message, "tool_calls", None)
-    return bool(says) and cut_off(message) is None
+    return isinstance(message, AIMessage) and bool(reply_words(message)) and cut_off(message) is None

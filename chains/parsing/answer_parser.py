@@ -2,11 +2,10 @@
 
 import re
 
-from briefcontext.chains.extraction import Quote
-from briefcontext.chains.model.finish_reason import Cut, cut_warning
+from briefcontext.chains.model.reply import Cut, cut_warning
 from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
-from briefcontext.chains.reader import Draft
+from briefcontext.chains.reader import Draft, Quote
 
 __all__ = ["parse_draft", "split_quotes", "why_no_answer"]
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-from briefcontext.chains.model.reasoning import without_reasoning
+from briefcontext.chains.model.reply import without_reasoning
 
 __all__ = ["named_option", "parse_choice"]
 

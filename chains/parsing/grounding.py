@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from rapidfuzz import fuzz
 from rapidfuzz.distance import Levenshtein
 
-from briefcontext.chains.extraction import Match, Quote
+from briefcontext.chains.reader import Match, Quote
 
 __all__ = ["FUZZY_THRESHOLD", "MIN_QUOTE_LETTERS", "NEGATION", "SIGN", "ground"]
 

@@ -15,12 +15,12 @@ from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.term_statistics import TermStatistics
-from briefcontext.retrievers.dense import DenseRetriever
+from briefcontext.retrievers.knowledge_base import DenseRetriever
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.retrievers.hybrid import HybridRetriever
+    from briefcontext.retrievers.combined import HybridRetriever
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
 __all__ = ["Corpus", "LongDocuments", "open_knowledge_base"]
@@ -100,8 +100,8 @@ class Corpus:
         return self._hybrid().invoke(item.question, k=k)
 
     def _hybrid(self) -> "HybridRetriever":
-        from briefcontext.retrievers.bm25_retriever import BM25Retriever
-        from briefcontext.retrievers.hybrid import HybridRetriever
+        from briefcontext.retrievers.combined import HybridRetriever
+        from briefcontext.retrievers.knowledge_base import BM25Retriever
 
         return HybridRetriever(retrievers=[self.retriever, BM25Retriever(knowledge_base=self.knowledge_base)])
 

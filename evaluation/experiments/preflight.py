@@ -23,8 +23,8 @@ from briefcontext.evaluation.statistics.labelled import KINDS, LabelledQuestions
 from briefcontext.files import file_sha256, json_line, sha256, write_whole
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.calibration import Calibration, Positive
-from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K
+from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 
 __all__ = ["run_preflight"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from briefcontext.chains.model.call import Request
-from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.event_loop import wait_for
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.errors import InputError
 from briefcontext.evaluation.judging.pairs import Pair
 from briefcontext.evaluation.judging.verdicts import VERDICTS, Verdict, keep_judged, keep_verdicts, read_verdicts

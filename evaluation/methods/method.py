@@ -10,13 +10,11 @@ from langchain_core.messages import BaseMessage
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import MARK, assign_keys
+from briefcontext.chains.context import render_documents, room_for, split_to_fit
 from briefcontext.chains.model.call import Request
-from briefcontext.chains.model.call_budget import CallBudget
-from briefcontext.chains.model.context_window import room_for, split_to_fit
-from briefcontext.chains.model.limits import CallLimits
+from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import Question, check_question
-from briefcontext.chains.render import render_documents
 from briefcontext.errors import InputError
 from briefcontext.evaluation.methods.method_io import Outcome, Reading, as_asked
 from briefcontext.evaluation.methods.models import RunModels
@@ -93,7 +91,7 @@ async def _long_context(reading: Reading, models: RunModels, settings: Settings)
     question, budget = _asked(reading), _budget(settings)
     forced = settings.force_choice and bool(question["options"])
     empty = _prompt(models, "long_context", question, may_abstain=not forced, documents="")
-    room = room_for(models.model, budget, sum(len(message.text) for message in empty))
+    room = room_for(models.model, budget, empty)
     context, truncated = _fitted(_whole(reading), question, room)
     messages = _prompt(models, "long_context", question, may_abstain=not forced, documents=context)
     output = await models.ask(Request("long_context", messages), budget)
@@ -108,9 +106,7 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
     question, budget = _asked(reading), _budget(settings)
     documents = assign_keys(question["text"], reading.ranking("documents"))
     empty = _prompt(models, "self_route", question, documents="")
-    fitting, *beyond = split_to_fit(
-        documents, room_for(models.model, budget, sum(len(message.text) for message in empty))
-    )
+    fitting, *beyond = split_to_fit(documents, room_for(models.model, budget, empty))
     messages = _prompt(models, "self_route", question, documents=render_documents(fitting))
     output = await models.ask(Request("self_route", messages), budget)
     if "UNANSWERABLE" not in output.upper():

@@ -9,14 +9,13 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 
-from briefcontext.chains.extraction import Extraction
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.call import Model, Request
-from briefcontext.chains.model.call_budget import CallBudget
 from briefcontext.chains.model.chat_model import open_chat_model, without_streaming
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply_cache import ReplyCache
 from briefcontext.chains.question import Question
-from briefcontext.chains.reader import Draft
+from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.methods.method_io import as_asked
 from briefcontext.graphs.graph import build_graph

@@ -30,7 +30,7 @@ from briefcontext.retrievers.calibration import (
     more_questions,
     sigmoid,
 )
-from briefcontext.retrievers.consistency import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
+from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 from briefcontext.retrievers.signals import SIGNALS
 
 __all__ = ["NestedRun", "calibrate", "check_enough", "nested_cross_validation"]

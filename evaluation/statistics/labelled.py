@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.files import sha256
-from briefcontext.graphs.retracted import more_to_ask, without_retracted
+from briefcontext.graphs.documents import more_to_ask, without_retracted
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.consistency import clear_top, intersection_over_union
+from briefcontext.retrievers.rankings import clear_top, intersection_over_union
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
 __all__ = [

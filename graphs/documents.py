@@ -1,4 +1,4 @@
-"""Retrieved documents: retracted ones are left out, and the others completed."""
+"""The documents to answer from: retracted ones are left out, and those that a caller gives are completed."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,22 +7,28 @@ from langchain_core.documents import Document
 from briefcontext.chains.citation import source_id
 from briefcontext.errors import InputError
 from briefcontext.files import encodable
-from briefcontext.graphs.settings import MAX_TOP_K, Settings
+from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.wrapped import as_ranking
 
 __all__ = ["encodable_document", "given_ranking", "more_to_ask", "without_retracted"]
 
 
-def given_ranking(documents: object, most: int = MAX_TOP_K) -> list[Document]:
+def given_ranking(documents: object, settings: Settings) -> list[Document]:
     """Return documents that a caller gives, best first, completed as retrieved ones are: id, source, rank, score.
 
     Args:
         documents: LangChain's, or mappings of `page_content`, `metadata` and `id`, as JSON has them.
-        most: how many are taken at most.
+        settings: without filters, which are for what is retrieved.
 
     Raises:
-        InputError: it is no list of these, or a longer one than may be retrieved.
+        InputError: it is no list of these, or a longer one than may be retrieved; or there are filters.
     """
+    if settings.filters:
+        raise InputError(
+            f"Filters ({settings.filters}) are for what is retrieved, and documents were given with the "
+            "question. Leave out the one or the other."
+        )
+    most = settings.most_documents
     if not isinstance(documents, list | tuple):
         raise InputError(f"documents must be a list of documents, best first, not {type(documents).__name__}.")
     if len(documents) > most:

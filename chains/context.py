@@ -1,0 +1,223 @@
+"""The context of a prompt: documents and evidence, delimited, unable to break out, and cut to fit the window."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+
+from briefcontext.chains.citation import cite, document_key, publication_year
+from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
+from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.reader import Extraction
+from briefcontext.chains.study_type import study_type
+from briefcontext.errors import ModelCallError
+from briefcontext.sentences import split_sentences
+
+__all__ = [
+    "group_to_fit",
+    "render_condensed",
+    "render_documents",
+    "render_evidence",
+    "room_for",
+    "split_to_fit",
+]
+
+T = TypeVar("T")
+
+RESERVED_TOKENS = 1024
+"""Room for the reply, where the window counts input and output together."""
+_TAGS = 60
+"""Characters that a document's tags and the line breaks around them take, and some to spare."""
+LEAST_ROOM = 200
+"""Characters; a prompt with less room for documents is of no use."""
+_LEAST_PIECE = 20
+"""Characters; a text that has to be cut into smaller pieces cannot be read."""
+
+_TAG_NAMES = re.compile(r"(?:document|evidence|finding|question|system|instruction)s?(?![a-z])")
+_BRACKETS = "<＜﹤‹〈〈⟨˂ᐸ≺❬❮❰⦑⧼"
+"""The less-than sign and what looks like it."""
+_MAY_BE_TAG = re.compile(rf"(?P<opening>[{_BRACKETS}][\W_]*+)(?P<name>[\w\u0300-\u036f]{{0,40}})")
+_LETTERS = str.maketrans("оοсςеεіιıѕуүυѵνԁոԛԍ", "oocceeiiisyyuvvdnqg")
+"""Cyrillic, Greek and Armenian letters that pass for those of the tags' names."""
+
+# Tokenizers of local models read these as control tokens wherever they stand, and only in this exact form.
+_CONTROL_TOKEN = re.compile(
+    r"<(?=[|｜]|<?/?SYS>|/?s>|/?(?:bos|eos|pad|unk)>|(?:start|end)_of_|/?(?:think|tool_)|unused\d)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
+    re.IGNORECASE,
+)
+# Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties): characters that no one sees and models read.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def render_documents(documents: Sequence[Document]) -> str:
+    """Return the documents one after another, each between tags of which the first has its key, study type and year.
+
+    A text cannot close its own tag: what looks like one of our tags, or is a control token of a chat template, is
+    broken up, and characters that cannot be seen are left out.
+    """
+    return "\n".join(_document(document) for document in documents)
+
+
+def _document(document: Document) -> str:
+    title = str(document.metadata.get("title") or "").strip()
+    text = document.page_content.strip()
+    body = f"{title}\n{text}" if title and title != text else text
+    about = f"{described}\n" if (described := _description(document)) else ""
+    return f'<document key="{document_key(document)}">\n{about}{_defuse(body)}\n</document>'
+
+
+def render_evidence(extraction: Extraction, documents: Mapping[str, Document]) -> str:
+    """Return a partition's evidence: each quote with its document's key, study type and year, then the finding.
+
+    Each takes one line, so that words of a document cannot pass for another quote, a finding or a choice.
+    `documents` maps ids to keyed documents.
+    """
+    ids = {quote["document_id"] for quote in extraction["quotes"]}
+    labels = {id: f"{cite(documents[id])} {_description(documents[id])}".rstrip() for id in ids}
+    lines = [f'{labels[quote["document_id"]]} "{_line(quote["text"])}"' for quote in extraction["quotes"]]
+    if extraction["finding"]:
+        source = "" if extraction["quotes"] else " (no quote supports it)"
+        lines.append(f"Finding{source}: {_line(extraction['finding'])}")
+    if extraction["choice"]:
+        others = ", ".join(extraction.get("other_choices", []))
+        lines.append(f"Choice: {extraction['choice']}" + (f" (in other parts: {others})" if others else ""))
+    if extraction["confidence"] is not None:
+        lines.append(f"Confidence: {extraction['confidence']:.2f}")
+    return f"<evidence reader={extraction['index'] + 1}>\n" + "\n".join(lines) + "\n</evidence>"
+
+
+def render_condensed(text: str) -> str:
+    """Return evidence that a model has condensed, between the same tags."""
+    return f"<evidence condensed>\n{_defuse(text.strip())}\n</evidence>"
+
+
+def _description(document: Document) -> str:
+    """Return in brackets what weighs a document: study type, year, and what became of it; empty where none is known."""
+    metadata = document.metadata
+    kind = study_type(document) or str(metadata.get("publication_types") or "")
+    known = [kind, str(publication_year(document) or "")]
+    known += ["RETRACTED"] if metadata.get("retracted") else []
+    known += ["EXPRESSION OF CONCERN"] if metadata.get("expression_of_concern") else []
+    described = _line(", ".join(part for part in known if part))
+    return f"({described})" if described else ""
+
+
+def _line(text: str) -> str:
+    return " ".join(_defuse(text).split())
+
+
+def _defuse(text: str) -> str:
+    """Take from a text what could pass for a part of the prompt, and leave its words."""
+    text = _CONTROL.sub(" ", _INVISIBLE.sub("", text))
+    return _CONTROL_TOKEN.sub(r"\g<0> ", _MAY_BE_TAG.sub(_without_bracket, text))
+
+
+def _without_bracket(found: re.Match[str]) -> str:
+    if not _TAG_NAMES.match(_plain(found["name"])):
+        return found[0]
+    return re.sub(f"[{_BRACKETS}]", "(", found["opening"]) + found["name"]
+
+
+def _plain(word: str) -> str:
+    """Return a word in the plain lower-case letters that it looks like."""
+    letters = (letter for letter in unicodedata.normalize("NFKD", word) if not unicodedata.combining(letter))
+    return "".join(letters).lower().translate(_LETTERS)
+
+
+def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage]) -> int | None:
+    """Return how many characters fit into a prompt beside those it has; None when the window is not known.
+
+    Raises:
+        ModelCallError: nothing of use would fit.
+    """
+    window = budget.max_input_tokens or model.max_input_tokens
+    if window is None:
+        return None
+    room = int((window - min(RESERVED_TOKENS, window // 4)) * CHARACTERS_PER_TOKEN) - sum(
+        len(message.text) for message in prompt
+    )
+    if room < LEAST_ROOM:
+        raise ModelCallError(
+            f"The input window of {model.name}, {window:,} tokens, has no room for documents beside the question and "
+            "the instructions. Use a model with a larger window, or correct max_input_tokens."
+        )
+    return room
+
+
+def split_to_fit(documents: Sequence[Document], room: int | None) -> list[list[Document]]:
+    """Group documents, in order, so that each group fits when rendered; cut those that alone are too long.
+
+    A document is cut between sentences where that is possible, else between words. The pieces keep its id, key and
+    title.
+
+    Raises:
+        ModelCallError: a document's title alone leaves no room for its text.
+    """
+    if room is None:
+        return [list(documents)]
+    pieces = (piece for document in documents for piece in _pieces(document, room, room))
+    return _grouped(pieces, lambda piece: len(render_documents([piece])), room)
+
+
+def group_to_fit(texts: Sequence[str], room: int) -> list[list[str]]:
+    """Group texts, in order, so that those of a group, a line break between them, fit into the room."""
+    return _grouped(texts, len, room)
+
+
+def _grouped(items: Iterable[T], size: Callable[[T], int], room: int) -> list[list[T]]:
+    groups: list[list[T]] = [[]]
+    taken = 0
+    for item in items:
+        if groups[-1] and taken + size(item) > room:
+            groups.append([])
+            taken = 0
+        groups[-1].append(item)
+        taken += size(item) + 1
+    return groups
+
+
+def _pieces(document: Document, room: int, most: int) -> Iterator[Document]:
+    """Yield the document, or pieces of at most `most` characters, and less where that does not fit when rendered."""
+    if len(render_documents([document])) <= room:
+        yield document
+        return
+    title = str(document.metadata.get("title") or "")
+    most = min(most, room - len(title) - _TAGS)
+    if most < _LEAST_PIECE:
+        raise ModelCallError(
+            f"Document {document.id} does not fit into the model's input window, however it is cut: its title takes "
+            f"{len(title):,} of {room:,} characters. Use a model with a larger window."
+        )
+    text = document.page_content
+    for start, end in _spans(text, most):
+        yield from _pieces(document.model_copy(update={"page_content": text[start:end]}), room, most // 2)
+
+
+def _spans(text: str, most: int) -> list[tuple[int, int]]:
+    """Return spans of whole sentences, as many as make up at most `most` characters."""
+    spans: list[tuple[int, int]] = []
+    for start, end in _cuts(text, most):
+        if spans and end - spans[-1][0] <= most:
+            spans[-1] = spans[-1][0], end
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def _cuts(text: str, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of the sentences; those longer than `most` in parts, cut between words if there are any."""
+    for start, end in split_sentences(text):
+        while end - start > most:
+            space = text.rfind(" ", start + 1, start + most + 1)
+            cut = start + most if space < 0 else space
+            yield start, cut
+            start = cut
+        yield start, end

@@ -1,0 +1,163 @@
+"""Retrieval from a knowledge base or a document: by vectors, by BM25, or by both."""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, Self, get_args, runtime_checkable
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from pydantic import field_validator
+
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.manifest import Manifest
+from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.retrievers.bm25 import BM25Pool
+from briefcontext.retrievers.combined import HybridRetriever, PassageScorer, RerankingRetriever
+from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
+from briefcontext.retrievers.wrapped import as_passages
+
+__all__ = [
+    "BM25Retriever",
+    "DenseRetriever",
+    "DenseSearch",
+    "LexicalSearch",
+    "MedCPTRetriever",
+    "SearchMethod",
+    "retriever_over",
+]
+
+SearchMethod = Literal["dense", "bm25", "hybrid"]
+
+
+@runtime_checkable
+class DenseSearch(Protocol):
+    """The methods of a `KnowledgeBase` that a dense retriever uses."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """Says which encoder the vectors were made with."""
+
+    @property
+    def term_statistics(self) -> TermStatistics | None:
+        """How often terms occur over all passages."""
+
+    def search(self, query: str, k: int, filters: Filters) -> list[Document]:
+        """Return the `k` nearest passages that fulfil the filters, best first, with `score` in their metadata."""
+
+
+class DenseRetriever(RankingRetriever):
+    """Retrieves from a knowledge base with the encoder that it was built with.
+
+    The score is the encoder's: cosine similarity or inner product.
+    """
+
+    knowledge_base: DenseSearch
+
+    @property
+    def term_statistics(self) -> TermStatistics | None:
+        """How often terms occur over all passages of the knowledge base."""
+        return self.knowledge_base.term_statistics
+
+    @property
+    def dense_over(self) -> Manifest | None:
+        """The manifest of the knowledge base."""
+        return self.knowledge_base.manifest
+
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        found = self.knowledge_base.search(query, k, filters)
+        return ranked((document, document.metadata["score"]) for document in found)
+
+
+class MedCPTRetriever(DenseRetriever):
+    """Retrieves by MedCPT's query and article encoders (Jin et al., Bioinformatics 2023).
+
+    A knowledge base that was built with another encoder raises KnowledgeBaseError.
+    """
+
+    @field_validator("knowledge_base")
+    @classmethod
+    def _check_encoder(cls, knowledge_base: DenseSearch) -> DenseSearch:
+        encoder = knowledge_base.manifest.encoder.name
+        # A MedCPT whose weights lie in a folder is named "medcpt:<folder>".
+        if encoder.partition(":")[0] != "medcpt":
+            raise KnowledgeBaseError(
+                "MedCPTRetriever needs a knowledge base built with the encoder 'medcpt', and this one was "
+                f"built with {encoder!r}: use DenseRetriever, or build it again with medcpt."
+            )
+        return knowledge_base
+
+
+@runtime_checkable
+class LexicalSearch(Protocol):
+    """What a lexical retriever uses of a `KnowledgeBase`, or of a document."""
+
+    def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
+        """Return the `k` passages that BM25 scores highest of those that fulfil the filters, best first.
+
+        They have `score` in their metadata.
+        """
+
+
+class BM25Retriever(RankingRetriever):
+    """Retrieves by BM25 on title and text, from a knowledge base or a list of documents.
+
+    Passages without any term of the question are left out, so that fewer than `k` may come back.
+    """
+
+    knowledge_base: LexicalSearch
+
+    @property
+    def ranks_by_bm25(self) -> bool:
+        """BM25's own ranking."""
+        return True
+
+    @classmethod
+    def from_documents(cls, documents: Sequence[Document], k: int = DEFAULT_K) -> Self:
+        """Retrieve from documents in memory, made for thousands of them; ids and metadata are completed."""
+        return cls(knowledge_base=_Documents(documents), k=k)
+
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        found = self.knowledge_base.search_terms(query, k, filters)
+        return ranked((document, document.metadata["score"]) for document in found)
+
+
+class _Documents:
+    """A list of documents that is searched by BM25."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._documents = as_passages(documents)
+        self._pool = BM25Pool(self._documents)
+
+    def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
+        refuse_filters(filters, "A list of documents")
+        return ranked((self._documents[place], score) for place, score in self._pool.best(query, k))
+
+
+def retriever_over(
+    searched: DenseSearch | RankingRetriever, method: SearchMethod = "dense", scorer: PassageScorer | None = None
+) -> RankingRetriever:
+    """Return the retriever that searches a knowledge base or a document in one of the ways.
+
+    Args:
+        searched: a `KnowledgeBase`, live PubMed, or a document's dense retriever.
+        method: by vectors, by BM25, or by both, fused (`HybridRetriever`).
+        scorer: re-ranks what was found, such as a cross-encoder.
+
+    Raises:
+        InputError: the method is unknown, or needs an index of words that live PubMed does not have.
+    """
+    if method not in get_args(SearchMethod):
+        raise InputError(f"There is no search method {method!r}: use one of {', '.join(get_args(SearchMethod))}.")
+    if method != "dense" and not isinstance(searched, LexicalSearch):
+        raise InputError(f"{searched!r} has no index of words, so it cannot be searched by {method}: use dense.")
+    found: list[RankingRetriever] = []
+    if method != "bm25":
+        found.append(searched if isinstance(searched, RankingRetriever) else DenseRetriever(knowledge_base=searched))
+    if method != "dense":
+        found.append(BM25Retriever(knowledge_base=searched))
+    retriever = found[0] if len(found) == 1 else HybridRetriever(retrievers=found)
+    return retriever if scorer is None else RerankingRetriever(retriever=retriever, scorer=scorer)
