@@ -93,6 +93,24 @@ def test_of_several_ids_none_is_removed_when_one_is_not_held(
     assert "r1" in held(tmp_path)
 
 
+def test_a_file_keeps_its_id_whichever_folder_above_it_is_named(index: Index, folder: Path, tmp_path: Path) -> None:
+    inner = folder / "old"
+    inner.mkdir()
+    for path in (folder / "flu.txt", inner / "flu.txt"):
+        path.write_text("Oseltamivir shortens influenza.")
+    index(inner)
+    index(folder)
+    ids = ["notes/flu.txt", "notes/gout.md", "old/flu.txt", "r1", "r2"]
+    assert held(tmp_path) == ids
+    for given in (folder, inner, inner / "flu.txt", tmp_path / "**" / "*.txt"):
+        assert "0 records read" in index(given)
+        assert held(tmp_path) == ids
+    (inner / "flu.txt").write_text("Oseltamivir shortens influenza by a day.")
+    assert "1 record read = 0 indexed + 1 updated" in index(folder)
+    assert "Removed" not in index(inner, "--sync")
+    assert held(tmp_path) == ids
+
+
 def test_sync_takes_out_what_files_of_the_folder_gave_that_are_gone_and_nothing_else(
     index: Index, folder: Path, tmp_path: Path
 ) -> None:

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from briefcontext.knowledge.sources.html import read_html
-from briefcontext.knowledge.sources.plain_text import markdown_title, read_markdown, read_text
 from briefcontext.knowledge.sources.source import Reject
+from briefcontext.knowledge.sources.texts import markdown_title, read_html, read_markdown, read_text
 
 
 def test_a_text_file_is_one_document_with_its_exact_text() -> None:

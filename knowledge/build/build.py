@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress
-from briefcontext.knowledge.build.source_ledger import SourceLedger, replaced_files
+from briefcontext.knowledge.build.source_ledger import SourceLedger, keep_ids, replaced_files
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import (
     Deletion,
@@ -164,6 +164,7 @@ def _build(
     published = Manifest.published(place)
     # One that was read to its end by a build that was stopped later is not skipped, and not read again.
     indexed = {number for number, source in enumerate(published.sources if published else []) if source.finished}
+    keep_ids(draft.records, before, sources)
     replaced = replaced_files(draft.records, before, sources)
     ledger = SourceLedger(before, sources)
     written = 0

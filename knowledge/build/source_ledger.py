@@ -121,6 +121,20 @@ def _path_of(source: object) -> str | None:
     return str(source.path.resolve()) if isinstance(source, FileSource) else None
 
 
+def keep_ids(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> None:
+    """Have the documents of files that are in the base keep their ids, whichever folder is given this time."""
+    files = {_path_of(source): source for source in sources if isinstance(source, FileSource) and source.document_id}
+    numbers = [number for number, entry in enumerate(listed) if entry.path in files]
+    ids = dict[FileSource, set[str]]()
+    for row in records.find(["source_id", "source"], "source", numbers, "NOT deleted").to_pylist():
+        source = files[listed[row["source"]].path]
+        if PurePosixPath(row["source_id"]).name == PurePosixPath(source.document_id or "").name:
+            ids.setdefault(source, set()).add(row["source_id"])
+    for source, held in ids.items():
+        if source.document_id not in held:
+            source.keep_id(min(held))
+
+
 def replaced_files(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> dict[str, str]:
     """The files that gave documents before which other files give now, and which are gone: by the new ones' names.
 

@@ -161,12 +161,7 @@ class EUtilities:
 
         Raises KnowledgeBaseError when NCBI cannot be asked.
         """
-        fields = {
-            "term": query,
-            "retmode": "json",
-            "retmax": str(min(most, MOST_FOUND)),
-            "sort": "relevance",
-        }
+        fields = {"term": query, "retmode": "json", "retmax": str(min(most, MOST_FOUND)), "sort": "relevance"}
         found = self._ask("esearch", fields, _pmids)
         # The query holds the question's words, which may be a patient's.
         logger.debug("PubMed: %d records for %r", len(found), query)

@@ -55,7 +55,7 @@ class FileSource:
     def __init__(
         self,
         path: Path,
-        read: Callable[[BufferedIOBase], Iterator[Entry]],
+        read: Callable[..., Iterator[Entry]],
         *,
         name: str,
         format: str,
@@ -67,7 +67,7 @@ class FileSource:
 
         Args:
             path: the file.
-            read: the entries of its uncompressed content.
+            read: the entries of its uncompressed content; given the document's id by its name where there is one.
             name: what people call it.
             format: what `read` takes it for.
             reading: what else decides how it is read, JSON values: the version of the reader, options. A file
@@ -90,17 +90,23 @@ class FileSource:
     @cached_property
     def fingerprint(self) -> str:
         """`sha256:…` of the files' bytes and of how they are read; computed when it is first asked for."""
-        digests = []
+        digests = [] if self.document_id is None else [self.document_id]
         for path in self._files:
             with file_errors(path):
                 digests.append(file_sha256(path))
         return f"sha256:{sha256(json.dumps([*self._reading, *digests]))}"
 
+    def keep_id(self, document_id: str) -> None:
+        """Have its document keep the id that it has in a base."""
+        self.document_id = document_id
+        self.__dict__.pop("fingerprint", None)
+
     def entries(self) -> Iterator[Entry]:
         """Read it from the beginning, lazily."""
         self.consumed = 0
+        named = {} if self.document_id is None else {"document_id": self.document_id}
         with open_content(self.path) as (stream, position):
-            for entry in self._read(stream):
+            for entry in self._read(stream, **named):
                 self.consumed = position()
                 yield entry
             self.consumed = position()

@@ -11,15 +11,14 @@ from typing import Literal
 from langchain_core.document_loaders import BaseLoader
 
 from briefcontext.knowledge.sources.file_source import FileSource, open_content
-from briefcontext.knowledge.sources.html import read_html
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, load
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings
 from briefcontext.knowledge.sources.pdf import read_pdf, require_pdf
-from briefcontext.knowledge.sources.plain_text import read_markdown, read_text
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
 from briefcontext.knowledge.sources.source import Entry
 from briefcontext.knowledge.sources.tables import Columns, csv_rows, jsonl_rows, read_table, without_text
+from briefcontext.knowledge.sources.texts import read_html, read_markdown, read_text
 from briefcontext.knowledge.sources.xml_stream import root_name
 
 ENDINGS: dict[str, tuple[str, ...]] = {
@@ -126,20 +125,18 @@ def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource:
     """
     if format == "medcpt":
         return MedCPTEmbeddings(file.path, name=file.name)
-    read: Callable[[BufferedIOBase], Iterator[Entry]]
-    options, document_id = list[object](), None
+    # The document's id comes from the path: the same text elsewhere is another document.
+    document_id = file.document_id if format in WHOLE_FILES else None
+    options = []
     if format in TABLES:
         _check_table(file, format, columns)
-        read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
-    elif format in COLLECTIONS:
-        read = COLLECTIONS[format]
+        read: Callable[..., Iterator[Entry]] = partial(read_table, rows=TABLES[format], columns=columns)
+        options = [sorted(columns.items())]
+    elif format == "pdf":
+        require_pdf()
+        read = partial(read_pdf, url=file.path.resolve().as_uri())
     else:
-        # The document's id comes from the path: the same text elsewhere is another document.
-        document_id, options = file.document_id, [file.document_id]
-        read = partial(WHOLE_FILES[format], document_id=document_id)
-        if format == "pdf":
-            require_pdf()
-            read = partial(read, url=file.path.resolve().as_uri())
+        read = (COLLECTIONS | WHOLE_FILES)[format]
     return FileSource(
         file.path, read, name=file.name, format=format, reading=[READER_VERSION, *options], document_id=document_id
     )
@@ -147,14 +144,12 @@ def open_file(file: FoundFile, format: str, columns: Columns) -> FileSource:
 
 def open_loaded(file: FoundFile, loader: Callable[..., BaseLoader], arguments: Mapping[str, object]) -> FileSource:
     """The file as a source that a document loader of LangChain reads, which is given these arguments, too."""
-    return FileSource(
-        file.path,
-        lambda _: load(lambda: loader(str(file.path), **arguments), file.document_id, source_is_the_file=True),
-        name=file.name,
-        format="loader",
-        reading=[READER_VERSION, [f"{loader.__module__}:{loader.__qualname__}", sorted(arguments.items())]],
-        document_id=file.document_id,
-    )
+
+    def read(_: BufferedIOBase, document_id: str) -> Iterator[Entry]:
+        return load(lambda: loader(str(file.path), **arguments), document_id, source_is_the_file=True)
+
+    reading = [READER_VERSION, [f"{loader.__module__}:{loader.__qualname__}", sorted(arguments.items())]]
+    return FileSource(file.path, read, name=file.name, format="loader", reading=reading, document_id=file.document_id)
 
 
 def _check_table(file: FoundFile, format: str, columns: Columns) -> None:

@@ -11,9 +11,9 @@ from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, MissingExtraError, first_line
-from briefcontext.knowledge.sources.plain_text import file_document, stem
 from briefcontext.knowledge.sources.publication import article_url
 from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, EntrySource, Reject
+from briefcontext.knowledge.sources.texts import file_document, stem
 
 BETWEEN_PAGES = "\n\n"
 

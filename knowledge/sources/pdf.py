@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from briefcontext.errors import MissingExtraError
 from briefcontext.knowledge.sources.file_source import UnreadableError, rejecting
 from briefcontext.knowledge.sources.pdf_layout import Line, running_text
-from briefcontext.knowledge.sources.plain_text import file_document, read_whole
 from briefcontext.knowledge.sources.source import Entry, Reject
+from briefcontext.knowledge.sources.texts import file_document, read_whole
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument

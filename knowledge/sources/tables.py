@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, NonNegativeInt, ValidationError
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP, UnreadableError, rejecting
-from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, is_pmid, year_in
+from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, is_pmid, record, year_in
 from briefcontext.knowledge.sources.source import Entry, Reject
 
 SET_BY_RETRIEVAL = frozenset({"rank", "score"})
@@ -32,8 +32,12 @@ def _digits(value: object) -> object:
     return str(int(value)) if whole and not isinstance(value, bool) else value  # type: ignore[call-overload]
 
 
-def _parts(value: object) -> object:
-    return value.split(";") if isinstance(value, str) else value
+def _joined(value: object) -> object:
+    """A list of strings, or a string with semicolons, as one string."""
+    parts = value.split(";") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        return value
+    return "; ".join(filter(None, map(str.strip, parts)))
 
 
 def _if_usable(value: object, validated: Callable[[object], Any]) -> Any:
@@ -44,7 +48,7 @@ def _if_usable(value: object, validated: Callable[[object], Any]) -> Any:
 
 
 _Name = Annotated[str, BeforeValidator(_digits)]
-_Names = Annotated[list[str], BeforeValidator(_parts)]
+_Names = Annotated[str, BeforeValidator(_joined)]
 _Label = Annotated[_Name | None, WrapValidator(_if_usable)]
 _Labels = Annotated[_Names | None, WrapValidator(_if_usable)]
 _Place = Annotated[NonNegativeInt | None, WrapValidator(_if_usable)]
@@ -196,35 +200,23 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
     if not text.strip():
         raise UnreadableError(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")
     pmid = known.pmid.strip() if known.pmid and is_pmid(known.pmid.strip()) else ""
-    start, types = known.start or 0, known.publication_types
+    start = known.start or 0
     left_out = {*chain.from_iterable(columns.values()), *COLUMNS, *SET_BY_RETRIEVAL}
     metadata: dict[str, str | int | float | bool] = {
         **{name: value for name, value in row.items() if name not in left_out and isinstance(value, str | int | float)},
         "source_id": known.source_id or pmid or known.id,
-        "title": known.title,
-        "kind": kind,
         "chunk_index": known.chunk_index or 0,
         "start": start,
         "end": start + len(text) if known.end is None else known.end,
     }
-    optional = {
-        "pmid": pmid,
-        "url": known.url or article_url({**row, "pmid": pmid}),
-        "journal": known.journal,
-        "year": year_in(known.year or ""),
-        "mesh": _joined(known.mesh),
-        "languages": _joined(known.languages),
-        "authors": _joined(known.authors),
-    }
-    metadata |= {name: value for name, value in optional.items() if value}
-    if types is not None:
-        metadata["publication_types"] = _joined(types)
+    if (types := known.publication_types) is not None:
+        metadata |= {"publication_types": types, "retracted": RETRACTED_TYPE in types.split("; ")}
     if known.retracted is not None:
         metadata["retracted"] = known.retracted
-    elif types is not None:
-        metadata["retracted"] = RETRACTED_TYPE in map(str.strip, types)
-    return Document(id=known.id, page_content=text, metadata=metadata)
-
-
-def _joined(parts: Iterable[str] | None) -> str:
-    return "; ".join(filter(None, map(str.strip, parts or ())))
+    optional = {
+        **known.model_dump(include={"journal", "mesh", "languages", "authors"}),
+        "pmid": pmid,
+        "url": known.url or article_url({**row, "pmid": pmid}),
+        "year": year_in(known.year or ""),
+    }
+    return record(known.id, text, title=known.title, kind=kind, metadata=metadata, optional=optional)
