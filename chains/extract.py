@@ -221,7 +221,8 @@ def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: in
     if len(choices) > 1:
         errors.append(f"Its parts chose different options: {', '.join(choices)}.")
     errors += [
-        f"Not read, or not all of it: {', '.join(_unique(part['document_ids']))}. {part['error']}" for part in failed
+        f"Not read, or not all of it: {', '.join(dict.fromkeys(part['document_ids']))}. {part['error']}"
+        for part in failed
     ]
     errors += [part["error"] for part in parts if part["error"] and part not in failed]
     if evidence:
@@ -241,9 +242,5 @@ def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: in
     else:
         merged = extraction_of(index, documents, "none", error=" ".join(errors))
     if failed:
-        merged["unread_ids"] = _unique(id for part in failed for id in part["document_ids"])
+        merged["unread_ids"] = list(dict.fromkeys(id for part in failed for id in part["document_ids"]))
     return merged
-
-
-def _unique(ids: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(ids))

@@ -15,11 +15,12 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Send
 
+from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.reader import Reader
 from briefcontext.graphs.nodes import Nodes
-from briefcontext.graphs.resources import as_ranked, as_reader
 from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.graphs.state import Input, Output, Partition, State
+from briefcontext.retrievers.wrapped import as_ranking_retriever
 
 __all__ = ["build_graph", "graph"]
 
@@ -93,7 +94,10 @@ def build_graph(
     Raises:
         ModelSetupError, MissingExtraError: the model named cannot be opened.
     """
-    nodes = Nodes(as_reader(reader), as_ranked(retriever))
+    nodes = Nodes(
+        LLMReader(reader) if isinstance(reader, str | BaseChatModel) else reader,
+        None if retriever is None else as_ranking_retriever(retriever),
+    )
     builder = StateGraph(State, context_schema=settings, input_schema=Input, output_schema=Output)
     builder.add_node("retrieve", nodes.retrieve, input_schema=State)
     builder.add_node("preflight", nodes.preflight)

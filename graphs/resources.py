@@ -10,37 +10,32 @@ from datetime import date
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.retrievers import RetrieverLike
-from langchain_core.vectorstores import VectorStore
+from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Searched
 from briefcontext.chains.citation import web_link
+from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
 from briefcontext.graphs.settings import DEMO, IOU, Settings
+from briefcontext.knowledge.encoders import Encoder, load_encoder
+from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
 from briefcontext.knowledge.store.filters import LABELLED
+from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.prompts import Prompts
+from briefcontext.retrievers.calibration import CALIBRATION_FILE, Calibration
+from briefcontext.retrievers.knowledge_base import retriever_over
+from briefcontext.retrievers.long_document import LongDocumentRetriever, Progress
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-
-if TYPE_CHECKING:
-    from langchain_core.documents import Document
-
-    from briefcontext.knowledge.encoders import Encoder
-    from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.knowledge.pubmed.live import LivePubMed
-    from briefcontext.knowledge.store.manifest import Manifest
-    from briefcontext.retrievers.calibration import Calibration
-    from briefcontext.retrievers.long_document import LongDocumentRetriever, Progress
-    from briefcontext.retrievers.sentence_ranking import SentenceRanker
+from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 __all__ = [
-    "as_ranked",
-    "as_reader",
     "calibration",
     "filtered",
     "fitting",
@@ -59,7 +54,7 @@ _KEPT_OPEN = 8
 
 
 def retriever(
-    settings: Settings, progress: "Progress | None" = None, over: "LongDocumentRetriever | None" = None
+    settings: Settings, progress: Progress | None = None, over: LongDocumentRetriever | None = None
 ) -> RankingRetriever:
     """Return the retriever over the settings' knowledge base, or over their one document, or over another one.
 
@@ -70,8 +65,6 @@ def retriever(
         KnowledgeBaseError: it is missing, broken or unfinished.
         MissingExtraError: its encoder's package is not installed.
     """
-    from briefcontext.retrievers.knowledge_base import retriever_over
-
     settings = settings.resolved()
     scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
     return retriever_over(over or _searched(settings, progress), settings.retrieval, scorer)
@@ -97,7 +90,7 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
     return Searched(name=name, version=str(manifest.serial), updated=manifest.updated)
 
 
-def calibration(settings: Settings) -> "Calibration | None":
+def calibration(settings: Settings) -> Calibration | None:
     """Return the calibration that the settings name; None for BriefContext's own check.
 
     Raises:
@@ -105,8 +98,6 @@ def calibration(settings: Settings) -> "Calibration | None":
     """
     if settings.preflight == IOU:
         return None
-    from briefcontext.retrievers.calibration import CALIBRATION_FILE
-
     path = Path(settings.calibration_file or Path(settings.resolved().knowledge_base) / CALIBRATION_FILE)
     if settings.calibration_file is None and not path.is_file():
         named, then = Path(settings.knowledge_base) / CALIBRATION_FILE, ""
@@ -124,13 +115,11 @@ def calibration(settings: Settings) -> "Calibration | None":
 
 
 @lru_cache(_KEPT_OPEN)
-def _calibration(path: str, modified: int) -> "Calibration":
-    from briefcontext.retrievers.calibration import Calibration
-
+def _calibration(path: str, modified: int) -> Calibration:
     return Calibration.read(path)
 
 
-def _searched(settings: Settings, progress: "Progress | None") -> "KnowledgeBase | LivePubMed | LongDocumentRetriever":
+def _searched(settings: Settings, progress: Progress | None) -> KnowledgeBase | LivePubMed | LongDocumentRetriever:
     if (path := settings.document) is not None:
         return _document(_DocumentFile(path, _modified(path), settings.document_encoder, progress))
     return knowledge_base(settings.knowledge_base)
@@ -142,8 +131,6 @@ def filtered(settings: Settings) -> tuple[int, int] | None:
     Raises:
         KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
     """
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-
     searched = _searched(settings.resolved(), None)
     return (searched.count(settings.filters), len(searched)) if isinstance(searched, KnowledgeBase) else None
 
@@ -154,8 +141,6 @@ def labels(settings: Settings) -> dict[str, list[str]]:
     Raises:
         KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
     """
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-
     if settings.document is not None or settings.knowledge_base == DEMO:
         return {}
     searched = knowledge_base(settings.resolved().knowledge_base)
@@ -170,8 +155,6 @@ def size(settings: Settings) -> str | None:
     Raises:
         KnowledgeBaseError: it is missing, broken or unfinished.
     """
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-
     settings = settings.resolved()
     if settings.document is None and settings.knowledge_base == DEMO:
         return None
@@ -185,13 +168,13 @@ def size(settings: Settings) -> str | None:
     return f"{passages:,} passages, of {day}"
 
 
-def fitting(documents: Sequence["Document"], characters: int) -> "list[Document]":
+def fitting(documents: Sequence[Document], characters: int) -> list[Document]:
     """Return the first documents that have no more than so many characters together."""
     lengths = accumulate(len(document.page_content) for document in documents)
     return [document for document, length in zip(documents, lengths, strict=True) if length <= characters]
 
 
-def source(settings: Settings, source_id: str) -> "list[Document]":
+def source(settings: Settings, source_id: str) -> list[Document]:
     """Return all passages of one source, in its order.
 
     Raises:
@@ -200,7 +183,7 @@ def source(settings: Settings, source_id: str) -> "list[Document]":
     return linked(_searched(settings.resolved(), None).source(source_id), settings)
 
 
-def linked(documents: "Sequence[Document]", settings: Settings) -> "list[Document]":
+def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
     """Return documents with the links that are for those who ask: a server's files open for nobody else."""
     if settings.file_links:
         return list(documents)
@@ -237,9 +220,6 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
         raise InputError("prompts is set and model is not: name the model that is given them (--model).")
     if arguments := ", ".join(_model_arguments(settings)):
         raise InputError(f"{arguments}: set for a model, and there is none. Name it (--model).")
-    from briefcontext.chains.extractive_reader import ExtractiveReader
-    from briefcontext.knowledge.encoders import load_encoder
-
     encoder: Encoder
     statistics = None if own_retriever is None else own_retriever.term_statistics
     if settings.document is not None:
@@ -260,9 +240,7 @@ def _model_arguments(settings: Settings) -> dict[str, Any]:
 
 
 @lru_cache(_KEPT_OPEN)
-def _sentence_ranker(encoder: "Encoder") -> "SentenceRanker":
-    from briefcontext.retrievers.sentence_ranking import SentenceRanker
-
+def _sentence_ranker(encoder: Encoder) -> SentenceRanker:
     return SentenceRanker(encoder)
 
 
@@ -282,18 +260,14 @@ def refuse_model_settings(settings: Settings) -> None:
 
 
 @lru_cache(_KEPT_OPEN)
-def knowledge_base(name: str) -> "KnowledgeBase | LivePubMed":
+def knowledge_base(name: str) -> KnowledgeBase | LivePubMed:
     """Open a knowledge base as the settings name it, once.
 
     Raises:
         KnowledgeBaseError: it is missing, broken or unfinished.
     """
-    from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
-
     if name.startswith(LIVE_PUBMED):
         return LivePubMed.from_name(name)
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-
     return KnowledgeBase.open(name)
 
 
@@ -316,21 +290,16 @@ class _DocumentFile:
     path: str
     modified: float
     encoder: str
-    progress: "Progress | None" = field(compare=False)
+    progress: Progress | None = field(compare=False)
 
 
 @lru_cache(_KEPT_OPEN)
-def _document(file: _DocumentFile) -> "LongDocumentRetriever":
-    from briefcontext.knowledge.encoders import load_encoder
-    from briefcontext.retrievers.long_document import LongDocumentRetriever
-
+def _document(file: _DocumentFile) -> LongDocumentRetriever:
     return LongDocumentRetriever.from_file(file.path, load_encoder(file.encoder), progress=file.progress)
 
 
 @lru_cache(_KEPT_OPEN)
-def _cross_encoder(name: str) -> "CrossEncoderScorer":
-    from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
-
+def _cross_encoder(name: str) -> CrossEncoderScorer:
     return CrossEncoderScorer(None if name == "medcpt" else Path(name))
 
 
@@ -343,8 +312,6 @@ def _llm_reader(
     structured_output: Literal["auto", "json_schema", "tools", "prompt"],
     arguments: str,
 ) -> Reader:
-    from briefcontext.chains.llm_reader import LLMReader
-
     return LLMReader(
         model,
         extract_model=extract_model,
@@ -353,21 +320,3 @@ def _llm_reader(
         prompts=prompts,
         structured_output=structured_output,
     )
-
-
-def as_reader(given: Reader | BaseChatModel | str | None) -> Reader | None:
-    """Return a reader as it is, and a chat model or its name as an `LLMReader`."""
-    if isinstance(given, str | BaseChatModel):
-        from briefcontext.chains.llm_reader import LLMReader
-
-        return LLMReader(given)
-    return given
-
-
-def as_ranked(given: RetrieverLike | VectorStore | None) -> RankingRetriever | None:
-    """Return a retriever, also over a vector store, whose documents carry ids, ranks and what citations need."""
-    if given is None:
-        return None
-    from briefcontext.retrievers.wrapped import as_ranking_retriever
-
-    return as_ranking_retriever(given)
