@@ -82,15 +82,12 @@ def pubmed_filters(filters: Filters) -> str:
         "mh:noexp": filters.mesh,
         "la": map(language, filters.languages),
     }
-    alternatives = [[f'"{_plain(value)}"[{tag}]' for value in values] for tag, values in tagged.items()]
+    # A label keeps nothing that would end its quotes.
+    plain = {tag: [" ".join(value.replace('"', " ").split()) for value in values] for tag, values in tagged.items()}
+    alternatives = [[f'"{value}"[{tag}]' for value in values] for tag, values in plain.items()]
     if (filters.first_year, filters.last_year) != (None, None):
         alternatives.insert(0, [f"{filters.first_year or 1000}:{filters.last_year or 3000}[dp]"])
     return " AND ".join(f"({' OR '.join(one)})" for one in alternatives if one)
-
-
-def _plain(value: str) -> str:
-    """A label without what would end its quotes."""
-    return " ".join(value.replace('"', " ").split())
 
 
 def _content_words(question: str) -> list[str]:

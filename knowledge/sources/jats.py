@@ -28,8 +28,6 @@ from briefcontext.knowledge.sources.xml_stream import (
 ROOTS = ("article", "pmc-articleset", "OAI-PMH")
 WRAPPERS = ("pmc-articleset", "{*}OAI-PMH")
 
-PARAGRAPH_BREAK = "\n\n"
-ABSTRACT_HEADING = "Abstract"
 ABSTRACTS_LEFT_OUT = frozenset({"graphical", "video", "toc", "teaser"})
 """Values of `abstract-type` for pictures and for blurbs that repeat the abstract."""
 
@@ -40,8 +38,6 @@ META = "front/article-meta"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
 """The DTDs' default, which is not loaded."""
-MESH = "mesh"
-"""The `kwd-group-type` of medical subject headings, in whatever case."""
 
 RETRACTION_NOTICE_TYPE = "retraction"
 RETRACTION_FORWARD = "retraction-forward"
@@ -98,9 +94,8 @@ def _article(article: etree._Element, position: str) -> Entry:
     position += f" ({source_id})"
     if problem := unresolved_entity(article):
         return Reject(position, problem)
-    # A cross-reference in a title is the marker of a footnote.
-    headline = article.find(f"{META}/title-group/article-title")
-    title = "" if headline is None else _collapse(_inline(headline, LEFT_OUT | {"xref"}))
+    _prepare(article)
+    title = first_text(article, f"{META}/title-group/article-title")
     text, sections = _full_text(article, title)
     if not text:
         return Reject(position, "It has neither a title nor any text.")
@@ -108,7 +103,7 @@ def _article(article: etree._Element, position: str) -> Entry:
     first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
     related = {link.get("related-article-type") for link in article.iterfind(f"{META}/related-article")}
     groups = article.iterfind(f"{META}/kwd-group")
-    mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == MESH]
+    mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == "mesh"]
     optional = {
         "pmid": ids.get("pmid"),
         "doi": ids.get("doi"),
@@ -135,6 +130,27 @@ def _article(article: etree._Element, position: str) -> Entry:
         **{name: value for name, value in optional.items() if value},
     }
     return Document(id=source_id, page_content=text, metadata=metadata)
+
+
+def _prepare(article: etree._Element) -> None:
+    """Have the text inside any element be what is printed there."""
+    for title in article.iterfind(f"{META}/title-group/article-title"):
+        # A cross-reference in a title is the marker of a footnote.
+        etree.strip_elements(title, "xref", with_tail=False)
+    for float_ in article.iter(*CAPTIONED):
+        float_.set("label", first_text(float_, "label"))
+    for formula in article.iter(*FORMULA_ALTERNATIVES):
+        parent = formula.getparent()
+        if parent is not None and parent.find("math") is not None:
+            formula.tag = "alt-text"
+        elif formula.tag == "tex-math":
+            source = flatten(formula)
+            match = _TEX_DOCUMENT.search(source)
+            del formula[:]
+            formula.text = (match.group(1) if match else source).strip().strip("$")
+    etree.strip_elements(article, *LEFT_OUT, with_tail=False)
+    for element in article.iter(*SPACED):
+        element.text, element.tail = f" {element.text or ''}", f" {element.tail or ''}"
 
 
 def _author(author: etree._Element) -> str:
@@ -192,7 +208,7 @@ def _full_text(article: etree._Element, title: str) -> tuple[str, list[tuple[str
         if begun is not None:
             heading, begins = begun, True
         if paragraph:
-            text += PARAGRAPH_BREAK if text else ""
+            text += "\n\n" if text else ""
             start = len(text) if begins else sections.pop()[1]
             text += paragraph
             sections.append((heading, start, len(text)))
@@ -205,7 +221,7 @@ def _parts(article: etree._Element, title: str) -> Iterator[Part]:
     for abstract in article.iterfind(f"{META}/abstract"):
         if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
             if abstract.find("title") is None:
-                yield ABSTRACT_HEADING, ABSTRACT_HEADING
+                yield "Abstract", "Abstract"
             yield from _paragraphs(abstract)
     for name in ("body", "floats-wrap", "floats-group"):
         for element in article.iterfind(name):
@@ -215,59 +231,26 @@ def _parts(article: etree._Element, title: str) -> Iterator[Part]:
 
 def _paragraphs(element: etree._Element) -> Iterator[Part]:
     """The element's paragraphs. A block inside running text, such as a list, breaks it in two."""
-    running = [element.text or ""]
+    running = element.text or ""
     for child in element:
         if child.tag not in BLOCKS:
-            running.extend(_inline(child))
+            running += "".join(map(str, child.itertext()))
         else:
-            yield None, _collapse(running)
-            running = []
+            yield None, " ".join(running.split())
+            running = ""
             if child.tag in CAPTIONED:
                 yield None, _caption(child)
             elif child.tag == "title" and element.tag in HEADED:
-                heading = _collapse(_inline(child))
-                yield heading, heading
+                yield flatten(child), flatten(child)
             else:
                 yield from _paragraphs(child)
-        running.append(child.tail or "")
-    yield None, _collapse(running)
+        running += child.tail or ""
+    yield None, " ".join(running.split())
 
 
 def _caption(float_: etree._Element) -> str:
     """Return a caption with its label, as in `Figure 1. Its caption`."""
-    label = first_text(float_, "label")
+    label = float_.get("label", "")
     if label and label[-1] not in ".:":
         label += "."
-    caption = float_.find("caption")
-    return _collapse([label, *(_inline(caption) if caption is not None else ())])
-
-
-def _inline(element: etree._Element, left_out: frozenset[str] = LEFT_OUT) -> Iterator[str]:
-    """The pieces of an element's own text, without its tail."""
-    if element.tag in left_out or _has_better_alternative(element):
-        return
-    space = " " if element.tag in SPACED else ""
-    yield space
-    if element.tag == "tex-math":
-        yield _formula(element)
-    else:
-        yield element.text or ""
-        for child in element:
-            yield from _inline(child, left_out)
-            yield child.tail or ""
-    yield space
-
-
-def _has_better_alternative(element: etree._Element) -> bool:
-    parent = element.getparent()
-    return element.tag in FORMULA_ALTERNATIVES and parent is not None and parent.find("math") is not None
-
-
-def _formula(tex_math: etree._Element) -> str:
-    source = flatten(tex_math)
-    match = _TEX_DOCUMENT.search(source)
-    return (match.group(1) if match else source).strip().strip("$")
-
-
-def _collapse(pieces: Iterator[str] | list[str]) -> str:
-    return " ".join("".join(pieces).split())
+    return f"{label} {first_text(float_, 'caption')}".strip()

@@ -180,14 +180,13 @@ def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) ->
     if not text:
         return Reject(position, "It has neither a title nor an abstract.")
     optional = {
-        "url": pubmed_url(pmid),
         "year": year_in(_text(article.get("d"))[:4]),
         "mesh": _text(article.get("m")),
         # Without such a title nothing is known: that it is not retracted is not said.
         "retracted": has_retracted_title(title),
     }
-    kind = "abstract" if abstract else "title"
-    document = record(pmid, text, title=title, kind=kind, optional=optional)
+    kind, metadata = "abstract" if abstract else "title", {"url": pubmed_url(pmid)}
+    document = record(pmid, text, title=title, kind=kind, metadata=metadata, optional=optional)
     # A copy, which does not keep the mapped file open.
     return VectorDocument(document, np.array(vector, np.float32))
 

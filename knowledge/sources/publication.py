@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -31,13 +30,7 @@ _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
 
 
 def record(
-    id: str,
-    text: str,
-    *,
-    title: str,
-    kind: str,
-    metadata: Mapping[str, Any] = MappingProxyType({}),
-    optional: Mapping[str, Any] = MappingProxyType({}),
+    id: str, text: str, *, title: str, kind: str, metadata: Mapping[str, Any], optional: Mapping[str, Any]
 ) -> Document:
     """A document that is all of its source; what is empty or false of the `optional` metadata is left out."""
     known = {name: value for name, value in optional.items() if value}

@@ -111,7 +111,7 @@ def file_document(
     """
     if not text.strip():
         raise UnreadableError("It has no text.")
-    return record(document_id, text, title=title or stem(document_id), kind=kind, metadata=metadata)
+    return record(document_id, text, title=title or stem(document_id), kind=kind, metadata=metadata, optional={})
 
 
 def stem(document_id: str) -> str:
