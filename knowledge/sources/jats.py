@@ -34,6 +34,13 @@ ABSTRACTS_LEFT_OUT = frozenset({"graphical", "video", "toc", "teaser"})
 PUB_DATES = ("ppub", "collection", "epub-ppub", "epub", "pub")
 """`pub-type` or `date-type` by preference: the journal issue's date first, as in PubMed's PubDate."""
 
+PAGES = {
+    "pmc": "https://pmc.ncbi.nlm.nih.gov/articles/{}/",
+    "doi": "https://doi.org/{}",
+    "pmid": pubmed_url("{}"),
+}
+"""The address of an article by its ids, the best first."""
+
 META = "front/article-meta"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
@@ -89,7 +96,10 @@ def _article(article: etree._Element, position: str) -> Entry:
     for element in article.iter("{*}*"):
         element.tag = local_name(element)
     ids = _ids(article)
-    if not (source_id := _source_id(ids)):
+    others = (value for kind, value in ids.items() if kind != "pmid")
+    # A bare PMID would be the id of the same article's citation in PubMed.
+    by_pmid = f"pmid:{ids['pmid']}" if "pmid" in ids else ""
+    if not (source_id := ids.get("pmc") or ids.get("doi") or next(others, by_pmid)):
         return Reject(position, "The article has no article-id.")
     position += f" ({source_id})"
     if problem := unresolved_entity(article):
@@ -124,7 +134,7 @@ def _article(article: etree._Element, position: str) -> Entry:
         # The title of a notice that retracts an article often is that article's.
         "retracted": kind != RETRACTION_NOTICE_TYPE and (RETRACTION_FORWARD in related or has_retracted_title(title)),
         "retraction_notice": kind == RETRACTION_NOTICE_TYPE,
-        "url": _url(source_id, ids),
+        "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
         "journal": first_text(article, "front/journal-meta//journal-title"),
         "sections": json.dumps(sections, ensure_ascii=False, separators=(",", ":")),
         **{name: value for name, value in optional.items() if value},
@@ -171,21 +181,6 @@ def _ids(article: etree._Element) -> dict[str, str]:
                 kind, value = "pmc", f"PMC{value}" if _DIGITS.fullmatch(value) else value
             ids.setdefault(kind, value)
     return ids
-
-
-def _source_id(ids: dict[str, str]) -> str:
-    others = (value for kind, value in ids.items() if kind != "pmid")
-    # A bare PMID would be the id of the same article's citation in PubMed.
-    by_pmid = f"pmid:{ids['pmid']}" if "pmid" in ids else ""
-    return ids.get("pmc") or ids.get("doi") or next(others, by_pmid)
-
-
-def _url(source_id: str, ids: dict[str, str]) -> str:
-    if "pmc" in ids:
-        return f"https://pmc.ncbi.nlm.nih.gov/articles/{source_id}/"
-    if "doi" in ids:
-        return f"https://doi.org/{source_id}"
-    return pubmed_url(ids["pmid"]) if "pmid" in ids else ""
 
 
 def _year(article: etree._Element) -> int | None:
