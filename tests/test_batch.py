@@ -153,7 +153,7 @@ def test_a_refused_form_is_asked_in_another(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [("{not json", "is not JSON"), ("[]", "not a JSON object"), ('{"custom_id": "other"}', "no reply to a request")],
+    [("{not json", "is not JSON"), ("[]", "an object is needed"), ('{"custom_id": "other"}', "no reply to a request")],
 )
 def test_a_file_of_other_results_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
     make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", None)

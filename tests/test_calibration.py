@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,24 @@ from briefcontext.errors import BriefContextError, InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.preflight import run_preflight
 from briefcontext.evaluation.runs.compare import compare_runs
-from briefcontext.evaluation.runs.verify import verify_run
+from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.statistics.calibrate import (
+    CONFIDENCE,
     calibrate,
     check_enough,
     nested_cross_validation,
+    recall_threshold,
+    tune,
 )
-from briefcontext.evaluation.statistics.confusion import count_decisions
 from briefcontext.evaluation.statistics.inference import Interval, auc
 from briefcontext.evaluation.statistics.labelled import (
     Labelled,
     LabelledQuestions,
+    count_decisions,
     gold_rank,
     is_misplaced,
     label_questions,
 )
-from briefcontext.evaluation.statistics.logistic import CONFIDENCE, recall_threshold, tune
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.demo import demo_knowledge_base
@@ -355,7 +358,7 @@ def test_questions_without_keys_are_left_out_and_unknown_keys_reported(base: Kno
 
 def test_the_study_puts_both_checks_side_by_side(base: KnowledgeBase, items: list[Item], tmp_path: Path) -> None:
     summary = run_preflight(
-        str(base.path), items, tmp_path, n_values=[3], thresholds=[0.2], ks=[8, 16], target_recall=0.8,
+        str(base.path), items, tmp_path, ks=[8, 16], target_recall=0.8,
         positive="misplaced",
     )  # fmt: skip
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
@@ -367,8 +370,8 @@ def test_the_study_puts_both_checks_side_by_side(base: KnowledgeBase, items: lis
         assert counted["skip_share"] == pytest.approx((counted["tn"] + counted["fn"]) / 90)
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert sum(row["misplaced"] and row["calibrated_maps"] for row in rows) == summary["calibrated"]["tp"]
-    assert {(row["k"], row["n"]) for row in summary["iou_table"]} == {(8, 3), (16, 3)}
-    at_default = next(row for row in summary["iou_table"] if row["k"] == 16)
+    assert {(row["k"], row["n"]) for row in summary["iou_table"]} == {*product((8, 16), (1, 2, 3, 5, 8))}
+    at_default = next(row for row in summary["iou_table"] if (row["k"], row["n"], row["threshold"]) == (16, 3, 0.2))
     assert at_default["tp"] == summary["iou"]["tp"]
     names = {path.name for path in tmp_path.iterdir()}
     assert {"report.md", "cost_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
@@ -500,7 +503,7 @@ def test_the_study_tells_the_kinds_of_positives_apart_and_pools_no_titles_silent
     ]
     others = [replace(item, group=f"set {place % 2}") for place, item in enumerate(items)]
     summary = run_preflight(
-        str(base.path), [*others, *titled], tmp_path, n_values=[3], thresholds=[0.2], ks=[16], target_recall=0.8,
+        str(base.path), [*others, *titled], tmp_path, ks=[16], target_recall=0.8,
         positive="misplaced", figures=False,
     )  # fmt: skip
     assert summary["ranked_below"] + summary["not_retrieved"] == summary["misplaced"]

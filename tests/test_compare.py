@@ -11,7 +11,7 @@ from briefcontext.evaluation.experiments.experiment import EXPERIMENTS
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, NPJ, OP_RAG, PREPRINT, PUBLISHED
 from briefcontext.evaluation.runs.run import Run as ExperimentRun
-from briefcontext.evaluation.statistics.score_tables import points_with_interval
+from briefcontext.evaluation.statistics.tables import points_with_interval
 from briefcontext.knowledge import demo_knowledge_base
 from tests.command_line import Run, command_line
 from tests.openai_server import OpenAIServer, Reply

@@ -15,12 +15,12 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.experiments.corpus_tables import corpus_tables
+from briefcontext.evaluation.experiments.controlled import PERCENTILES, key_place
+from briefcontext.evaluation.experiments.corpus import corpus_tables
 from briefcontext.evaluation.experiments.order import Order
-from briefcontext.evaluation.experiments.position import PERCENTILES, key_place
+from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import git_commit
-from briefcontext.evaluation.runs.verify import verify_run
 from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.knowledge import demo_knowledge_base
 from briefcontext.prompts import BUNDLED

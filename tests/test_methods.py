@@ -14,9 +14,8 @@ from langchain_openai import ChatOpenAI
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.methods.call_trace import CallTrace
-from briefcontext.evaluation.methods.method import METHODS
-from briefcontext.evaluation.methods.method_io import SHORT_ANSWER, Outcome, Reading
-from briefcontext.evaluation.methods.models import RunModels
+from briefcontext.evaluation.methods.method import METHODS, Outcome, Reading
+from briefcontext.evaluation.methods.models import SHORT_ANSWER, RunModels
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
 
@@ -156,7 +155,11 @@ def test_calls_are_traced_with_stage_partition_hash_and_tokens(
     assert all(call.kept for call in second.calls)
     assert not any(call.kept for call in first.calls)
     for one, other in zip(first.ordered(), second.ordered(), strict=True):
-        assert (one.request, one.prompt, one.output) == (other.request, other.prompt, other.output)
+        assert (one.request_sha256, one.prompt_sha256, one.output) == (
+            other.request_sha256,
+            other.prompt_sha256,
+            other.output,
+        )
         # Tokens are those of the call that was made, also where its reply is used again.
         assert one.input_tokens == other.input_tokens > 0
 

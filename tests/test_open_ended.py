@@ -11,9 +11,8 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.judging.agreement import agreement, consensus, outcomes_of
-from briefcontext.evaluation.judging.judge import judge_pairs
 from briefcontext.evaluation.judging.pairs import make_pairs, write_sheets
-from briefcontext.evaluation.judging.verdicts import Verdict, kept_verdicts
+from briefcontext.evaluation.judging.verdicts import Verdict, judge_pairs, kept_verdicts
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.run import Run

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.statistics.inference import Interval, bootstrap, spread
-from briefcontext.evaluation.statistics.paired_shares import spread_of_shares, tango
+from briefcontext.evaluation.statistics.inference import Interval, bootstrap, tango
+from briefcontext.evaluation.statistics.position_spread import spread, spread_of_shares
 
 Z = float(norm.ppf(0.975))
 COUNTS = st.integers(1, 200).flatmap(

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.data_sets.sampling import balanced_sample, sample
+from briefcontext.evaluation.data_sets.data_set import Item, balanced_sample, sample
 
 OPTIONS = {"A": "yes", "B": "no", "C": "maybe"}
 

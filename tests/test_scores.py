@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.methods.method_io import SHORT_ANSWER
+from briefcontext.evaluation.methods.models import SHORT_ANSWER
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.run import Run

@@ -12,15 +12,13 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.statistics.inference import (
     Interval,
     bootstrap,
-    bootstrap_spread,
     holm,
     mcnemar_exact,
     mcnemar_mid_p,
     permutation_test,
-    spread,
-    spread_test,
     wilson,
 )
+from briefcontext.evaluation.statistics.position_spread import bootstrap_spread, spread, spread_test
 
 COUNTS = st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 

@@ -13,11 +13,16 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.statistics.calibrate import calibrate, nested_cross_validation
-from briefcontext.evaluation.statistics.confusion import count_decisions
+from briefcontext.evaluation.statistics.calibrate import (
+    CONFIDENCE,
+    calibrate,
+    held_out_log_odds,
+    nested_cross_validation,
+    recall_threshold,
+    tune,
+)
 from briefcontext.evaluation.statistics.inference import auc
-from briefcontext.evaluation.statistics.labelled import LabelledQuestions
-from briefcontext.evaluation.statistics.logistic import CONFIDENCE, held_out_log_odds, recall_threshold, tune
+from briefcontext.evaluation.statistics.labelled import LabelledQuestions, count_decisions
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.bm25 import rank_by_bm25
 from briefcontext.retrievers.calibration import Calibration, Positive

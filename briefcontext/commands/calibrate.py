@@ -1,11 +1,9 @@
 """`briefcontext calibrate`: fitting a preflight check on labelled questions of one's own corpus."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
-
-from briefcontext.errors import InputError
 
 __all__ = ["calibrate"]
 
@@ -23,9 +21,8 @@ def calibrate(
         float, typer.Option(help="The share of misplaced key documents that the check is to catch, such as 0.95.")
     ] = 0.95,
     positives: Annotated[
-        str,
+        Literal["ranked_below", "misplaced"],
         typer.Option(
-            metavar="ranked_below|misplaced",
             help="What to predict: a key document ranked below 3, which a map can repair, or also one not retrieved.",
         ),
     ] = "ranked_below",
@@ -46,28 +43,21 @@ def calibrate(
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.evaluation.statistics.calibrate import calibrate as fit
     from briefcontext.evaluation.statistics.labelled import label_questions
-    from briefcontext.evaluation.statistics.score_tables import percent, with_interval
-    from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, Positive, rounded_down
+    from briefcontext.evaluation.statistics.tables import percent, with_interval
+    from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, rounded_down
 
-    if positives not in ("ranked_below", "misplaced"):
-        raise InputError(f"--positives is {positives!r}: write ranked_below, or misplaced for both kinds.")
     console = Console(highlight=False, emoji=False, soft_wrap=True)
-
-    positive: Positive = "misplaced" if positives == "misplaced" else "ranked_below"
 
     def say(text: str) -> None:
         console.print(escape(printable(text)))
 
     def row(name: str, counted: Estimate) -> None:
-        parts = []
-        for what, value, interval in (
-            ("recall", counted.recall, counted.recall_interval),
-            ("specificity", counted.specificity, counted.specificity_interval),
-            ("precision", counted.precision, counted.precision_interval),
-        ):
-            if interval is not None:
-                parts.append(f"{what} {with_interval(value, *interval)}")
-        say(f"{name:<11} {', '.join(parts)}; {percent(counted.skip_share)} of the questions skip the map")
+        shares = ", ".join(
+            f"{what} {with_interval(getattr(counted, what), *interval)}"
+            for what in ("recall", "specificity", "precision")
+            if (interval := getattr(counted, f"{what}_interval")) is not None
+        )
+        say(f"{name:<11} {shares}; {percent(counted.skip_share)} of the questions skip the map")
 
     data_set = load_data_set(questions)
     for reason, count in data_set.left_out.items():
@@ -81,19 +71,23 @@ def calibrate(
             say(f"Gold ids that the knowledge base does not hold: {_listed(labelled.missing_gold_ids)}.")
             without = sum(not question.has_gold for question in labelled.questions)
             say(f"Questions with no gold id that it holds: {without}; they count as not retrieved.")
-        calibration, runs = fit(labelled, base.manifest, target_recall, positive=positive, seed=seed)
+        calibration, runs = fit(labelled, base.manifest, target_recall, positive=positives, seed=seed)
     calibration.write(out)
     measured, target = calibration.measured, Path(out)
     folder = Path(figures) if figures is not None else target.with_name(f"{target.stem}-figures")
-    held_out = "nested cross-validation"
-    of = labelled.counted(positive)
+    of = labelled.counted(positives)
     draw_figures(
-        folder, labelled.misplaced[of], runs[0].probability[of], measured.calibrated, measured.iou, held_out=held_out
+        folder,
+        labelled.misplaced[of],
+        runs[0].probability[of],
+        measured.calibrated,
+        measured.iou,
+        held_out="nested cross-validation",
     )
     fitted = calibration.fitted_on
     say(
         f"{fitted.n} questions, {fitted.misplaced} with their key document "
-        f"{'ranked below 3' if positive == 'ranked_below' else 'misplaced'} ({fitted.base_rate:.1%}). "
+        f"{'ranked below 3' if positives == 'ranked_below' else 'misplaced'} ({fitted.base_rate:.1%}). "
         + (
             f"{fitted.not_retrieved} more, whose key document was not retrieved, are left out, as no map repairs that. "
             if fitted.not_retrieved

@@ -1,13 +1,16 @@
 """`briefcontext experiment`: the papers' experiments on a model and a corpus of one's own."""
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from briefcontext.commands.experiment_options import check_methods, check_options, given_options
 from briefcontext.commands.interrupt import Interrupted
-from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFolder
+from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFolder, settings_from
+from briefcontext.commands.printable import printable
 from briefcontext.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["experiment"]
 
 QUESTIONS, DESIGN = "Questions", "Design"
+_questions, _design, _model, _output = (
+    partial(typer.Option, rich_help_panel=panel) for panel in (QUESTIONS, DESIGN, MODEL, OUTPUT)
+)
 
 _NAMES = (
     "position, integration, conflict, context_length, attention_bias, order, open_ended, cost or preflight; "
@@ -31,142 +37,72 @@ def experiment(
     ] = None,
     questions: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel=QUESTIONS,
+        _questions(
             help="Data set as KIND:PATH (mirage, pubmedqa, bioasq, infinitebench-qa, infinitebench-mc, "
-            "evidence-inference, medq, jsonl), or a .jsonl file.",
+            "evidence-inference, medq, jsonl), or a .jsonl file."
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(rich_help_panel=OUTPUT, help="Folder of the run. A run that was stopped goes on there."),
-    ] = None,
-    model: Annotated[str | None, typer.Option(rich_help_panel=MODEL, help="Chat model as provider:model.")] = None,
+    out: Annotated[Path | None, _output(help="Folder of the run. A run that was stopped goes on there.")] = None,
+    model: Annotated[str | None, _model(help="Chat model as provider:model.")] = None,
     extract_model: ExtractModel = None,
     prompts: PromptsFolder = None,
-    kb: Annotated[
-        str | None, typer.Option("--kb", rich_help_panel=DESIGN, help="Folder of the knowledge base, or demo.")
-    ] = None,
+    kb: Annotated[str | None, _design("--kb", help="Folder of the knowledge base, or demo.")] = None,
     encoder: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel=DESIGN,
-            help="Encoder for the chunks of long documents. Default: bge where its weights are, else minilm.",
-        ),
+        _design(help="Encoder for the chunks of long documents. Default: bge where its weights are, else minilm."),
     ] = None,
     exact_chunks: Annotated[
-        bool,
-        typer.Option(
-            "--exact-chunks",
-            rich_help_panel=DESIGN,
-            help="order: chunks of 128 tokens as in OP-RAG, cutting sentences.",
-        ),
+        bool, _design("--exact-chunks", help="order: chunks of 128 tokens as in OP-RAG, cutting sentences.")
     ] = False,
     method: Annotated[
-        list[str] | None,
-        typer.Option(
-            rich_help_panel=DESIGN, help="A method to compare; give it once for each. Default: the experiment's."
-        ),
+        list[str] | None, _design(help="A method to compare; give it once for each. Default: the experiment's.")
     ] = None,
     k: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--k", rich_help_panel=DESIGN, help="Number of documents; give it once for each. Default: the paper's."
-        ),
+        list[int] | None, _design("--k", help="Number of documents; give it once for each. Default: the paper's.")
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, rich_help_panel=QUESTIONS, help="At most so many questions, drawn by the seed.")
-    ] = None,
+    limit: Annotated[int | None, _questions(min=1, help="At most so many questions, drawn by the seed.")] = None,
     per_class: Annotated[
-        int | None,
-        typer.Option(min=1, rich_help_panel=QUESTIONS, help="So many questions of each answer class (the paper: 35)."),
+        int | None, _questions(min=1, help="So many questions of each answer class (the paper: 35).")
     ] = None,
-    seed: Annotated[
-        int, typer.Option(rich_help_panel=QUESTIONS, help="For sampling, random documents, shuffling and bootstraps.")
-    ] = 0,
+    seed: Annotated[int, _questions(help="For sampling, random documents, shuffling and bootstraps.")] = 0,
     repeats: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            rich_help_panel=QUESTIONS,
-            help="Ask every question so often, sampled afresh; needs a --temperature above 0.",
-        ),
+        int, _questions(min=1, help="Ask every question so often, sampled afresh; needs a --temperature above 0.")
     ] = 1,
     rankings: Annotated[
-        str,
-        typer.Option(
-            metavar="synthetic|real",
-            rich_help_panel=DESIGN,
-            help="conflict: the papers' rankings, or the corpus's own.",
-        ),
+        Literal["synthetic", "real"], _design(help="conflict: the papers' rankings, or the corpus's own.")
     ] = "synthetic",
     positives: Annotated[
-        str,
-        typer.Option(
-            metavar="ranked_below|misplaced",
-            rich_help_panel=DESIGN,
-            help="preflight: what is predicted, a key document ranked below 3, or also one not retrieved.",
-        ),
+        Literal["ranked_below", "misplaced"],
+        _design(help="preflight: what is predicted, a key document ranked below 3, or also one not retrieved."),
     ] = "ranked_below",
-    partition_size: Annotated[
-        int, typer.Option(min=1, rich_help_panel=DESIGN, help="Documents for one extraction.")
-    ] = 4,
-    iou_threshold: Annotated[
-        float | None, typer.Option(rich_help_panel=DESIGN, help="The preflight's overlap. Default: 0.2.")
-    ] = None,
-    temperature: Annotated[
-        float, typer.Option(rich_help_panel=MODEL, help="The model's temperature; below 0 for the provider's own.")
-    ] = 0.0,
+    partition_size: Annotated[int, _design(min=1, help="Documents for one extraction.")] = 4,
+    iou_threshold: Annotated[float | None, _design(help="The preflight's overlap. Default: 0.2.")] = None,
+    temperature: Annotated[float, _model(help="The model's temperature; below 0 for the provider's own.")] = 0.0,
     max_input_tokens: Annotated[
-        int | None,
-        typer.Option(rich_help_panel=MODEL, help="The model's input window. Default: what the model states."),
+        int | None, _model(help="The model's input window. Default: what the model states.")
     ] = None,
-    in_flight: Annotated[int, typer.Option(min=1, rich_help_panel=MODEL, help="Model calls in flight at once.")] = 8,
-    requests_per_minute: Annotated[
-        float | None, typer.Option(rich_help_panel=MODEL, help="Model calls started in a minute.")
-    ] = None,
-    tokens_per_minute: Annotated[
-        float | None, typer.Option(rich_help_panel=MODEL, help="Input tokens sent in a minute, about.")
-    ] = None,
+    in_flight: Annotated[int, _model(min=1, help="Model calls in flight at once.")] = 8,
+    requests_per_minute: Annotated[float | None, _model(help="Model calls started in a minute.")] = None,
+    tokens_per_minute: Annotated[float | None, _model(help="Input tokens sent in a minute, about.")] = None,
     input_price: Annotated[
-        float | None,
-        typer.Option(min=0, rich_help_panel=MODEL, help="US dollars for a million input tokens, to show the cost."),
+        float | None, _model(min=0, help="US dollars for a million input tokens, to show the cost.")
     ] = None,
-    output_price: Annotated[
-        float | None, typer.Option(min=0, rich_help_panel=MODEL, help="US dollars for a million output tokens.")
-    ] = None,
+    output_price: Annotated[float | None, _model(min=0, help="US dollars for a million output tokens.")] = None,
     dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", rich_help_panel=MODEL, help="Print the calls and tokens that it will take, and call nothing."
-        ),
+        bool, _model("--dry-run", help="Print the calls and tokens that it will take, and call nothing.")
     ] = False,
     batch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="export|import",
-            rich_help_panel=MODEL,
-            help="Write the requests of a stage as OpenAI-batch JSONL, or go on.",
-        ),
+        Literal["export", "import"] | None,
+        _model(help="Write the requests of a stage as OpenAI-batch JSONL, or go on."),
     ] = None,
-    replies: Annotated[
-        Path | None, typer.Option(rich_help_panel=MODEL, help="With --batch import: the file of results.")
-    ] = None,
-    verdicts: Annotated[
-        Path | None, typer.Option(rich_help_panel=OUTPUT, help="open_ended: a CSV of verdicts to take in.")
-    ] = None,
+    replies: Annotated[Path | None, _model(help="With --batch import: the file of results.")] = None,
+    verdicts: Annotated[Path | None, _output(help="open_ended: a CSV of verdicts to take in.")] = None,
     judge: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=OUTPUT, help="open_ended: a chat model that judges each pair, in both orders."),
+        str | None, _output(help="open_ended: a chat model that judges each pair, in both orders.")
     ] = None,
-    no_figures: Annotated[bool, typer.Option("--no-figures", rich_help_panel=OUTPUT, help="Draw no figures.")] = False,
+    no_figures: Annotated[bool, _output("--no-figures", help="Draw no figures.")] = False,
     calibration: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            rich_help_panel=DESIGN,
-            help="Calibrated preflight: for preflight to test, else to decide by.",
-        ),
+        Path | None, _design(metavar="FILE", help="Calibrated preflight: for preflight to test, else to decide by.")
     ] = None,
 ) -> None:
     """Run one of the papers' experiments, and write rows, tables and figures."""
@@ -179,22 +115,17 @@ def experiment(
         raise InputError("An experiment needs its questions and a folder for its results: --questions and --out.")
     check_options(name, given_options(context))
     if name == "preflight":
-        _preflight(questions, kb, out, calibration, limit, seed, k, iou_threshold, positives, not no_figures)
+        _preflight(context.params, questions, out)
         return
-    if rankings not in ("synthetic", "real"):
-        raise InputError(f"--rankings is {rankings!r}: write --rankings synthetic, or --rankings real.")
-    if batch not in (None, "export", "import"):
-        raise InputError(f"--batch is {batch!r}: write --batch export, or --batch import with --replies FILE.")
     if (batch == "import") != (replies is not None):
         raise InputError("--batch import and --replies FILE belong together.")
     from briefcontext.evaluation.runs.progress import Prices
     from briefcontext.evaluation.runs.run import Run
     from briefcontext.evaluation.runs.settings import RunSettings
-    from briefcontext.graphs.settings import Settings
 
-    reading = Settings(
+    reading = settings_from(
         partition_size=partition_size,
-        **({} if iou_threshold is None else {"iou_threshold": iou_threshold}),
+        iou_threshold=iou_threshold,
         calibration_file=None if calibration is None else str(calibration),
         max_input_tokens=max_input_tokens,
         prompts=prompts,
@@ -217,7 +148,7 @@ def experiment(
             limit=limit,
             per_class=per_class,
             repeats=repeats,
-            rankings="real" if rankings == "real" else "synthetic",
+            rankings=rankings,
             temperature=None if temperature < 0 else temperature,
             prices=Prices(input_price, output_price),
             figures=not no_figures,
@@ -226,22 +157,26 @@ def experiment(
     )
     check_methods(name, [method.name for method in run.methods], given_options(context))
     if dry_run:
-        _print_estimate(run, out)
-    elif batch is not None:
-        _print_batch(run, out, replies)
+        typer.echo(printable(run.estimate(out).markdown()))
+        return
+    if batch is not None:
+        if not _print_batch(run, out, replies):
+            return
     else:
         try:
             run.execute(out)
         except KeyboardInterrupt:
             kept = f"The answers so far, with what they cost, are kept in {out}; the same command goes on from there."
             raise Interrupted(f"Interrupted. {kept}") from None
-        if name == "open_ended":
-            _take_verdicts(run, out, verdicts, judge)
-        _print_report(out)
+    if verdicts is not None:
+        typer.echo(f"{run.take_verdicts(out, verdicts)} verdicts taken in.")
+    if judge is not None:
+        typer.echo(f"{judge} judged every pair in both orders, and was not sure of {run.judge(out, judge)}.")
+    _print_report(out)
 
 
 def _verify(run: Path | None) -> None:
-    from briefcontext.evaluation.runs.verify import verify_run
+    from briefcontext.evaluation.runs.results import verify_run
 
     if run is None:
         raise InputError("Name the folder of the run to check: briefcontext experiment verify RUN.")
@@ -250,11 +185,8 @@ def _verify(run: Path | None) -> None:
     typer.echo(f"{run} is sound: configuration, prompts, rows, report and summary belong together.")
 
 
-def _print_estimate(run: "Run", out: Path) -> None:
-    _print_markdown_table(run.estimate(out))
-
-
-def _print_batch(run: "Run", out: Path, replies: Path | None) -> None:
+def _print_batch(run: "Run", out: Path, replies: Path | None) -> bool:
+    """Take replies and tell the requests to send next; return whether there are none, so that the run is finished."""
     done = run.batch(out, replies)
     if replies is not None:
         typer.echo(", ".join(f"{count} {what}" for what, count in done.imported.items()))
@@ -265,71 +197,41 @@ def _print_batch(run: "Run", out: Path, replies: Path | None) -> None:
             f"{done.waiting} answers wait for these requests. Send them as a batch, and give the results: "
             f"--batch import --replies FILE."
         )
-    else:
-        _print_report(out)
+    return not done.files
 
 
-def _take_verdicts(run: "Run", out: Path, verdicts: Path | None, judge: str | None) -> None:
-    if verdicts is not None:
-        typer.echo(f"{run.take_verdicts(out, verdicts)} verdicts taken in.")
-    if judge is not None:
-        unsure = run.judge(out, judge)
-        typer.echo(f"{judge} judged every pair in both orders, and was not sure of {unsure}.")
-
-
-def _preflight(
-    questions: str,
-    kb: str | None,
-    out: Path,
-    calibration: Path | None,
-    limit: int | None,
-    seed: int,
-    ks: list[int] | None,
-    iou_threshold: float | None,
-    positives: str,
-    figures: bool,
-) -> None:
-    if positives not in ("ranked_below", "misplaced"):
-        raise InputError(f"--positives is {positives!r}: write ranked_below, or misplaced for both kinds.")
-    if kb is None:
+def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
+    """Run the study of the preflight check with the command's options, by name."""
+    if given["kb"] is None:
         raise InputError("The experiment preflight takes its documents from a knowledge base: name it with --kb DIR.")
     from briefcontext.evaluation.data_sets import load_data_set
-    from briefcontext.evaluation.data_sets.sampling import sample
+    from briefcontext.evaluation.data_sets.data_set import sample
     from briefcontext.evaluation.experiments.preflight import KS, run_preflight
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD
 
-    data_set = load_data_set(questions)
-    items = data_set.items if limit is None else sample(data_set.items, limit, seed)
+    data_set, limit, threshold, ks = load_data_set(questions), given["limit"], given["iou_threshold"], given["k"]
     with CountedProgress("questions") as progress:
         run_preflight(
-            kb,
-            items,
+            given["kb"],
+            data_set.items if limit is None else sample(data_set.items, limit, given["seed"]),
             out,
-            calibration=calibration,
-            positive="misplaced" if positives == "misplaced" else "ranked_below",
+            calibration=given["calibration"],
+            positive=given["positives"],
             k=ks[0] if ks else None,
             ks=ks or KS,
-            seed=seed,
+            seed=given["seed"],
             data_set_left_out=data_set.left_out,
-            figures=figures,
+            figures=not given["no_figures"],
             progress=progress.reach,
-            iou_threshold=PREFLIGHT_IOU_THRESHOLD if iou_threshold is None else iou_threshold,
+            iou_threshold=PREFLIGHT_IOU_THRESHOLD if threshold is None else threshold,
         )
     _print_report(out)
 
 
 def _print_report(out: Path) -> None:
-    from briefcontext.commands.printable import printable
     from briefcontext.evaluation.runs.folder import REPORT
 
     head, *tables = (out / REPORT).read_text(encoding="utf-8").split("\n### ")
     typer.echo(printable("\n### ".join([head, *tables[:1]]).strip()))
     typer.echo(f"\nAll tables and figures: {out / REPORT}")
-
-
-def _print_markdown_table(table: Any) -> None:
-    from briefcontext.commands.printable import printable
-    from briefcontext.evaluation.runs.report import markdown_table
-
-    typer.echo(printable(markdown_table(table)))

@@ -8,17 +8,13 @@ from briefcontext.errors import InputError
 
 __all__ = ["check_methods", "check_options", "given_options"]
 
-_ALWAYS = frozenset({"name", "questions", "out", "limit", "seed", "k", "no_figures"})
-_OF_PREFLIGHT = _ALWAYS | {"kb", "calibration", "iou_threshold", "positives"}
-_WHAT_FOR = {
+_OF_A_MODEL = {
     "model": "names the model that answers",
     "extract_model": "names the model that extracts",
     "prompts": "names what the model is told",
     "method": "names what is compared",
     "per_class": "draws questions by their answers",
     "repeats": "is for a model's replies",
-    "positives": "says what the preflight study predicts",
-    "rankings": "is for the experiment conflict",
     "partition_size": "cuts documents for a model to read",
     "temperature": "is for a model's replies",
     "max_input_tokens": "is a model's window",
@@ -30,14 +26,18 @@ _WHAT_FOR = {
     "dry_run": "foretells the calls of a model",
     "batch": "writes the calls of a model to a file",
     "replies": "takes the replies of a model",
-    "encoder": "encodes the chunks of long documents, which only the experiment order reads",
-    "exact_chunks": "cuts long documents, which only the experiment order reads",
-    "kb": "names the knowledge base to read from, and the experiment order reads the data set's long documents",
-    "judge": "judges the pairs of the experiment open_ended",
-    "verdicts": "takes verdicts on the pairs of the experiment open_ended",
-    "calibration": "decides by the rankings of a knowledge base",
-    "iou_threshold": "decides whether the method briefcontext maps",
 }
+"""Options that the experiment preflight does not use, which asks none, and what they are for."""
+_OF_ONE = {
+    "positives": ("preflight", "says what the preflight study predicts"),
+    "rankings": ("conflict", "is for the experiment conflict"),
+    "encoder": ("order", "encodes the chunks of long documents, which only the experiment order reads"),
+    "exact_chunks": ("order", "cuts long documents, which only the experiment order reads"),
+    "judge": ("open_ended", "judges the pairs of the experiment open_ended"),
+    "verdicts": ("open_ended", "takes verdicts on the pairs of the experiment open_ended"),
+}
+"""Options that one experiment uses, and what they are for."""
+_KB = "names the knowledge base to read from, and the experiment order reads the data set's long documents"
 _MAPS = frozenset({"briefcontext", "map_reduce"})
 
 
@@ -56,21 +56,18 @@ def check_options(experiment: str, given: Collection[str]) -> None:
     Raises:
         InputError: there is one, and what it is for.
     """
+    refused = {option: purpose for option, (only, purpose) in _OF_ONE.items() if only != experiment}
+    asks = ""
+    if experiment == "preflight":
+        refused |= _OF_A_MODEL
+        asks = ", which asks no model and reads every question by both checks"
+    elif experiment == "order":
+        refused["kb"] = _KB
     for option in given:
-        if experiment == "preflight":
-            used = option in _OF_PREFLIGHT
-        elif experiment == "order":
-            used = option not in ("kb", "judge", "verdicts", "rankings", "positives")
-        else:
-            used = option not in ("encoder", "exact_chunks", "positives") and (
-                experiment == "open_ended" or option not in ("judge", "verdicts")
-            )
-            used = used and (experiment == "conflict" or option != "rankings")
-        if not used:
-            asks = ", which asks no model and reads every question by both checks" if experiment == "preflight" else ""
+        if option in refused:
             raise InputError(
-                f"{_written(option)} {_WHAT_FOR[option]}: the experiment {experiment}{asks} does not use it. Leave it "
-                "out."
+                f"{_written(option)} {refused[option]}: the experiment {experiment}{asks} does not use it. "
+                "Leave it out."
             )
     for first, *others in (("dry_run", "batch", "judge", "verdicts"), ("batch", "judge", "verdicts")):
         for other in others:

@@ -93,13 +93,11 @@ def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filt
 
 def sources(path: str) -> None:
     """Print how many documents and tokens a knowledge base holds by source, and how long they are."""
-    from briefcontext.evaluation.experiments.corpus import open_knowledge_base
-    from briefcontext.evaluation.experiments.corpus_tables import corpus_tables
-    from briefcontext.evaluation.runs.report import markdown_table
+    from briefcontext.evaluation.experiments.corpus import corpus_tables, open_knowledge_base
 
     with open_knowledge_base(path) as base:
         for table in corpus_tables(base):
-            typer.echo(printable(markdown_table(table)) + "\n")
+            typer.echo(printable(table.markdown()) + "\n")
 
 
 def verify(path: str) -> None:

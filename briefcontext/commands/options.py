@@ -1,5 +1,6 @@
 """Options that commands share, and the settings made of them."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,101 +43,51 @@ __all__ = [
 SOURCES, MODEL, READING = "What is read", "Model", "How it is read"
 FILTERS, OUTPUT = "Filters", "Output"
 """How the help of a command groups its options."""
+_sources, _model, _reading, _filters = (
+    partial(typer.Option, rich_help_panel=panel) for panel in (SOURCES, MODEL, READING, FILTERS)
+)
 
 KnowledgeBaseName = Annotated[
     str | None,
-    typer.Option(
-        "--kb",
-        rich_help_panel=SOURCES,
-        help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo.",
-    ),
+    _sources("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
 ]
-Document = Annotated[
-    str | None,
-    typer.Option(rich_help_panel=SOURCES, help="One long file to answer from, read in the order of its text."),
-]
-DocumentEncoder = Annotated[
-    str | None, typer.Option(rich_help_panel=SOURCES, help="Encoder for that file. Default: minilm.")
-]
-ExtractModel = Annotated[
-    str | None, typer.Option(rich_help_panel=MODEL, help="Another chat model for the extractions. Default: the same.")
-]
-Temperature = Annotated[
-    float | None, typer.Option(rich_help_panel=MODEL, help="The models' temperature. Default: the provider's own.")
-]
-MaxOutputTokens = Annotated[
-    int | None, typer.Option(rich_help_panel=MODEL, help="The most tokens of a reply. Default: the provider's own.")
-]
+Document = Annotated[str | None, _sources(help="One long file to answer from, read in the order of its text.")]
+DocumentEncoder = Annotated[str | None, _sources(help="Encoder for that file. Default: minilm.")]
+ExtractModel = Annotated[str | None, _model(help="Another chat model for the extractions. Default: the same.")]
+Temperature = Annotated[float | None, _model(help="The models' temperature. Default: the provider's own.")]
+MaxOutputTokens = Annotated[int | None, _model(help="The most tokens of a reply. Default: the provider's own.")]
 ModelArguments = Annotated[
     list[str] | None,
-    typer.Option(
-        "--model-arg",
-        metavar="NAME=VALUE",
-        rich_help_panel=MODEL,
-        help="What the model takes besides: --model-arg top_p=0.9.",
-    ),
+    _model("--model-arg", metavar="NAME=VALUE", help="What the model takes besides: --model-arg top_p=0.9."),
 ]
-ModelCache = Annotated[
-    str | None, typer.Option(rich_help_panel=MODEL, help="SQLite file that keeps the replies of models.")
-]
-ModelTimeout = Annotated[
-    float | None, typer.Option("--timeout", rich_help_panel=MODEL, help="Seconds for one model call. Default: 120.")
-]
-PromptsFolder = Annotated[
-    str | None,
-    typer.Option(metavar="DIR", rich_help_panel=MODEL, help="Folder of prompts in place of the bundled ones."),
-]
-Route = Annotated[
-    str | None,
-    typer.Option(rich_help_panel=READING, help="auto, map_reduce, vanilla or order_preserving. Default: auto."),
-]
-CrossEncoder = Annotated[
-    str | None,
-    typer.Option(rich_help_panel=READING, help="Re-rank what was found: medcpt, or the folder of a cross-encoder."),
-]
+ModelCache = Annotated[str | None, _model(help="SQLite file that keeps the replies of models.")]
+ModelTimeout = Annotated[float | None, _model("--timeout", help="Seconds for one model call. Default: 120.")]
+PromptsFolder = Annotated[str | None, _model(metavar="DIR", help="Folder of prompts in place of the bundled ones.")]
+Route = Annotated[str | None, _reading(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")]
+CrossEncoder = Annotated[str | None, _reading(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")]
 Preflight = Annotated[
     str | None,
-    typer.Option(
+    _reading(
         metavar="iou|calibrated",
-        rich_help_panel=READING,
         help="Decide by the rankings' overlap, or by the calibration in the knowledge base's folder. Default: iou.",
     ),
 ]
 CalibrationFile = Annotated[
-    str | None,
-    typer.Option(
-        "--calibration-file", metavar="FILE", rich_help_panel=READING, help="Decide by the calibration in this file."
-    ),
+    str | None, _reading("--calibration-file", metavar="FILE", help="Decide by the calibration in this file.")
 ]
-IncludeRetracted = Annotated[
-    bool, typer.Option("--include-retracted", rich_help_panel=FILTERS, help="Use retracted articles, too, labelled.")
-]
+IncludeRetracted = Annotated[bool, _filters("--include-retracted", help="Use retracted articles, too, labelled.")]
 
-Years = Annotated[
-    str | None,
-    typer.Option(rich_help_panel=FILTERS, help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021."),
-]
+Years = Annotated[str | None, _filters(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")]
 StudyTypes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--type",
-        rich_help_panel=FILTERS,
-        help='Only this publication type, or one of several: --type "Randomized Controlled Trial".',
-    ),
+    _filters("--type", help='Only this publication type, or one of several: --type "Randomized Controlled Trial".'),
 ]
 Journals = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--journal", rich_help_panel=FILTERS, help="Only this journal, or one of several, by title or abbreviation."
-    ),
+    list[str] | None, _filters("--journal", help="Only this journal, or one of several, by title or abbreviation.")
 ]
-Mesh = Annotated[
-    list[str] | None,
-    typer.Option("--mesh", rich_help_panel=FILTERS, help="Only under this MeSH heading, or one of several."),
-]
+Mesh = Annotated[list[str] | None, _filters("--mesh", help="Only under this MeSH heading, or one of several.")]
 Languages = Annotated[
-    list[str] | None,
-    typer.Option("--language", rich_help_panel=FILTERS, help="Only in this language, or one of several: eng or en."),
+    list[str] | None, _filters("--language", help="Only in this language, or one of several: eng or en.")
 ]
 
 

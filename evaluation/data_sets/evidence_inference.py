@@ -5,20 +5,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item, LongDocument, Reading
 from briefcontext.evaluation.data_sets.field_parsers import (
     BadRow,
+    at,
     identifier,
     json_rows,
     options_of,
     question_of,
     right_letter,
+    text_of,
 )
 
-__all__ = ["OPTIONS", "evidence_files", "read_evidence_inference"]
+__all__ = ["read_evidence_inference"]
 
 OPTIONS = {"A": "significantly increased", "B": "significantly decreased", "C": "no significant difference"}
 
@@ -27,17 +28,8 @@ _CODES = {"1": "A", "-1": "B", "0": "C"}
 
 _TITLE = re.compile(r"\A\s*TITLE:\s*(\S.*)")
 _ROW_BYTES = 1 << 24
+_FILES = ("prompts_merged.csv", "annotations_merged.csv", "documents.jsonl", "questions.jsonl")
 _PROMPT_COLUMNS = ("PromptID", "PMCID", "Outcome", "Intervention", "Comparator")
-
-
-def evidence_files(folder: Path) -> Iterator[Path]:
-    """The files of either layout that are there, in a fixed order."""
-    for name in ("prompts_merged.csv", "annotations_merged.csv", "documents.jsonl", "questions.jsonl"):
-        for file in (folder / name, folder / f"{name}.gz"):
-            if file.is_file():
-                yield file
-    if (folder / "prompts_merged.csv").is_file():
-        yield from sorted((folder / "txt_files").glob("PMC*.txt"))
 
 
 def read_evidence_inference(path: Path, subset: str = "") -> Reading:
@@ -49,19 +41,20 @@ def read_evidence_inference(path: Path, subset: str = "") -> Reading:
     """
     if not path.is_dir():
         raise InputError(f"{path} is a file: give the folder that holds prompts_merged.csv, or questions.jsonl.")
-    if (path / "prompts_merged.csv").is_file():
-        return _published(path)
-    questions, documents = (_either(path, name) for name in ("questions.jsonl", "documents.jsonl"))
-    if questions is None or documents is None:
+    files = [file for name in _FILES for file in (path / name, path / f"{name}.gz") if file.is_file()]
+    named = {file.name.removesuffix(".gz"): file for file in reversed(files)}
+    if path / "prompts_merged.csv" in files:
+        reading = _published(path)
+        files += sorted((path / "txt_files").glob("PMC*.txt"))
+    elif "questions.jsonl" in named and "documents.jsonl" in named:
+        reading = _as_json_lines(named["questions.jsonl"], named["documents.jsonl"])
+    else:
         raise InputError(
             f"{path} holds neither prompts_merged.csv nor questions.jsonl with documents.jsonl. "
             "The data are published at https://github.com/jayded/evidence-inference."
         )
-    return _as_json_lines(questions, documents)
-
-
-def _either(folder: Path, name: str) -> Path | None:
-    return next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
+    reading.files = files
+    return reading
 
 
 def _published(folder: Path) -> Reading:
@@ -138,15 +131,13 @@ def _text(path: Path, id_: str, place: int) -> LongDocument:
 def _as_json_lines(questions: Path, documents: Path) -> Reading:
     reading = Reading("evidence-inference")
     for number, row in json_rows(documents):
-        try:
-            document = _document(row)
+        with at(f"{documents}, line {number}"):
+            document = LongDocument(identifier(row.get("id")), str(row.get("title") or ""), text_of(row, "text"))
             if document.id in reading.documents:
                 raise BadRow(f"the id {document.id!r} occurs twice")
-        except BadRow as error:
-            raise InputError(f"{documents}, line {number}: {error}.") from error
-        reading.documents[document.id] = document
+            reading.documents[document.id] = document
     for number, row in json_rows(questions):
-        try:
+        with at(f"{questions}, line {number}"):
             on = identifier(row.get("doc_id"))
             if on not in reading.documents:
                 raise BadRow(f"it is asked on {on!r}, which is not in {documents.name}")
@@ -154,13 +145,4 @@ def _as_json_lines(questions: Path, documents: Path) -> Reading:
             answer = right_letter(row.get("answer"), options)
             question = question_of(row, "question")
             reading.items.append(Item(identifier(row.get("id")), question, options, (answer,), (on,), on))
-        except BadRow as error:
-            raise InputError(f"{questions}, line {number}: {error}.") from error
     return reading
-
-
-def _document(row: dict[str, Any]) -> LongDocument:
-    text = row.get("text")
-    if not isinstance(text, str) or not text.strip():
-        raise BadRow("there is no text in 'text'")
-    return LongDocument(identifier(row.get("id")), str(row.get("title") or ""), text)

@@ -1,11 +1,12 @@
-"""Parsers of fields that data sets share: options, answers and ids."""
+"""Reading JSON, and parsing the fields that data sets share: options, answers and ids."""
 
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from string import ascii_uppercase
-from typing import IO, Any
+from typing import Any
 
 from briefcontext.errors import InputError
 
@@ -14,15 +15,16 @@ __all__ = [
     "YES_NO_MAYBE",
     "BadRow",
     "accepted_texts",
+    "at",
     "identifier",
     "identifiers",
     "json_rows",
     "load_json",
     "object_of",
-    "open_text",
     "options_of",
     "question_of",
     "right_letter",
+    "text_of",
 ]
 
 YES_NO = {"A": "yes", "B": "no"}
@@ -30,14 +32,16 @@ YES_NO_MAYBE = {"A": "yes", "B": "no", "C": "maybe"}
 
 
 class BadRow(ValueError):
-    """A row that cannot be used; the caller, who knows its file and place, makes an InputError of it."""
+    """A row that cannot be used, and why; `at` adds where it stands."""
 
 
-def open_text(path: Path) -> IO[str]:
-    """Open a UTF-8 file, gzipped where its name ends in .gz."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return path.open(encoding="utf-8-sig")
+@contextmanager
+def at(place: object) -> Iterator[None]:
+    """Make an InputError of a BadRow, with the place of the row."""
+    try:
+        yield
+    except BadRow as error:
+        raise InputError(f"{place}: {error}.") from error
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -45,24 +49,37 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise BadRow(f"the key {key!r} occurs twice in one object")
+            raise BadRow(f"the key {key!r} occurs twice in one object: give each its own")
         found[key] = value
     return found
 
 
+def _parsed(content: bytes, path: Path, line: int = 1) -> Any:
+    """Parse JSON that begins at a line of a file."""
+    with at(f"{path}, line {line}"):
+        try:
+            return json.loads(content.decode("utf-8-sig" if line == 1 else "utf-8"), object_pairs_hook=_distinct)
+        except UnicodeDecodeError as error:
+            raise BadRow(f"it cannot be read as UTF-8 text: {error}") from error
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{path}, line {line + error.lineno - 1}: this is not JSON ({error.msg}). Is the file whole, and of "
+                "this layout?"
+            ) from error
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, gzipped where its name ends in .gz."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield from file
+    except (OSError, EOFError) as error:
+        raise InputError(f"{path} cannot be read: {error}.") from error
+
+
 def load_json(path: Path) -> Any:
     """Read a whole JSON file; raises InputError where it is not JSON or a key occurs twice."""
-    try:
-        with open_text(path) as file:
-            return json.load(file, object_pairs_hook=_distinct)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}, line {error.lineno}: this is not JSON ({error.msg}). Is the file whole, and of this layout?"
-        ) from error
-    except BadRow as error:
-        raise InputError(f"{path}: {error}. Give each its own key.") from error
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise InputError(f"{path} cannot be read as UTF-8 text: {error}.") from error
+    return _parsed(b"".join(_lines(path)), path)
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -70,23 +87,11 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
     Raises InputError, with the line, where one is not a JSON object.
     """
-    number = 0
-    try:
-        with open_text(path) as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    row = object_of(json.loads(line, object_pairs_hook=_distinct))
-                except json.JSONDecodeError as error:
-                    raise InputError(
-                        f"{path}, line {number}: this is not JSON ({error.msg}). One JSON object a line is needed."
-                    ) from error
-                except BadRow as error:
-                    raise InputError(f"{path}, line {number}: {error}.") from error
-                yield number, row
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise InputError(f"{path}, after line {number}: it cannot be read as UTF-8 text: {error}.") from error
+    for number, line in enumerate(_lines(path), 1):
+        if line.strip():
+            with at(f"{path}, line {number}"):
+                row = object_of(_parsed(line, path, number))
+            yield number, row
 
 
 def object_of(value: Any) -> dict[str, Any]:
@@ -105,6 +110,14 @@ def question_of(row: Mapping[str, Any], *columns: str) -> str:
         if value is not None and value != "":
             raise BadRow(f"{column!r} must be a text that is not blank, not {_shown(value)}")
     raise BadRow(f"there is no question in it ({' or '.join(repr(column) for column in columns)})")
+
+
+def text_of(row: Mapping[str, Any], column: str) -> str:
+    """Return a long text, which must not be blank."""
+    text = row.get(column)
+    if not isinstance(text, str) or not text.strip():
+        raise BadRow(f"there is no text in {column!r}")
+    return text
 
 
 def options_of(value: Any) -> dict[str, str]:

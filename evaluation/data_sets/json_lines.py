@@ -1,4 +1,4 @@
-"""Any JSONL of questions: a JSON object a line."""
+"""Questions as JSON lines: any of one's own, and InfiniteBench's En.QA and En.MC (Zhang et al. 2024), on novels."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,16 +11,18 @@ from briefcontext.evaluation.data_sets.field_parsers import (
     YES_NO_MAYBE,
     BadRow,
     accepted_texts,
+    at,
     identifier,
     identifiers,
     json_rows,
     options_of,
     question_of,
     right_letter,
+    text_of,
 )
-from briefcontext.evaluation.data_sets.infinitebench import add_context
+from briefcontext.files import sha256
 
-__all__ = ["read_json_lines"]
+__all__ = ["read_en_mc", "read_en_qa", "read_json_lines"]
 
 _IDS = ("id", "_id", "qid")
 _QUESTIONS = ("question", "query", "body", "text")
@@ -45,17 +47,13 @@ def read_json_lines(path: Path, subset: str = "") -> Reading:
     rows: list[tuple[int, dict[str, Any]]] = []
     for number, row in json_rows(path):
         if row.get("context") is not None:
-            try:
-                row["document"] = add_context(reading, row.pop("context"))
-            except BadRow as error:
-                raise InputError(f"{path}, line {number}: {error}.") from error
+            with at(f"{path}, line {number}"):
+                row["document"] = _add_context(reading, row)
         rows.append((number, row))
     decisions = _decisions([row for _, row in rows])
     for number, row in rows:
-        try:
+        with at(f"{path}, line {number}"):
             reading.items.append(_item(row, number, decisions))
-        except BadRow as error:
-            raise InputError(f"{path}, line {number}: {error}.") from error
     _add_documents(reading, path)
     return reading
 
@@ -109,17 +107,57 @@ def _add_documents(reading: Reading, path: Path) -> None:
     for file in (path.parent / name for name in _BESIDE):
         if wanted and file.is_file():
             for number, row in json_rows(file):
-                try:
-                    id_, text = identifier(row.get("id")), row.get("text")
-                    if id_ in wanted and (not isinstance(text, str) or not text.strip()):
-                        raise BadRow("there is no text in 'text'")
-                except BadRow as error:
-                    raise InputError(f"{file}, line {number}: {error}.") from error
-                if id_ in wanted:
-                    reading.documents[id_] = LongDocument(id_, str(row.get("title") or ""), str(text))
+                with at(f"{file}, line {number}"):
+                    if (id := identifier(row.get("id"))) in wanted:
+                        reading.documents[id] = LongDocument(id, str(row.get("title") or ""), text_of(row, "text"))
             wanted -= set(reading.documents)
     if wanted:
         raise InputError(
             f"{path} asks on {sorted(wanted)[0]!r}, which is in none of {', '.join(_BESIDE[::2])} beside it. "
             "Put its text there (id, title, text), or into the row as 'context'."
         )
+
+
+def read_en_qa(path: Path, subset: str = "") -> Reading:
+    """Read longbook_qa_eng.jsonl: `id`, `context`, `input` and `answer`, a list of accepted texts."""
+    return _infinitebench(path, Reading("infinitebench-qa"), choice=False)
+
+
+def read_en_mc(path: Path, subset: str = "") -> Reading:
+    """Read longbook_choice_eng.jsonl: as En.QA, with `options` (a list), and the right one's words in `answer`.
+
+    As in the benchmark's own scorer, `answer` may also be the words and the letter, and of options with
+    equal words the first is the right one.
+    """
+    return _infinitebench(path, Reading("infinitebench-mc"), choice=True)
+
+
+def _infinitebench(path: Path, reading: Reading, *, choice: bool) -> Reading:
+    for number, row in json_rows(path):
+        with at(f"{path}, line {number}"):
+            options = options_of(row.get("options")) if choice else {}
+            if choice and not options:
+                raise BadRow("there are no options")
+            answers = (_letter(row.get("answer"), options),) if choice else accepted_texts(row.get("answer"))
+            if not answers:
+                raise BadRow("there is no answer")
+            question = question_of(row, "input")
+            document = _add_context(reading, row)
+            reading.items.append(Item(identifier(row.get("id")), question, options, answers, (document,), document))
+    return reading
+
+
+def _letter(answer: Any, options: dict[str, str]) -> str:
+    if isinstance(answer, list) and len(answer) == 2 and answer[1] in options:
+        return str(answer[1])
+    words = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
+    same = [letter for letter, text in options.items() if isinstance(words, str) and text == words.strip()]
+    return same[0] if same else right_letter(answer, options)
+
+
+def _add_context(reading: Reading, row: dict[str, Any]) -> str:
+    """Keep a long text once, however many questions repeat it, and return its id, made of its SHA-256."""
+    text = text_of(row, "context")
+    id = f"text-{sha256(text)[:16]}"
+    reading.documents.setdefault(id, LongDocument(id, "", text))
+    return id

@@ -1,17 +1,15 @@
 """Opening a data set by its kind and path."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.bioasq import read_bioasq
 from briefcontext.evaluation.data_sets.data_set import DataSet, Reading
-from briefcontext.evaluation.data_sets.evidence_inference import evidence_files, read_evidence_inference
-from briefcontext.evaluation.data_sets.infinitebench import read_en_mc, read_en_qa
-from briefcontext.evaluation.data_sets.json_lines import read_json_lines
+from briefcontext.evaluation.data_sets.evidence_inference import read_evidence_inference
+from briefcontext.evaluation.data_sets.json_files import read_bioasq, read_mirage, read_pubmedqa
+from briefcontext.evaluation.data_sets.json_lines import read_en_mc, read_en_qa, read_json_lines
 from briefcontext.evaluation.data_sets.medq import read_medq
-from briefcontext.evaluation.data_sets.mirage import read_mirage, read_pubmedqa
 from briefcontext.files import file_sha256, lone_surrogate, sha256
 
 __all__ = ["KINDS", "Kind", "load_data_set"]
@@ -25,12 +23,8 @@ class Kind:
     """Takes the path and the subset ("" for all)."""
     published: str
     subsets: bool = False
-    files: Callable[[Path], Iterator[Path]] | None = None
-    """The files to read, in a folder; None where a folder cannot be read."""
-
-
-def _json_files(folder: Path) -> Iterator[Path]:
-    yield from sorted(folder.glob("*.json"))
+    folder: bool = False
+    """Whether a folder can be read."""
 
 
 KINDS = {
@@ -39,7 +33,7 @@ KINDS = {
     "bioasq": Kind(
         read_bioasq,
         "the golden files at http://participants-area.bioasq.org/datasets/ (free, after registration)",
-        files=_json_files,
+        folder=True,
     ),
     "infinitebench-qa": Kind(
         read_en_qa,
@@ -53,7 +47,7 @@ KINDS = {
         read_evidence_inference,
         "the folder annotations/ (prompts_merged.csv, annotations_merged.csv, txt_files/) of "
         "https://github.com/jayded/evidence-inference and http://evidence-inference.ebm-nlp.com/download/",
-        files=evidence_files,
+        folder=True,
     ),
     "medq": Kind(read_medq, "medq/medq-30.xlsx of https://github.com/ebmlab/BriefContext"),
     "jsonl": Kind(read_json_lines, "your own: a JSON object a line, with id, question, options, answer and gold_ids"),
@@ -89,7 +83,7 @@ def load_data_set(spec: str) -> DataSet:
     path = Path(rest).expanduser()
     if not path.exists():
         raise InputError(f"There is no {path}. The data of {name!r} are published: {kind.published}.")
-    if path.is_dir() and kind.files is None:
+    if path.is_dir() and not kind.folder:
         raise InputError(f"{path} is a folder, and a file is needed: {kind.published}.")
     try:
         found = kind.read(path, subset)
@@ -101,14 +95,19 @@ def load_data_set(spec: str) -> DataSet:
             f"There is no question in {path}{f' ({left_out})' if left_out else ''}. Needed: {kind.published}."
         )
     items = [replace(item, group=item.group or found.name) for item in found.items]
-    files = list(kind.files(path)) if path.is_dir() and kind.files else [path]
-    _refuse_equal_ids([item.id for item in items], path)
+    places: dict[str, int] = {}
     for place, item in enumerate(items, 1):
+        if (first := places.setdefault(item.id, place)) != place:
+            raise InputError(
+                f"{path}: questions {first} and {place} have the same id {item.id!r}. Give each its own, or remove one."
+            )
         _refuse_half_characters(f"question {place}", path, item.id, item.question, *item.options.values(),
                                 *item.answers, *item.gold_ids, item.group)  # fmt: skip
     for document in found.documents.values():
         _refuse_half_characters("a long document", path, document.id, document.title, document.text)
-    return DataSet(found.name, items, found.documents, _sha256(path, files), found.left_out)
+    digests = (f"{file_sha256(file)}  {file.relative_to(path).as_posix()}\n" for file in found.files)
+    digest = sha256("".join(digests)) if path.is_dir() else file_sha256(path)
+    return DataSet(found.name, items, found.documents, digest, found.left_out)
 
 
 def _refuse_half_characters(what: str, path: Path, *texts: str) -> None:
@@ -118,20 +117,3 @@ def _refuse_half_characters(what: str, path: Path, *texts: str) -> None:
             f"{path}, {what}: half of a character (a lone surrogate, as a text cut within an emoji leaves it) in "
             f"{around}, which no model can be sent. Remove it, or write the whole character."
         )
-
-
-def _refuse_equal_ids(ids: list[str], path: Path) -> None:
-    first: dict[str, int] = {}
-    for place, id_ in enumerate(ids, 1):
-        if id_ in first:
-            raise InputError(
-                f"{path}: questions {first[id_]} and {place} have the same id {id_!r}. "
-                "Give each its own, or remove one."
-            )
-        first[id_] = place
-
-
-def _sha256(path: Path, files: list[Path]) -> str:
-    if files == [path]:
-        return file_sha256(path)
-    return sha256("".join(f"{file_sha256(each)}  {each.relative_to(path).as_posix()}\n" for each in files))

@@ -1,15 +1,18 @@
-"""The corpus of an experiment: a knowledge base, and the long documents of a data set."""
+"""The corpus of an experiment: a knowledge base, the long documents of a data set, and tables that describe one."""
 
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item, LongDocument
+from briefcontext.evaluation.statistics.tables import Table
 from briefcontext.graphs.settings import DEMO
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.store.filters import Filters
@@ -20,11 +23,12 @@ from briefcontext.retrievers.knowledge_base import DenseRetriever
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.retrievers.combined import HybridRetriever
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-__all__ = ["Corpus", "LongDocuments", "open_knowledge_base"]
+__all__ = ["Corpus", "LongDocuments", "corpus_tables", "open_knowledge_base"]
 
+_READ_AT_ONCE = 1_000
+_QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 _KEPT_RANKINGS = 64
 _LONGEST = 64
 """What is searched for at least, to be cut to the lengths that an experiment takes of it."""
@@ -97,13 +101,11 @@ class Corpus:
 
     def fused(self, item: Item, k: int) -> list[Document]:
         """Return the `k` best passages by reciprocal rank fusion of the dense and the BM25 ranking."""
-        return self._hybrid().invoke(item.question, k=k)
-
-    def _hybrid(self) -> "HybridRetriever":
         from briefcontext.retrievers.combined import HybridRetriever
         from briefcontext.retrievers.knowledge_base import BM25Retriever
 
-        return HybridRetriever(retrievers=[self.retriever, BM25Retriever(knowledge_base=self.knowledge_base)])
+        retrievers = [self.retriever, BM25Retriever(knowledge_base=self.knowledge_base)]
+        return HybridRetriever(retrievers=retrievers).invoke(item.question, k=k)
 
     def neighbours(self, item: Item, count: int) -> list[Document]:
         """Return the `count` passages nearest to the question that are no key documents, best first.
@@ -153,18 +155,10 @@ def _is_key(document: Document, key: set[str]) -> bool:
 class LongDocuments:
     """The long documents of a data set, cut into chunks and encoded when first needed."""
 
-    def __init__(
-        self,
-        documents: Mapping[str, LongDocument],
-        encoder: "Encoder",
-        *,
-        tokens: int = CHUNK_TOKENS,
-        exact: bool = False,
-    ) -> None:
-        """`tokens` and `exact` are those of `chunk_document`."""
+    def __init__(self, documents: Mapping[str, LongDocument], encoder: "Encoder", *, exact: bool = False) -> None:
+        """`exact` is that of `chunk_document`."""
         self._documents = documents
         self.encoder = encoder
-        self._tokens = tokens
         self._exact = exact
         self._locks: dict[str, Lock] = {}
         self._retriever = lru_cache(_KEPT_DOCUMENTS)(self._encoded)
@@ -177,8 +171,11 @@ class LongDocuments:
         """
         if item.document is None or item.document not in self._documents:
             raise InputError(f"Question {item.id} is asked on no long document of this data set.")
-        long = self._documents[item.document]
-        return Document(id=long.id, page_content=long.text, metadata={"source_id": long.id, "title": long.title})
+        return self._whole(item.document)
+
+    def _whole(self, id: str) -> Document:
+        long = self._documents[id]
+        return Document(id=id, page_content=long.text, metadata={"source_id": id, "title": long.title})
 
     def ranking(self, item: Item, k: int) -> Sequence[Document]:
         """Return the `k` chunks nearest to the question, best first; all of them where there are fewer."""
@@ -191,6 +188,41 @@ class LongDocuments:
     def _encoded(self, id: str) -> "LongDocumentRetriever":
         from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-        long = self._documents[id]
-        document = Document(id=id, page_content=long.text, metadata={"source_id": id, "title": long.title})
-        return LongDocumentRetriever.from_document(document, self.encoder, tokens=self._tokens, exact=self._exact)
+        document = self._whole(id)
+        return LongDocumentRetriever.from_document(document, self.encoder, tokens=CHUNK_TOKENS, exact=self._exact)
+
+
+def corpus_tables(base: "KnowledgeBase") -> list[Table]:
+    """Return a knowledge base's documents and tokens, and their lengths, by source (Supplementary Tables 5 and 6).
+
+    Tokens are those of the knowledge base's own encoder, without those that mark the ends of a text. A document's
+    length is the sum of its passages'.
+    """
+    passages: dict[str, int] = defaultdict(int)
+    lengths: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    ids = base.ids()
+    for start in range(0, len(ids), _READ_AT_ONCE):
+        for document in base.get(ids[start : start + _READ_AT_ONCE]):
+            kind = str(document.metadata.get("kind") or "none stated")
+            tokens = len(base.encoder.token_offsets(document.page_content))
+            passages[kind] += 1
+            lengths[kind][str(document.metadata["source_id"])] += tokens
+    by_kind = {kind: np.array(list(of.values())) for kind, of in sorted(lengths.items())}
+    totals = [[kind, f"{len(of):,}", f"{passages[kind]:,}", f"{int(of.sum()):,}"] for kind, of in by_kind.items()]
+    every = np.concatenate(list(by_kind.values())) if by_kind else np.zeros(0, dtype=int)
+    totals.append(["all", f"{len(every):,}", f"{sum(passages.values()):,}", f"{int(every.sum()):,}"])
+    spans = [
+        [kind, f"{of.mean():,.1f}", f"{of.std(ddof=1) if len(of) > 1 else 0:,.1f}",
+         *(f"{value:,.0f}" for value in np.quantile(of, _QUANTILES))]
+        for kind, of in [*by_kind.items(), *([("all", every)] if len(every) else [])]
+    ]  # fmt: skip
+    note = f"Tokens of the encoder {base.manifest.encoder.name}."
+    return [
+        Table("Documents and tokens by source", ["Source", "Documents", "Passages", "Tokens"], totals, note),
+        Table(
+            "Tokens of a document by source",
+            ["Source", "Mean", "SD", "Least", "First quartile", "Median", "Third quartile", "Most"],
+            spans,
+            note,
+        ),
+    ]

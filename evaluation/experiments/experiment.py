@@ -8,64 +8,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from langchain_core.documents import Document
-
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.data_sets.sampling import balanced_sample
+from briefcontext.evaluation.data_sets.data_set import Item, balanced_sample
 from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
-from briefcontext.evaluation.methods.method_io import Reading
-from briefcontext.evaluation.statistics.score_tables import Row, Table
+from briefcontext.evaluation.methods.method import Reading
+from briefcontext.evaluation.statistics.score_tables import Row
+from briefcontext.evaluation.statistics.tables import Table
 
-__all__ = ["EXPERIMENTS", "Condition", "Experiment", "Materials", "Report", "experiment", "place_key"]
+__all__ = ["EXPERIMENTS", "Condition", "Experiment", "OnCorpus", "OnDocuments", "Report", "experiment"]
 
-
-@dataclass(frozen=True)
-class Condition:
-    """One setting under which every question is asked."""
-
-    values: Mapping[str, int | str]
-
-    @property
-    def label(self) -> str:
-        """The values in one line."""
-        return ", ".join(f"{name} {value}" for name, value in self.values.items())
-
-
-@dataclass(frozen=True)
-class Materials:
-    """The sources of an experiment's documents."""
-
-    corpus: Corpus | None = None
-    long: LongDocuments | None = None
-    seed: int = 0
-    fused: bool = False
-    """Whether a method needs the fused ranking."""
-
-    @property
-    def base(self) -> Corpus:
-        """The knowledge base.
-
-        Raises:
-            InputError: there is none.
-        """
-        if self.corpus is None:
-            raise InputError("This experiment takes its documents from a knowledge base: name it with --kb DIR.")
-        return self.corpus
-
-    @property
-    def documents(self) -> LongDocuments:
-        """The long documents.
-
-        Raises:
-            InputError: there are none.
-        """
-        if self.long is None:
-            raise InputError(
-                "This experiment asks on long documents, and the data set has none. Take one of long documents, "
-                "for example infinitebench-qa:FILE or evidence-inference:DIR."
-            )
-        return self.long
+Condition = Mapping[str, Any]
+"""One setting under which every question is asked, such as the number of documents."""
 
 
 @dataclass
@@ -89,7 +42,6 @@ class Experiment(ABC):
     """Those that are compared unless told otherwise."""
     ks: ClassVar[tuple[int, ...]]
     """Numbers of documents unless told otherwise."""
-    source: ClassVar[Literal["corpus", "document"]] = "corpus"
     needs_key: ClassVar[bool] = False
     """Whether it can only take questions whose key documents are in the corpus."""
     needs_answers: ClassVar[bool] = True
@@ -107,19 +59,16 @@ class Experiment(ABC):
         """Return the conditions for these numbers of documents."""
 
     @abstractmethod
-    def arrange(self, item: Item, condition: Condition, materials: Materials) -> Reading:
+    def arrange(self, item: Item, condition: Condition) -> Reading:
         """Return the documents that all methods read under a condition."""
+
+    @abstractmethod
+    def base_reading(self, item: Item) -> Reading:
+        """Return what does not depend on the condition: the key documents, or the whole document."""
 
     @abstractmethod
     def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
         """Make tables of the rows, and figures in the folder `out` if there is one."""
-
-    def base_reading(self, item: Item, materials: Materials) -> Reading:
-        """Return what does not depend on the condition: the key documents, or the whole document."""
-        short = bool(item.answers) and not item.options and not item.summary
-        if self.source == "document":
-            return Reading(item, whole=materials.documents.whole(item), short=short)
-        return Reading(item, key_documents=materials.base.key_documents(item), short=short)
 
     def drawn(self, items: Sequence[Item], seed: int) -> tuple[list[Item], str | None]:
         """Draw the questions that the paper would, and say how; all of them where the paper draws none.
@@ -135,38 +84,65 @@ class Experiment(ABC):
         words = f"{self.per_class} questions of each answer, as in the paper"
         return balanced_sample(items, self.per_class, seed), words
 
-    def left_out(self, item: Item, materials: Materials, *, oracle: bool) -> str | None:
+    def left_out(self, item: Item, *, oracle: bool) -> str | None:
         """Say why a question cannot be used; None when it can."""
-        if self.needs_answers and not item.answers:
-            return "has no answer key"
-        if self.source == "document":
-            return None if item.document else "is not asked on a long document"
-        if (self.needs_key or oracle) and not materials.base.key_documents(item):
+        return "has no answer key" if self.needs_answers and not item.answers else None
+
+
+def _is_short(item: Item) -> bool:
+    """Whether the answer is compared with others word by word."""
+    return bool(item.answers) and not item.options and not item.summary
+
+
+class OnCorpus(Experiment):
+    """An experiment whose documents are the passages of a knowledge base.
+
+    Args:
+        seed: of what is drawn at random.
+        fused: whether a method needs the fused ranking.
+    """
+
+    def __init__(self, corpus: Corpus, *, seed: int = 0, fused: bool = False) -> None:
+        self.corpus, self.seed, self.fused = corpus, seed, fused
+
+    def base_reading(self, item: Item) -> Reading:
+        return Reading(item, key_documents=self.corpus.key_documents(item), short=_is_short(item))
+
+    def left_out(self, item: Item, *, oracle: bool) -> str | None:
+        reason = super().left_out(item, oracle=oracle)
+        if reason is None and (self.needs_key or oracle) and not self.corpus.key_documents(item):
             return "has no key document in the knowledge base"
-        return None
+        return reason
 
 
-def place_key(key: Document, others: Sequence[Document], place: int) -> list[Document]:
-    """Return a ranking of the others, in their order, with the key document at `place` (from 0)."""
-    if not 0 <= place <= len(others):
-        raise InputError(f"There is no place {place} among {len(others) + 1} documents.")
-    return [*others[:place], key, *others[place:]]
+class OnDocuments(Experiment):
+    """An experiment on the long documents of its data set."""
+
+    def __init__(self, documents: LongDocuments) -> None:
+        self.documents = documents
+
+    def base_reading(self, item: Item) -> Reading:
+        return Reading(item, whole=self.documents.whole(item), short=_is_short(item))
+
+    def left_out(self, item: Item, *, oracle: bool) -> str | None:
+        reason = super().left_out(item, oracle=oracle)
+        return "is not asked on a long document" if reason is None and not item.document else reason
 
 
 EXPERIMENTS = {
-    "position": "Position",
-    "integration": "Integration",
-    "conflict": "Conflict",
-    "context_length": "ContextLength",
-    "attention_bias": "AttentionBias",
-    "order": "Order",
-    "open_ended": "OpenEnded",
-    "cost": "Cost",
+    "position": "controlled.Position",
+    "integration": "integration.Integration",
+    "conflict": "conflict.Conflict",
+    "context_length": "controlled.ContextLength",
+    "attention_bias": "controlled.AttentionBias",
+    "order": "order.Order",
+    "open_ended": "open_ended.OpenEnded",
+    "cost": "cost.Cost",
 }
 """Module and class of each experiment that asks a model."""
 
 
-def experiment(name: str, rankings: Literal["synthetic", "real"] = "synthetic") -> Experiment:
+def experiment(name: str, rankings: Literal["synthetic", "real"] = "synthetic") -> type[OnCorpus] | type[OnDocuments]:
     """Return an experiment by its name; `conflict` on the papers' synthetic rankings or on the corpus's real ones.
 
     Raises:
@@ -174,6 +150,9 @@ def experiment(name: str, rankings: Literal["synthetic", "real"] = "synthetic") 
     """
     if name not in EXPERIMENTS:
         raise InputError(f"There is no experiment {name!r}. There are: {', '.join([*EXPERIMENTS, 'preflight'])}.")
-    kind = "ConflictOnRealRankings" if (name, rankings) == ("conflict", "real") else EXPERIMENTS[name]
-    found: Experiment = getattr(import_module(f"briefcontext.evaluation.experiments.{name}"), kind)()
+    module, _, kind = EXPERIMENTS[name].partition(".")
+    kind = "ConflictOnRealRankings" if (name, rankings) == ("conflict", "real") else kind
+    found: type[OnCorpus] | type[OnDocuments] = getattr(
+        import_module(f"briefcontext.evaluation.experiments.{module}"), kind
+    )
     return found

@@ -2,42 +2,42 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.experiments.experiment import Condition, Experiment, Materials, Report
+from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, Report
 from briefcontext.evaluation.figures.plots import bar_plot
-from briefcontext.evaluation.methods.method import VANILLA
-from briefcontext.evaluation.methods.method_io import Reading
+from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import (
     Comparison,
+    against_vanilla,
     average_test,
     compare_methods,
     comparison_tables,
     correct,
-    paired,
     question_differences,
 )
 from briefcontext.evaluation.statistics.score_tables import (
     SCORE_NAMES,
     Row,
-    Table,
     bootstrap_bounds,
     by_metric,
     cells,
     cells_tables,
-    question_scores,
+    condition_of,
+    grouped,
+    question_means,
     scored,
-    title_of,
-    with_interval,
 )
+from briefcontext.evaluation.statistics.tables import METHOD, N, Table, under, with_interval
 
 __all__ = ["Integration", "RealRankings"]
 
 
-class RealRankings(Experiment):
+class RealRankings(OnCorpus):
     """An experiment on the corpus's own rankings."""
 
     ks: ClassVar[tuple[int, ...]] = (16,)
@@ -45,16 +45,16 @@ class RealRankings(Experiment):
 
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
         """One for each k."""
-        return [Condition({"k": k}) for k in ks]
+        return [{"k": k} for k in ks]
 
-    def arrange(self, item: Item, condition: Condition, materials: Materials) -> Reading:
+    def arrange(self, item: Item, condition: Condition) -> Reading:
         """Take the k passages nearest to the question, and the k best fused ones where a method reads them."""
-        k = int(condition.values["k"])
+        k = condition["k"]
         return replace(
-            self.base_reading(item, materials),
-            documents=materials.base.ranking(item, k),
+            self.base_reading(item),
+            documents=self.corpus.ranking(item, k),
             retrieved=True,
-            fused=materials.base.fused(item, k) if materials.fused else None,
+            fused=self.corpus.fused(item, k) if self.fused else None,
         )
 
 
@@ -68,40 +68,35 @@ class Integration(RealRankings):
 
     def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
         """Score per data set and on average, and test each data set and the average against vanilla."""
-        report = Report()
         seed = config["seed"]
-        groups = list(dict.fromkeys(row["group"] for row in rows))
-        by_group = {group: cells([row for row in rows if row["group"] == group], seed=seed) for group in groups}
-        for group, found in by_group.items():
-            report.tables += cells_tables(f"on {group}", found)
+        groups = grouped(rows, itemgetter("group"))
+        by_group = {group: cells(some, seed=seed) for group, some in groups.items()}
         averages = macro_averages(rows, seed=seed)
-        report.tables += _average_tables(averages)
-        comparisons = [
-            {**comparison, "group": group}
-            for group in groups
-            for comparison in compare_methods([row for row in rows if row["group"] == group], seed=seed)
-        ]
-        average_comparisons = compare_averages(rows, seed=seed)
-        correct([*comparisons, *average_comparisons])
+        by_group_tested = {group: compare_methods(some, seed=seed) for group, some in groups.items()}
+        comparisons = [{**one, "group": group} for group, tested in by_group_tested.items() for one in tested]
+        of_averages = compare_averages(rows, seed=seed)
+        correct([*comparisons, *of_averages])
+        tables = [table for group, found in by_group.items() for table in cells_tables(f"on {group}", found)]
+        tables += [_average_table(metric, some) for metric, some in by_metric(averages).items()]
         for group in groups:
-            some = [comparison for comparison in comparisons if comparison["group"] == group]
-            report.tables += comparison_tables(
-                some, f"Against vanilla RAG on {group}" if len(groups) > 1 else "Against vanilla RAG"
+            title = f"Against vanilla RAG on {group}" if len(groups) > 1 else "Against vanilla RAG"
+            tables += comparison_tables([one for one in comparisons if one["group"] == group], title)
+        tables += comparison_tables(of_averages, "Against vanilla RAG, mean over data sets")
+        report = Report(
+            summary={
+                "groups": by_group,
+                "averages": averages,
+                "comparisons": comparisons,
+                "average_comparisons": of_averages,
+            },
+            tables=tables,
+        )
+        for k in config["ks"]:
+            report.figures += bar_plot(
+                {group: [c for c in found if c["condition"].get("k", k) == k] for group, found in by_group.items()},
+                out and out / (self.name if len(config["ks"]) == 1 else f"{self.name}-k{k}"),
+                simulated=config["simulation"],
             )
-        report.tables += comparison_tables(average_comparisons, "Against vanilla RAG, mean over data sets")
-        report.summary = {
-            "groups": by_group,
-            "averages": averages,
-            "comparisons": comparisons,
-            "average_comparisons": average_comparisons,
-        }
-        if out is not None:
-            for k in config["ks"]:
-                report.figures += bar_plot(
-                    {group: [c for c in found if c["condition"].get("k", k) == k] for group, found in by_group.items()},
-                    out / (self.name if len(config["ks"]) == 1 else f"{self.name}-k{k}"),
-                    simulated=config["simulation"],
-                )
         return report
 
 
@@ -110,36 +105,29 @@ def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
 
     Each data set counts alike, and a method needs a score on all of them.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     for metric, some in by_metric(scored(rows)).items():
-        groups = list(dict.fromkeys(row["group"] for row in some))
-        if len(groups) > 1:
-            found += [{"metric": metric, **average} for average in _averages(some, groups, seed)]
-    return found
-
-
-def _averages(rows: Sequence[Row], groups: Sequence[str], seed: int) -> list[dict[str, Any]]:
-    answers: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
-    for row in rows:
-        key = (row["method"], *row["condition"].items())
-        answers.setdefault(key, {}).setdefault(row["group"], []).append(row)
-    found = []
-    for key, by_group in answers.items():
-        some = {group: question_scores(own) for group, own in by_group.items()}
-        if len(some) == len(groups):
-            low, high = bootstrap_bounds(*some.values(), seed=seed)
-            found.append(
-                {
-                    "method": key[0],
-                    "condition": dict(key[1:]),
-                    "groups": len(groups),
-                    "group_names": list(groups),
-                    "n": sum(map(len, some.values())),
-                    "score": fmean(map(fmean, some.values())),
-                    "low": low,
-                    "high": high,
-                }
-            )
+        names = list(grouped(some, itemgetter("group")))
+        for (method, condition), own in grouped(some, lambda row: (row["method"], condition_of(row))).items():
+            scores = [
+                question_means((row["item"], float(row["score"])) for row in answers)
+                for answers in grouped(own, itemgetter("group")).values()
+            ]
+            if len(scores) == len(names) > 1:
+                low, high = bootstrap_bounds(*scores, seed=seed)
+                found.append(
+                    {
+                        "metric": metric,
+                        "method": method,
+                        "condition": dict(condition),
+                        "groups": len(names),
+                        "group_names": names,
+                        "n": sum(map(len, scores)),
+                        "score": fmean(map(fmean, scores)),
+                        "low": low,
+                        "high": high,
+                    }
+                )
     return found
 
 
@@ -151,44 +139,22 @@ def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
     """
     found: list[Comparison] = []
     for metric, some in by_metric(scored(rows)).items():
-        groups = list(dict.fromkeys(row["group"] for row in some))
-        if len(groups) < 2:
-            continue
-        vanilla = [row for row in some if row["method"] == VANILLA]
-        conditions = [dict(key) for key in dict.fromkeys(tuple(row["condition"].items()) for row in vanilla)]
-        for name in dict.fromkeys(row["method"] for row in some if row["method"] != VANILLA):
-            for condition in conditions:
-                two = [row for row in some if row["method"] == name]
-                two += [row for row in vanilla if row["condition"] == condition]
-                pairs = [(other, own) for own, other in paired(two, VANILLA, name)]
-                differences = [
-                    question_differences([pair for pair in pairs if pair[0]["group"] == group]) for group in groups
-                ]
-                if all(differences):
-                    found.append({"metric": metric, "method": name, "condition": condition,
-                                  **average_test(differences, seed=seed)})  # fmt: skip
+        names = list(grouped(some, itemgetter("group")))
+        for method, condition, pairs in against_vanilla(rows, some):
+            by_group = grouped(pairs, lambda pair: pair[0]["group"])
+            if len(by_group) == len(names) > 1:
+                tested = average_test([question_differences(by_group[name]) for name in names], seed=seed)
+                found.append({"metric": metric, "method": method, "condition": condition, **tested})
     return found
 
 
-def _average_tables(averages: Sequence[dict[str, Any]]) -> list[Table]:
-    return [_average_table(SCORE_NAMES[metric], some) for metric, some in by_metric(averages).items()]
-
-
-def _average_table(name: str, averages: Sequence[Mapping[str, Any]]) -> Table:
-    rows = [
-        [
-            title_of(average["method"]),
-            str(average["condition"].get("k", "any")),
-            str(average["n"]),
-            with_interval(average["score"], average["low"], average["high"]),
-        ]
-        for average in averages
-    ]
+def _average_table(metric: str, averages: Sequence[Mapping[str, Any]]) -> Table:
     groups = averages[0]["group_names"]
-    return Table(
-        f"{name}, mean over data sets",
-        ["Method", "k", "n", f"Mean {name} [95% CI]"],
-        rows,
+    shown = {f"Mean {SCORE_NAMES[metric]} [95% CI]": lambda one: with_interval(one["score"], one["low"], one["high"])}
+    return Table.of(
+        f"{SCORE_NAMES[metric]}, mean over data sets",
+        averages,
+        {**METHOD, **under("k"), **N, **shown},
         f"Each of {len(groups)} data sets counts alike: {', '.join(groups)}. In per cent; intervals by bootstrap over "
         "the questions of each, and none (–) where no score differs.",
     )

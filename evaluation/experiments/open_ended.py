@@ -2,30 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.experiments.experiment import Materials, Report
+from briefcontext.evaluation.experiments.experiment import Report
 from briefcontext.evaluation.experiments.integration import RealRankings
-from briefcontext.evaluation.judging.agreement import agreement, consensus, outcomes_of
+from briefcontext.evaluation.judging.agreement import OUTCOMES, agreement, consensus, outcomes_of
 from briefcontext.evaluation.judging.pairs import make_pairs, read_key, write_sheets
 from briefcontext.evaluation.judging.verdicts import Verdict, is_judge, kept_verdicts
-from briefcontext.evaluation.methods.method import VANILLA
-from briefcontext.evaluation.methods.method_io import Reading
-from briefcontext.evaluation.runs.report import is_simulated
-from briefcontext.evaluation.statistics.inference import holm, mcnemar_exact, wilson
-from briefcontext.evaluation.statistics.score_tables import (
-    Row,
-    Table,
-    cells,
-    cells_table,
-    p_value,
-    percent,
-    title_of,
-    with_interval,
-)
+from briefcontext.evaluation.methods.method import VANILLA, Reading
+from briefcontext.evaluation.runs.results import is_simulated
+from briefcontext.evaluation.statistics.comparison import correct
+from briefcontext.evaluation.statistics.inference import mcnemar_exact, wilson
+from briefcontext.evaluation.statistics.score_tables import Row, cells, cells_table, grouped
+from briefcontext.evaluation.statistics.tables import N, Record, Table, p_value, percent, title_of, with_interval
 
 __all__ = ["OpenEnded"]
 
@@ -42,19 +35,21 @@ class OpenEnded(RealRankings):
     needs_answers = False
     repeatable = False
 
-    def base_reading(self, item: Item, materials: Materials) -> Reading:
+    def base_reading(self, item: Item) -> Reading:
         """Leave the answer as long as it is: nobody compares it word by word."""
-        return replace(super().base_reading(item, materials), short=False)
+        return replace(super().base_reading(item), short=False)
 
-    def left_out(self, item: Item, materials: Materials, *, oracle: bool) -> str | None:
+    def left_out(self, item: Item, *, oracle: bool) -> str | None:
         """Leave multiple choice out."""
-        if item.options:
-            return "is multiple choice"
-        return super().left_out(item, materials, oracle=oracle)
+        return "is multiple choice" if item.options else super().left_out(item, oracle=oracle)
 
     def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
         """Write the sheets, and count what verdicts there are."""
-        first, second = self._two(config["methods"])
+        if len(config["methods"]) != 2:
+            raise InputError(
+                f"Pairs are made of two methods, and {len(config['methods'])} are given. Name two with --method."
+            )
+        first, second = config["methods"]
         folder = Path(config["folder"])
         pairs = make_pairs(rows, first, second, config["seed"])
         # A judge that is simulated makes no figure a result, but the answers are what they are.
@@ -86,12 +81,6 @@ class OpenEnded(RealRankings):
         report.tables.append(cells_table("What was used", used))
         return report
 
-    @staticmethod
-    def _two(names: Sequence[str]) -> tuple[str, str]:
-        if len(names) != 2:
-            raise InputError(f"Pairs are made of two methods, and {len(names)} are given. Name two with --method.")
-        return names[0], names[1]
-
 
 def count_verdicts(
     verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], preferred: str
@@ -102,8 +91,7 @@ def count_verdicts(
     A sign test (exact McNemar on wins and losses), corrected by Holm over the raters.
     """
     found: list[dict[str, Any]] = []
-    for rater in dict.fromkeys(verdict.rater for verdict in verdicts):
-        given = [verdict for verdict in verdicts if verdict.rater == rater]
+    for rater, given in grouped(verdicts, lambda verdict: verdict.rater).items():
         own: dict[str, str] = {}
         changed = 0
         for verdict in given:
@@ -120,22 +108,21 @@ def count_verdicts(
                 "tie": names.count("tie"),
                 "lose": lose,
                 "share": win / len(names) if names else None,
-                "low": interval.low if interval else None,
-                "high": interval.high if interval else None,
+                "low": interval and interval.low,
+                "high": interval and interval.high,
                 "unknown_pairs": len(own) - len(names),
                 "changed": changed,
                 "p": mcnemar_exact(win, lose),
             }
         )
-    for count, corrected in zip(found, holm([c["p"] for c in found]), strict=True):
-        count["p_holm"] = corrected
+    correct(found)
     return found
 
 
 def _agreed(said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: int) -> dict[str, Any]:
     """Count what more than half of the people say of each pair, and how far they agree."""
     outcomes = list(consensus(said).values())
-    counts = {name: outcomes.count(name) for name in ("win", "tie", "lose")}
+    counts = {name: outcomes.count(name) for name in OUTCOMES}
     kappa = agreement(said, people, seed=seed)
     return {
         "n": len(outcomes),
@@ -149,7 +136,7 @@ def _agreed(said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: 
 def _consensus_table(agreed: Mapping[str, Any], first: str, second: str) -> Table:
     shares = [
         with_interval(agreed[name] / agreed["n"], agreed[f"{name}_interval"]["low"], agreed[f"{name}_interval"]["high"])
-        for name in ("win", "tie", "lose")
+        for name in OUTCOMES
     ]
     row = [str(agreed["n"]), *shares, p_value(agreed["p"])]
     kappa = agreed["agreement"]
@@ -170,24 +157,20 @@ def _consensus_table(agreed: Mapping[str, Any], first: str, second: str) -> Tabl
     )
 
 
-def _table(counted: Sequence[Mapping[str, Any]], first: str, second: str) -> Table:
-    rows = [
-        [
-            str(c["rater"]),
-            str(c["n"]),
-            f"{c['win']} / {c['tie']} / {c['lose']}",
-            " / ".join(percent(c[name] / c["n"]) if c["n"] else "–" for name in ("win", "tie", "lose")),
-            with_interval(c["share"], c["low"], c["high"]),
-            p_value(c["p"]),
-            p_value(c["p_holm"]),
-            str(c["unknown_pairs"]),
-        ]
-        for c in counted
-    ]
-    return Table(
+def _table(counted: Sequence[Record], first: str, second: str) -> Table:
+    return Table.of(
         f"{title_of(second)} against {title_of(first)}",
-        ["Rater", "n", "Win / tie / lose", "In per cent", "Preferred [95% CI]", "p", "p (Holm)", "Unknown pairs"],
-        rows,
+        counted,
+        {
+            "Rater": itemgetter("rater"),
+            **N,
+            "Win / tie / lose": lambda c: f"{c['win']} / {c['tie']} / {c['lose']}",
+            "In per cent": lambda c: " / ".join(percent(c[name] / c["n"] if c["n"] else None) for name in OUTCOMES),
+            "Preferred [95% CI]": lambda c: with_interval(c["share"], c["low"], c["high"]),
+            "p": lambda c: p_value(c["p"]),
+            "p (Holm)": lambda c: p_value(c["p_holm"]),
+            "Unknown pairs": itemgetter("unknown_pairs"),
+        },
         "p by an exact sign test without the ties. A model judge is asked in both orders, and what it says "
         "differently in the two counts as a tie.",
     )

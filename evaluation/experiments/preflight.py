@@ -17,9 +17,14 @@ from briefcontext.evaluation.figures.calibration_curves import draw_figures
 from briefcontext.evaluation.runs.folder import CONFIG, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.settings import provenance, versions
 from briefcontext.evaluation.statistics.calibrate import NestedRun, calibrate
-from briefcontext.evaluation.statistics.confusion import count_decisions
 from briefcontext.evaluation.statistics.inference import auc
-from briefcontext.evaluation.statistics.labelled import KINDS, LabelledQuestions, label_questions, questions_sha256
+from briefcontext.evaluation.statistics.labelled import (
+    KINDS,
+    LabelledQuestions,
+    count_decisions,
+    label_questions,
+    questions_sha256,
+)
 from briefcontext.files import file_sha256, json_line, sha256, write_whole
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.calibration import Calibration, Positive
@@ -32,10 +37,13 @@ TARGET_RECALL = 0.95
 """Of the nested cross-validation, where no calibration is given."""
 HELD_OUT = "nested cross-validation"
 WITHOUT_TITLES = "pooled, without questions that are titles"
-
-
+_NAMED = {"created", "threshold", "target_recall", "positive", "confidence", "fitted_on", "k"}
+"""What the summary has of a calibration that is given."""
 KS = (8, 16, 32, 64)
 """Numbers of documents that the table over k goes through, unless told otherwise."""
+N_VALUES = (1, 2, 3, 5, 8)
+THRESHOLDS = (0.0, 0.2, 0.5)
+"""What the IoU check is tabulated over beside."""
 
 
 def run_preflight(
@@ -45,8 +53,6 @@ def run_preflight(
     *,
     calibration: Path | None = None,
     k: int | None = None,
-    n_values: Sequence[int] = (1, 2, 3, 5, 8),
-    thresholds: Sequence[float] = (0.0, 0.2, 0.5),
     ks: Sequence[int] = KS,
     seed: int = 0,
     target_recall: float = TARGET_RECALL,
@@ -72,7 +78,7 @@ def run_preflight(
         items: those without gold ids are left out, and counted.
         kb: a knowledge base's folder, or `demo`.
         k: documents retrieved for the two checks, by default the calibration's, or 16; n is the settings' default.
-        n_values, thresholds, ks: what the IoU check is tabulated over.
+        ks: what the IoU check is tabulated over.
         seed: of the folds.
         target_recall: of the nested cross-validation.
         positive: what the nested cross-validation is fitted to predict.
@@ -102,8 +108,8 @@ def run_preflight(
                 "items_sha256": questions_sha256(items),
                 "k": k,
                 "ks": list(ks),
-                "n_values": list(n_values),
-                "thresholds": list(thresholds),
+                "n_values": list(N_VALUES),
+                "thresholds": list(THRESHOLDS),
                 "iou_threshold": iou_threshold,
                 "calibration": None if given is None else sha256(given.model_dump_json()),
                 "target_recall": target_recall,
@@ -137,7 +143,7 @@ def run_preflight(
     if runs:
         checks["calibrated"] = (runs[0].mapped, runs[0].probability)
     every = np.ones(len(labels), dtype=bool)
-    decided = {name: _decided(labelled, *check, every, seed) for name, check in checks.items()}
+    decided = {name: _decided(labelled, check, every, seed) for name, check in checks.items()}
     summary: dict[str, Any] = {
         "experiment": "preflight",
         "n": len(labels),
@@ -154,7 +160,7 @@ def run_preflight(
         "calibrated_by": source,
         "calibrated_reason": reason,
         "nested_cross_validation": measured,
-        "calibration": None if given is None else _named(given),
+        "calibration": given and given.model_dump(mode="json", include=_NAMED),
         "warnings": _warnings(labelled, [caution, shortfall], given, data_set_left_out or {}),
         "knowledge_base": base.manifest.id,
         "encoder": base.manifest.encoder.model_dump(mode="json"),
@@ -164,7 +170,12 @@ def run_preflight(
         "missing_gold_ids": labelled.missing_gold_ids,
         "seed": seed,
         "groups": _groups(labelled, checks, seed),
-        "iou_table": _iou_table(at, n_values, sorted({*thresholds, iou_threshold})),
+        "iou_table": [
+            {"k": at_k, "n": n, "threshold": threshold, **_counted(some.misplaced, some.iou(n) <= threshold)}
+            for at_k, some in at.items()
+            for n in N_VALUES
+            for threshold in sorted({*THRESHOLDS, iou_threshold})
+        ],
     }
     write_whole(out / STUDY_ROWS, "".join(map(json_line, _rows(labelled, runs, iou_threshold))))
     of = labelled.counted(positive)
@@ -176,12 +187,6 @@ def run_preflight(
     summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
     write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
     return summary
-
-
-def _named(calibration: Calibration) -> dict[str, Any]:
-    return calibration.model_dump(
-        mode="json", include={"created", "threshold", "target_recall", "positive", "confidence", "fitted_on", "k"}
-    )
 
 
 def _warnings(
@@ -215,42 +220,37 @@ def _warnings(
 
 
 def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold: float) -> list[dict[str, Any]]:
-    rows = []
-    for place, question in enumerate(labelled.questions):
-        overlap = question.iou(PREFLIGHT_TOP_N)
-        rows.append(
-            {
-                "id": question.item.id,
-                "group": question.item.group,
-                "gold_rank": question.rank,
-                "kind": question.kind,
-                "is_title": question.is_title,
-                "misplaced": question.misplaced,
-                "iou": overlap,
-                "iou_maps": overlap <= iou_threshold,
-                "probability": float(runs[0].probability[place]) if runs else None,
-                "calibrated_maps": bool(runs[0].mapped[place]) if runs else None,
-            }
-        )
-    return rows
+    return [
+        {
+            "id": question.item.id,
+            "group": question.item.group,
+            "gold_rank": question.rank,
+            "kind": question.kind,
+            "is_title": question.is_title,
+            "misplaced": question.misplaced,
+            "iou": (overlap := question.iou(PREFLIGHT_TOP_N)),
+            "iou_maps": overlap <= iou_threshold,
+            "probability": float(runs[0].probability[place]) if runs else None,
+            "calibrated_maps": bool(runs[0].mapped[place]) if runs else None,
+        }
+        for place, question in enumerate(labelled.questions)
+    ]
+
+
+def _counted(labels: NDArray[np.bool_], mapped: NDArray[np.bool_]) -> dict[str, Any]:
+    return count_decisions(labels, mapped).model_dump(mode="json")
 
 
 Check = tuple[NDArray[np.bool_], NDArray[np.float64]]
 """What a check maps (n,), and the scores (n,) that it decides by, higher for the map."""
 
 
-def _decided(
-    labelled: LabelledQuestions,
-    mapped: NDArray[np.bool_],
-    scores: NDArray[np.float64],
-    of: NDArray[np.bool_],
-    seed: int,
-) -> dict[str, Any]:
+def _decided(labelled: LabelledQuestions, check: Check, of: NDArray[np.bool_], seed: int) -> dict[str, Any]:
     """Count a check's decisions on some questions: over both kinds of positives, and for each kind."""
-    labels, kinds, areas = labelled.misplaced, {}, {}
+    (mapped, scores), labels, kinds, areas = check, labelled.misplaced, {}, {}
     for kind in KINDS:
         some = of & labelled.counted(kind)
-        kinds[kind] = count_decisions(labels[some], mapped[some]).model_dump(mode="json")
+        kinds[kind] = _counted(labels[some], mapped[some])
         if 0 < labels[some].sum() < some.sum():
             interval = auc(scores[some & labels], scores[some & ~labels], seed=seed)
             area = float(roc_auc_score(labels[some], scores[some]))
@@ -271,24 +271,8 @@ def _groups(labelled: LabelledQuestions, checks: Mapping[str, Check], seed: int)
         name: {
             "n": int(of.sum()),
             "titles": int(labelled.titled[of].sum()),
-            **dict.fromkeys(("iou", "calibrated")),
-            **{check: _decided(labelled, *decided, of, seed) for check, decided in checks.items()},
+            "calibrated": None,
+            **{check: _decided(labelled, decided, of, seed) for check, decided in checks.items()},
         }
         for name, of in parts.items()
     }
-
-
-def _iou_table(
-    at: dict[int, LabelledQuestions], n_values: Sequence[int], thresholds: Sequence[float]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "k": k,
-            "n": n,
-            "threshold": threshold,
-            **count_decisions(labelled.misplaced, labelled.iou(n) <= threshold).model_dump(mode="json"),
-        }
-        for k, labelled in at.items()
-        for n in n_values
-        for threshold in thresholds
-    ]

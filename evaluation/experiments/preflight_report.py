@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from briefcontext.evaluation.runs.report import markdown_table
-from briefcontext.evaluation.statistics.score_tables import Table, percent, with_interval
+from briefcontext.evaluation.statistics.tables import Table, percent, with_interval
 
 __all__ = ["COUNTS", "decisions", "preflight_report"]
 
@@ -33,7 +32,7 @@ def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str
         titles = ", titles of their papers" if counted["titles"] == counted["n"] else ""
         rows += _rows(f"{group} ({counted['n']:,}{titles})", counted)
     rows += _rows(f"pooled ({summary['n']:,})" if rows else f"all ({summary['n']:,})", summary)
-    lines += [markdown_table(Table("Decisions", _HEAD, rows)), ""]
+    lines += [Table("Decisions", _HEAD, rows).markdown(), ""]
     if not _has(summary):
         lines += [f"No calibrated check: {summary['calibrated_reason']}", ""]
     elif (nested := summary["nested_cross_validation"]) is not None:
@@ -59,7 +58,7 @@ def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str
         [str(row["k"]), str(row["n"]), f"{row['threshold']:g}", *_shares(row, intervals=False)]
         for row in summary["iou_table"]
     ]
-    return "\n".join([*lines, markdown_table(Table("IoU check, by k, n and threshold", heads, table))]) + "\n"
+    return "\n".join([*lines, Table("IoU check, by k, n and threshold", heads, table).markdown()]) + "\n"
 
 
 def _has(summary: Mapping[str, Any]) -> bool:

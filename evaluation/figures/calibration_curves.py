@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_curve, roc_curve  # type: ignore[import-untyped]
 
-from briefcontext.evaluation.figures.style import OKABE_ITO, figure, save
-from briefcontext.evaluation.statistics.confusion import wilson_interval
+from briefcontext.evaluation.figures.plots import OKABE_ITO, figure, save
+from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.retrievers.calibration import Estimate
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDA
     order = np.argsort(probability, kind="stable")
     for number, some in enumerate(np.array_split(order, min(_BINS, len(order)))):
         hits, n = int(labels[some].sum()), len(some)
-        low, high = wilson_interval(hits, n) or (0.0, 1.0)
+        interval = wilson(hits, n)
         x, y = float(probability[some].mean()), hits / n
         axes.errorbar(
             x,
             y,
-            yerr=[[max(y - low, 0)], [max(high - y, 0)]],
+            yerr=[[max(y - interval.low, 0)], [max(interval.high - y, 0)]],
             fmt="o",
             capsize=3,
             color=_CALIBRATED,

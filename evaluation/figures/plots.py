@@ -1,18 +1,81 @@
-"""The figures of the experiments."""
+"""The figures of the experiments, in a style that is legible, and safe for colour-blind readers."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from briefcontext.evaluation.figures.style import MARKERS, OKABE_ITO, figure, save
-from briefcontext.evaluation.statistics.score_tables import SCORE_NAMES, Cell, by_metric, title_of
+from briefcontext.errors import MissingExtraError
+from briefcontext.evaluation.statistics.score_tables import SCORE_NAMES, Cell, by_metric
+from briefcontext.evaluation.statistics.tables import title_of
+from briefcontext.files import replacing
 
-__all__ = ["bar_plot", "line_plot", "stacked_plot", "token_plot"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["OKABE_ITO", "bar_plot", "figure", "line_plot", "save", "stacked_plot", "token_plot"]
+
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
+"""Okabe and Ito's palette of colours that the colour-blind tell apart; the strong ones first, its yellow darkened."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+"""A second sign beside the colour, for print in grey."""
+
+_STYLE: Any = {
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.labelsize": 11,
+    "legend.fontsize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "svg.fonttype": "none",
+    # Without these, the same figure would be another file on every run.
+    "svg.hashsalt": "briefcontext",
+}
+_PIXELS_PER_INCH = 160
+
+
+@contextmanager
+def figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "Iterator[tuple[Figure, list[Axes]]]":
+    """Open a figure of `columns` plots side by side that share the y axis; sizes are in inches for one plot.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError(
+            "Figures need matplotlib: pip install 'briefcontext[experiments]', or leave them out with --no-figures."
+        ) from error
+    with mpl.rc_context(_STYLE):
+        drawn = Figure(figsize=(width * columns, height), layout="constrained")
+        FigureCanvasAgg(drawn)
+        axes = drawn.subplots(1, columns, sharey=True, squeeze=False)
+        yield drawn, list(axes[0])
+
+
+def save(figure: "Figure", path: Path) -> list[Path]:
+    """Write a figure as `path` with .png and .svg, and return both."""
+    written = []
+    for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
+        target = path.with_name(path.name + suffix)
+        with replacing(target) as unfinished:
+            figure.savefig(unfinished, format=suffix[1:], dpi=_PIXELS_PER_INCH, metadata=metadata)
+        written.append(target)
+    return written
 
 
 def line_plot(
     found: Sequence[Cell],
-    path: Path,
+    path: Path | None,
     *,
     x: str,
     methods: Sequence[str],
@@ -54,20 +117,22 @@ def line_plot(
                 axis.set_xlabel(x_label)
                 if panel is not None:
                     axis.set_title(f"{panel} = {value}")
-            axes[0].set_ylabel(f"{y_label} (%)")
-            _finish(drawn, axes, simulated=simulated)
-            written += save(drawn, file)
+            written += _finished(drawn, axes, y_label, file, simulated=simulated)
     return written
 
 
-def _by_metric(found: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, list[Cell]]]:
+def _by_metric(found: Sequence[Cell], path: Path | None) -> Iterator[tuple[str, Path, list[Cell]]]:
     """Yield each metric's name, the path of its figure, and its cells that have a score."""
+    if path is None:
+        return
     groups = by_metric([cell for cell in found if "score" in cell])
     for metric, some in groups.items():
         yield SCORE_NAMES[metric], path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}"), some
 
 
-def token_plot(found: Sequence[Cell], path: Path, *, methods: Sequence[str], simulated: bool = False) -> list[Path]:
+def token_plot(
+    found: Sequence[Cell], path: Path | None, *, methods: Sequence[str], simulated: bool = False
+) -> list[Path]:
     """Draw scores over the mean input tokens of a question, with 95% intervals; a figure a metric."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -86,23 +151,21 @@ def token_plot(found: Sequence[Cell], path: Path, *, methods: Sequence[str], sim
             axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axis.xaxis.set_minor_formatter(NullFormatter())
             axis.set_xlabel("Input tokens for a question (mean)")
-            axis.set_ylabel(f"{y_label} (%)")
-            _finish(drawn, [axis], simulated=simulated)
-            written += save(drawn, file)
+            written += _finished(drawn, [axis], y_label, file, simulated=simulated)
     return written
 
 
 def bar_plot(
     groups: Mapping[str, Sequence[Cell]],
-    path: Path,
+    path: Path | None,
     *,
     simulated: bool = False,
 ) -> list[Path]:
     """Draw scores as points with 95% intervals, side by side in groups of a cell a method; a figure a metric."""
     written = []
     for y_label, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
-        kept = {group: [c for c in cells if any(c is one for one in scored)] for group, cells in groups.items()}
-        kept = {group: cells for group, cells in kept.items() if cells}
+        of_metric = {group: [c for c in cells if any(c is one for one in scored)] for group, cells in groups.items()}
+        kept = {group: cells for group, cells in of_metric.items() if cells}
         methods = list(dict.fromkeys(cell["method"] for cell in scored))
         styles = _styles(methods)
         with figure(width=max(6.4, 1.5 * len(kept) + 3), height=4.4) as (drawn, (axis,)):
@@ -114,18 +177,13 @@ def bar_plot(
             axis.set_xticks(range(len(kept)), list(kept))
             axis.set_xlim(-0.6, len(kept) - 0.4)
             axis.grid(visible=False, axis="x")
-            axis.set_ylabel(f"{y_label} (%)")
-            _finish(drawn, [axis], simulated=simulated)
-            written += save(drawn, file)
+            written += _finished(drawn, [axis], y_label, file, simulated=simulated)
     return written
 
 
 def _styles(methods: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Give each method its colour and sign; the same ones in every figure with the same methods."""
-    names = list(dict.fromkeys(methods))
-    return {
-        name: (OKABE_ITO[place % len(OKABE_ITO)], MARKERS[place % len(MARKERS)]) for place, name in enumerate(names)
-    }
+    return dict(zip(dict.fromkeys(methods), cycle(zip(OKABE_ITO, MARKERS, strict=True)), strict=False))
 
 
 def _points(
@@ -157,14 +215,14 @@ def _level(axis: Any, cell: Cell, styles: Mapping[str, Any]) -> None:
 def stacked_plot(
     bars: Mapping[str, Sequence[float]],
     parts: Sequence[str],
-    path: Path,
+    path: Path | None,
     *,
     x_label: str,
     colours: Sequence[str] = OKABE_ITO,
     simulated: bool = False,
 ) -> list[Path]:
     """Draw level bars that are made up of parts, each with its figure where there is room for it."""
-    if not bars:
+    if not bars or path is None:
         return []
     from matplotlib.ticker import MaxNLocator
 
@@ -189,10 +247,12 @@ def stacked_plot(
         return save(drawn, path)
 
 
-def _finish(drawn: Any, axes: Sequence[Any], *, simulated: bool) -> None:
+def _finished(drawn: Any, axes: Sequence[Any], y_label: str, file: Path, *, simulated: bool) -> list[Path]:
+    axes[0].set_ylabel(f"{y_label} (%)")
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(max(-3, low), min(103, high))
     _legend(drawn, axes[0], simulated=simulated)
+    return save(drawn, file)
 
 
 def _legend(drawn: Any, axis: Any, *, simulated: bool) -> None:

@@ -11,7 +11,7 @@ from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa  # type: ig
 from briefcontext.evaluation.judging.verdicts import Verdict
 from briefcontext.evaluation.statistics.inference import AUC_RESAMPLES, CONFIDENCE
 
-__all__ = ["Agreement", "agreement", "consensus", "outcomes_of"]
+__all__ = ["OUTCOMES", "Agreement", "agreement", "consensus", "outcomes_of"]
 
 OUTCOMES = ("win", "tie", "lose")
 

@@ -31,20 +31,20 @@ class TracedCall:
     """A request and its reply, whether the reply was fetched now or kept from before."""
 
     stage: str
-    index: int
-    """The partition's, from 0; 0 where there are no partitions."""
-    request: str
-    """SHA-256 of model, parameters and prompt: equal requests are asked once in a run."""
-    prompt: str
-    """SHA-256 of the prompt's messages."""
-    output: str
-    input_tokens: int
-    output_tokens: int
-    """Tokens as the provider reported them when the call was made."""
-    context_tokens: int
-    """Those of the input tokens that the documents took, by their share of the prompt's characters."""
     served_model: str
     """The model's name as the provider returned it."""
+    index: int
+    """The partition's, from 0; 0 where there are no partitions."""
+    request_sha256: str
+    """Of model, parameters and prompt: equal requests are asked once in a run."""
+    prompt_sha256: str
+    """Of the prompt's messages."""
+    output: str
+    input_tokens: int
+    context_tokens: int
+    """Those of the input tokens that the documents took, by their share of the prompt's characters."""
+    output_tokens: int
+    """Tokens as the provider reported them when the call was made."""
     kept: bool
     """Whether the reply was there already, so that nothing was asked or paid now."""
 
@@ -96,8 +96,8 @@ class CallTrace(BaseCallbackHandler):
                 TracedCall(
                     stage=str(metadata.get("stage", "")),
                     index=int(metadata.get("partition") or 0),
-                    request=sha256(f"{parameters}\0{prompt}{self._repeat}"),
-                    prompt=sha256(prompt),
+                    request_sha256=sha256(f"{parameters}\0{prompt}{self._repeat}"),
+                    prompt_sha256=sha256(prompt),
                     output=reply.text or _arguments(getattr(message, "tool_calls", [])),
                     input_tokens=int(usage.get("input_tokens") or 0),
                     output_tokens=int(usage.get("output_tokens") or 0),

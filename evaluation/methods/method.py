@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from time import time
 from typing import Any, Literal
 
 from langchain_core.documents import Document
@@ -12,18 +13,76 @@ from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import MARK, assign_keys
 from briefcontext.chains.context import render_documents, room_for, split_to_fit
 from briefcontext.chains.model.call import Request
-from briefcontext.chains.model.limits import CallBudget, CallLimits
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import InputError
-from briefcontext.evaluation.methods.method_io import Outcome, Reading, as_asked
-from briefcontext.evaluation.methods.models import RunModels
+from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.methods.models import RunModels, as_asked
 from briefcontext.graphs.settings import IOU, Settings
 
-__all__ = ["METHODS", "VANILLA", "Method", "method"]
+__all__ = ["METHODS", "VANILLA", "Method", "Outcome", "Reading", "methods"]
 
 VANILLA = "vanilla"
 """The method that the others are tested against."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A question with the documents that an experiment puts before every method."""
+
+    item: Item
+    documents: Sequence[Document] = ()
+    """The ranking, best first."""
+    retrieved: bool = False
+    """Whether it is the corpus's own, which the graph then retrieves as it does for a user."""
+    fused: Sequence[Document] | None = None
+    """The same corpus ranked by reciprocal rank fusion, for `hybrid`; None where the ranking is synthetic."""
+    key_documents: Sequence[Document] = ()
+    """The documents that hold the answer, for `oracle`."""
+    whole: Document | None = None
+    """The one long document, for `long_context` and `self_route`."""
+    short: bool = False
+    """Whether the answer has to be short, because it is compared with others word by word."""
+
+    def ranking(self, kind: str) -> Sequence[Document]:
+        """The documents of one kind.
+
+        Raises:
+            InputError: the experiment gives none of that kind.
+        """
+        given = {"documents": self.documents, "fused": self.fused, "key documents": self.key_documents}[kind]
+        if not given:
+            raise InputError(f"Question {self.item.id} has no {kind}, and a method was asked to read them.")
+        return given
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A method's answer."""
+
+    text: str
+    """The answer without what belongs to its form: choice, quotes, citation marks."""
+    route: str = ""
+    iou: float | None = None
+    """The preflight's overlap."""
+    partition_choices: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Option letter to the partitions that chose it."""
+    partitions: int = 0
+    """How many partitions were read; 0 on other routes."""
+    partitions_without_choice: int = 0
+    """How many of them stated no choice."""
+    truncated: bool = False
+    """Whether something did not fit into the model's window and was left out: a long document's middle, or the
+    passages of the lowest ranks."""
+    in_parts: bool = False
+    """Whether documents that were to be read in one call did not fit into the window, and were read in parts."""
+    failed_calls: int = 0
+    """Attempts that failed before the calls succeeded."""
+    choice: str | None = None
+    """The letter of the option that it chose."""
+    abstained: bool = False
+
 
 Need = Literal["documents", "fused", "key documents", "whole"]
 Run = Callable[[Reading, RunModels, Settings], Awaitable[Outcome]]
@@ -73,7 +132,7 @@ def _from_answer(answer: Answer) -> Outcome:
         iou=answer["preflight"]["iou"],
         partition_choices=(answer["conflict"] or {"choices": {}})["choices"],
         partitions=len(answer["extractions"]),
-        without_choice=sum(not extraction["choice"] for extraction in answer["extractions"]),
+        partitions_without_choice=sum(not extraction["choice"] for extraction in answer["extractions"]),
         failed_calls=answer["usage"]["failed_calls"],
         # What exceeds the window is not read in the one call that the route means, but extracted from.
         in_parts=one_call and "extract" in answer["usage"]["stages"],
@@ -81,14 +140,14 @@ def _from_answer(answer: Answer) -> Outcome:
 
 
 async def _closed_book(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    question, budget = _asked(reading), _budget(settings)
+    question, budget = _asked(reading), settings.budget(time())
     messages = _prompt(models, "closed_book", question)
     output = await models.ask(Request("closed_book", messages), budget)
     return _from_words(output, question, budget, route="closed_book")
 
 
 async def _long_context(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    question, budget = _asked(reading), _budget(settings)
+    question, budget = _asked(reading), settings.budget(time())
     forced = settings.force_choice and bool(question["options"])
     empty = _prompt(models, "long_context", question, may_abstain=not forced, documents="")
     room = room_for(models.model, budget, empty)
@@ -103,7 +162,7 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
 
     Passages that do not fit into the window are left out, those of the lowest ranks first.
     """
-    question, budget = _asked(reading), _budget(settings)
+    question, budget = _asked(reading), settings.budget(time())
     documents = assign_keys(question["text"], reading.ranking("documents"))
     empty = _prompt(models, "self_route", question, documents="")
     fitting, *beyond = split_to_fit(documents, room_for(models.model, budget, empty))
@@ -161,21 +220,6 @@ def _asked(reading: Reading) -> Question:
     return as_asked(check_question(reading.item.question, dict(reading.item.options)), short=reading.short)
 
 
-def _budget(settings: Settings) -> CallBudget:
-    return CallBudget(
-        timeout=settings.model_timeout,
-        max_retries=settings.max_retries,
-        retry_wait=settings.retry_wait,
-        limits=CallLimits(
-            max_concurrent_calls=settings.max_concurrent_calls,
-            requests_per_minute=settings.requests_per_minute,
-            tokens_per_minute=settings.tokens_per_minute,
-        ),
-        max_input_tokens=settings.max_input_tokens,
-        force_choice=settings.force_choice,
-    )
-
-
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
@@ -192,17 +236,13 @@ METHODS: Mapping[str, Method] = {
 }
 
 
-def method(name: str) -> Method:
-    """Return a method by its name.
+def methods(names: Sequence[str]) -> list[Method]:
+    """Return methods by their names, each once.
 
     Raises:
-        InputError: there is none of that name.
+        InputError: there is none of a name.
     """
-    if name not in METHODS:
-        raise InputError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
-    return METHODS[name]
-
-
-def methods(names: Sequence[str]) -> list[Method]:
-    """Return several methods, each once."""
-    return [method(name) for name in dict.fromkeys(names)]
+    for name in names:
+        if name not in METHODS:
+            raise InputError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
+    return [METHODS[name] for name in dict.fromkeys(names)]

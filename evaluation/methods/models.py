@@ -17,12 +17,19 @@ from briefcontext.chains.model.reply_cache import ReplyCache
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError
-from briefcontext.evaluation.methods.method_io import as_asked
 from briefcontext.graphs.graph import build_graph
 from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
-__all__ = ["RunModels", "StrictReader"]
+__all__ = ["SHORT_ANSWER", "RunModels", "StrictReader", "as_asked"]
+
+SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
+"""Added to a question whose answer is compared word by word, for every method alike, in prompts and nowhere else."""
+
+
+def as_asked(question: Question, *, short: bool) -> Question:
+    """Return a question as a model gets it; the preflight compares rankings by the question itself."""
+    return Question(text=f"{question['text']}\n{SHORT_ANSWER}", options=question["options"]) if short else question
 
 
 class RunModels:

@@ -5,15 +5,15 @@ sent, and the replies are read by the same code.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.field_parsers import json_rows
 from briefcontext.evaluation.methods.call_trace import ReplyWantedError
-from briefcontext.files import json_line, sha256, split_lines, write_whole
+from briefcontext.files import json_line, sha256, write_whole
 
 __all__ = ["Batch", "ImportCount"]
 
@@ -37,7 +37,7 @@ class Batch:
         self.wanted: dict[str, dict[str, Any]] = {}
         """Request bodies by custom_id."""
         for file in sorted(folder.glob("replies-*.jsonl")):
-            for row in _lines(file):
+            for _, row in json_rows(file):
                 self._replies[row["custom_id"]] = row
 
     @property
@@ -63,9 +63,9 @@ class Batch:
             InputError: it cannot be read, or holds no reply of this run.
         """
         counts: ImportCount = {"replies": 0, "to ask again": 0, "not of this run": 0}
-        asked = {row["custom_id"] for old in self._folder.glob("requests-*.jsonl") for row in _lines(old)}
+        asked = {row["custom_id"] for old in self._folder.glob("requests-*.jsonl") for _, row in json_rows(old)}
         kept = []
-        for row in _lines(file):
+        for _, row in json_rows(file):
             if row.get("custom_id") not in asked:
                 counts["not of this run"] += 1
             elif not _usable(row):
@@ -153,19 +153,3 @@ def _usable(row: dict[str, Any]) -> bool:
     except (KeyError, IndexError, TypeError):
         return False
     return bool(message.get("content") or message.get("tool_calls"))
-
-
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    try:
-        lines = split_lines(file.read_bytes())
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error}. Give a file of JSON lines.") from error
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-            except ValueError as error:
-                raise InputError(f"{file}, line {number}, is not JSON: {error}. Fetch the file again.") from error
-            if not isinstance(row, dict):
-                raise InputError(f"{file}, line {number}, is not a JSON object. Give a file of batch results.")
-            yield row

@@ -1,7 +1,7 @@
 """Runs side by side, and beside the papers' figures."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,12 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.preflight_report import COUNTS, decisions
 from briefcontext.evaluation.runs.folder import SUMMARY
 from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, PUBLISHED
-from briefcontext.evaluation.runs.report import SIMULATION, markdown_table
-from briefcontext.evaluation.statistics.score_tables import (
-    SCORE_NAMES,
+from briefcontext.evaluation.runs.results import SIMULATION
+from briefcontext.evaluation.statistics.score_tables import SCORE_NAMES
+from briefcontext.evaluation.statistics.tables import (
+    Record,
     Table,
+    label_of,
     p_value,
     percent,
     points_with_interval,
@@ -40,14 +42,14 @@ def compare_runs(folders: Sequence[Path]) -> str:
     if any(summary.get("simulation") for summary in summaries.values()):
         marked = ", ".join(name for name, summary in summaries.items() if summary.get("simulation"))
         parts += [f"{SIMULATION} This holds for: {marked}.", ""]
-    parts += [markdown_table(_runs_table(summaries)), ""]
+    parts += [_runs_table(summaries).markdown(), ""]
     for experiment in dict.fromkeys(str(summary["experiment"]) for summary in summaries.values()):
         some = {name: summary for name, summary in summaries.items() if summary["experiment"] == experiment}
         parts += [f"## {experiment}", ""]
         own = _preflight_tables(some) if experiment == PREFLIGHT else [*_score_tables(some), *_own_tables(some)]
         for table in (*own, _published_table(experiment)):
             if table.rows:
-                parts += [markdown_table(table), ""]
+                parts += [table.markdown(), ""]
         if experiment in NOT_AVAILABLE:
             parts += ["The papers' figures of this experiment are not available here.", ""]
     return "\n".join(parts)
@@ -104,8 +106,8 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _label(condition: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in condition.items()) or "any"
+def _label(condition: Record) -> str:
+    return label_of(condition) or "any"
 
 
 def _preflight_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
@@ -139,24 +141,24 @@ def _score_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     found: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
     for name, summary in summaries.items():
         groups = summary.get("groups") or {str(summary.get("data_set", "")): summary.get("cells") or []}
-        for group, cells in groups.items():
-            for cell in cells:
-                score = with_interval(cell.get("score"), cell.get("low"), cell.get("high"))
-                title = f"{SCORE_NAMES.get(cell.get('metric', ''), 'Scores')} on {group}"
-                values = found.setdefault(title, {}).setdefault((cell["method"], _label(cell["condition"])), {})
-                values[name] = f"{score} (n = {cell['n']})"
-    return [
-        Table(
-            title,
-            ["Method", "Condition", *summaries],
-            [
-                [title_of(method), label, *(values.get(name, "–") for name in summaries)]
-                for (method, label), values in rows.items()
-            ],
-            "In per cent, with 95% intervals.",
-        )
-        for title, rows in found.items()
-    ]
+        for group, cell in ((group, cell) for group, cells in groups.items() for cell in cells):
+            title = f"{SCORE_NAMES.get(cell.get('metric', ''), 'Scores')} on {group}"
+            row = found.setdefault(title, {}).setdefault((title_of(cell["method"]), _label(cell["condition"])), {})
+            row[name] = _with_n("score")(cell)
+    note = "In per cent, with 95% intervals."
+    return [_side_by_side(title, ("Method", "Condition"), rows, summaries, note) for title, rows in found.items()]
+
+
+def _side_by_side(
+    title: str,
+    heads: Sequence[str],
+    rows: Mapping[tuple[str, str], Mapping[str, str]],
+    columns: Iterable[str],
+    note: str,
+) -> Table:
+    columns = list(columns)
+    cells = [[*key, *(values.get(column, "–") for column in columns)] for key, values in rows.items()]
+    return Table(title, [*heads, *columns], cells, note)
 
 
 def _own_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
@@ -165,88 +167,73 @@ def _own_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     for name, summary in summaries.items():
         for what, condition, value in _own(summary):
             rows.setdefault((what, condition), {})[name] = value
-    table = [
-        [what, condition, *(values.get(name, "–") for name in summaries)] for (what, condition), values in rows.items()
-    ]
     note = "Differences and spreads in percentage points, means in per cent, all with 95% intervals."
-    return [Table("Beside the scores", ["What", "Condition", *summaries], table, note)]
+    return [_side_by_side("Beside the scores", ("What", "Condition"), rows, summaries, note)]
 
 
 def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield what is compared, under which condition, and the figure."""
-    for spread in summary.get("spread", []):
-        value = f"{with_interval(spread['spread'], spread['low'], spread['high'])} (n = {spread['n']})"
-        yield f"Spread{_metric(spread)}, {title_of(spread['method'])}", f"k {spread['k']}", value
-    for key, words in (
-        ("comparisons", "Difference from vanilla"),
-        ("mean_comparisons", "Difference from vanilla, mean over the positions"),
-        ("average_comparisons", "Difference from vanilla, mean over data sets"),
-    ):
-        for comparison in summary.get(key, []):
-            group = f" on {comparison['group']}" if "group" in comparison else ""
-            what = f"{words}{_metric(comparison)}{group}, {title_of(comparison['method'])}"
-            yield what, _label(comparison["condition"]), _difference(comparison)
-    for mean in summary.get("means", []):
-        what = f"Mean over the positions{_metric(mean)}, {title_of(mean['method'])}"
-        value = with_interval(mean.get("score"), mean.get("low"), mean.get("high"))
-        yield what, _label(mean["condition"]), f"{value} (n = {mean['n']})"
     effects = "Random documents minus neighbours" if summary["experiment"] == "attention_bias" else "Against the fewest"
-    for effect in summary.get("effects", []):
-        what = f"{effects}{_metric(effect)}, {title_of(effect['method'])}"
-        yield what, _label(effect["condition"]), _difference(effect)
-    for conflict in summary.get("conflicts", []):
-        yield "Conflicts resolved", _label(conflict["condition"]), f"{conflict['resolved']} of {conflict['n']}"
+    for key, words, shown in (
+        ("spread", "Spread", _with_n("spread")),
+        ("comparisons", "Difference from vanilla", _difference),
+        ("mean_comparisons", "Difference from vanilla, mean over the positions", _difference),
+        ("average_comparisons", "Difference from vanilla, mean over data sets", _difference),
+        ("means", "Mean over the positions", _with_n("score")),
+        ("effects", effects, _difference),
+        ("conflicts", "Conflicts resolved", lambda one: f"{one['resolved']} of {one['n']}"),
+        ("costs", "Input and output tokens", _tokens("input_tokens", "output_tokens")),
+        ("predictions", "The same by equations 4 and 5", _tokens("predicted_input", "predicted_output")),
+        ("savings", "Saved by the preflight", _with_n("saved")),
+        (
+            "averages",
+            "Mean over data sets",
+            lambda one: f"{with_interval(one['score'], one['low'], one['high'])} ({one['groups']} data sets)",
+        ),
+        ("in_parts", "Did not fit and was read in parts", lambda one: f"{one['answers']} of {one['n']} answers"),
+    ):
+        for one in summary.get(key) or []:
+            metric = f" in {SCORE_NAMES[one['metric']]}" if one.get("metric") in SCORE_NAMES else ""
+            group = f" on {one['group']}" if "group" in one else ""
+            subject = title_of(one["method"]) if "method" in one else one.get("what")
+            what = f"{words}{metric}{group}" + (f", {subject}" if subject else "")
+            yield what, _label(one["condition"] if "condition" in one else {"k": one["k"]}), shown(one)
     two = list(dict.fromkeys(title_of(cell["method"]) for cell in summary.get("cells", [])))
     against = f", {two[1]} against {two[0]}" if len(two) == 2 else ""
     for verdict in summary.get("verdicts", []):
         share = with_interval(verdict["share"], verdict["low"], verdict["high"])
         value = f"{verdict['win']} / {verdict['tie']} / {verdict['lose']}, preferred {share} (n = {verdict['n']}, "
-        yield (
-            f"Win / tie / lose{against}",
-            f"rater {verdict['rater']}",
-            f"{value}p (Holm) {p_value(verdict['p_holm'])})",
-        )
+        value += f"p (Holm) {p_value(verdict['p_holm'])})"
+        yield f"Win / tie / lose{against}", f"rater {verdict['rater']}", value
     if agreed := summary.get("consensus"):
         shares = " / ".join(percent(agreed[name] / agreed["n"]) for name in ("win", "tie", "lose"))
         yield f"Win / tie / lose in per cent{against}", "consensus of the raters", f"{shares} (n = {agreed['n']})"
-    for cost in summary.get("costs", []):
-        value = f"{cost['input_tokens']:,.1f} and {cost['output_tokens']:,.1f} (n = {cost['n']})"
-        yield f"Input and output tokens, {title_of(cost['method'])}", _label(cost["condition"]), value
-    for one in summary.get("predictions", []):
-        value = f"{one['predicted_input']:,.1f} and {one['predicted_output']:,.1f} (n = {one['n']})"
-        yield f"The same by equations 4 and 5, {title_of(one['method'])}", _label(one["condition"]), value
-    for one in summary.get("savings", []):
-        value = f"{with_interval(one['saved'], one['low'], one['high'])} (n = {one['n']})"
-        yield f"Saved by the preflight, {one['what']}", _label(one["condition"]), value
-    for average in summary.get("averages", []):
-        value = with_interval(average["score"], average.get("low"), average.get("high"))
-        what = f"Mean over data sets{_metric(average)}, {title_of(average['method'])}"
-        yield what, _label(average["condition"]), f"{value} ({average['groups']} data sets)"
-    for one in summary.get("in_parts") or []:
-        value = f"{one['answers']} of {one['n']} answers"
-        yield f"Did not fit and was read in parts, {title_of(one['method'])}", _label(one["condition"]), value
 
 
-def _metric(figure: Mapping[str, Any]) -> str:
-    return f" in {SCORE_NAMES[figure['metric']]}" if figure.get("metric") in SCORE_NAMES else ""
+def _with_n(name: str) -> Callable[[Record], str]:
+    return lambda one: f"{with_interval(one.get(name), one.get('low'), one.get('high'))} (n = {one['n']})"
 
 
-def _difference(figure: Mapping[str, Any]) -> str:
-    shown = points_with_interval(figure["difference"], figure["low"], figure["high"])
-    return f"{shown} (n = {figure['n']}, p (Holm) {p_value(figure['p_holm'])})"
+def _tokens(input: str, output: str) -> Callable[[Record], str]:
+    return lambda one: f"{one[input]:,.1f} and {one[output]:,.1f} (n = {one['n']})"
+
+
+def _difference(one: Record) -> str:
+    shown = points_with_interval(one["difference"], one["low"], one["high"])
+    return f"{shown} (n = {one['n']}, p (Holm) {p_value(one['p_holm'])})"
 
 
 def _published_table(experiment: str) -> Table:
     """The papers' figures, a row each, with a column a paper: where two texts differ, both stand side by side."""
     figures = [p for p in PUBLISHED if p.experiment == experiment]
-    papers = list(dict.fromkeys(p.paper for p in figures))
     found: dict[tuple[str, str], dict[str, str]] = {}
     for p in figures:
         found.setdefault((p.row, p.column), {})[p.paper] = f"{p.figure} ({p.place})"
-    return Table(
+    return _side_by_side(
         "What the papers report",
-        ["Row", "Column", *papers],
-        [[*key, *(values.get(paper, "–") for paper in papers)] for key, values in found.items()],
+        ("Row", "Column"),
+        found,
+        dict.fromkeys(p.paper for p in figures),
         "Other models, corpora and questions: to be set beside a run, and not to be tested against it. OP-RAG's "
         "figures were checked against its text; BriefContext's were noted from its two texts, and not checked again.",
     )

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -10,11 +9,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from briefcontext.evaluation.methods.call_trace import DOCUMENT
+from briefcontext.evaluation.methods.call_trace import DOCUMENT, TracedCall
 from briefcontext.evaluation.runs.progress import Prices
-from briefcontext.evaluation.statistics.score_tables import Table, title_of
+from briefcontext.evaluation.statistics.tables import Table, title_of
 
-__all__ = ["CountingModel", "Estimate", "estimate_table"]
+__all__ = ["CountingModel", "Estimate"]
 
 CHARACTERS_PER_TOKEN = 4
 """About what usual tokenizers make of English medical text."""
@@ -52,56 +51,33 @@ class CountingModel(BaseChatModel):
         return json.dumps({"relevant": True, "quotes": quotes, "finding": sentence, "choice": None, "confidence": 0.8})
 
 
-@dataclass
 class Estimate:
     """What a run is estimated to take, by method."""
 
-    answers: dict[str, int] = field(default_factory=dict)
-    calls: dict[str, int] = field(default_factory=dict)
-    input_tokens: dict[str, int] = field(default_factory=dict)
-    output_tokens: dict[str, int] = field(default_factory=dict)
-    requests: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Input and output tokens by request: equal ones are asked once."""
+    def __init__(self) -> None:
+        self._answers: dict[str, list[Sequence[TracedCall]]] = {}
+        """The calls of each answer, by method."""
 
-    def add(self, method: str, calls: Sequence[Any]) -> None:
+    def add(self, method: str, calls: Sequence[TracedCall]) -> None:
         """Count an answer."""
-        for counted, amount in (
-            (self.answers, 1),
-            (self.calls, len(calls)),
-            (self.input_tokens, sum(call.input_tokens for call in calls)),
-            (self.output_tokens, sum(call.output_tokens for call in calls)),
-        ):
-            counted[method] = counted.get(method, 0) + amount
-        self.requests.update((call.request, (call.input_tokens, call.output_tokens)) for call in calls)
+        self._answers.setdefault(method, []).append(calls)
 
+    def table(self, prices: Prices) -> Table:
+        """Make a table of the estimate."""
+        calls = {method: [call for answer in answers for call in answer] for method, answers in self._answers.items()}
+        # Equal requests are asked once.
+        every = list({call.request_sha256: call for some in calls.values() for call in some}.values())
 
-def estimate_table(estimate: Estimate, prices: Prices) -> Table:
-    """Make a table of an estimate."""
-    rows = [
-        [
-            title_of(name),
-            *(f"{counted[name]:,}" for counted in (
-                estimate.answers, estimate.calls, estimate.input_tokens, estimate.output_tokens
-            )),
-            prices.words(estimate.input_tokens[name], estimate.output_tokens[name]),
-        ]
-        for name in estimate.answers
-    ]  # fmt: skip
-    given, made = (sum(tokens[side] for tokens in estimate.requests.values()) for side in (0, 1))
-    rows.append(
-        [
-            "To be asked, equal requests once",
-            f"{sum(estimate.answers.values()):,}",
-            f"{len(estimate.requests):,}",
-            f"{given:,}",
-            f"{made:,}",
-            prices.words(given, made),
-        ]
-    )
-    return Table(
-        "What this run takes",
-        ["Method", "Answers", "Calls", "Input tokens", "Output tokens", "Cost"],
-        rows,
-        f"Estimated without a call: {CHARACTERS_PER_TOKEN} characters a token, {ANSWER_TOKENS} output tokens an "
-        "answer, evidence in every partition; retries and Self-Route's second readings are not counted.",
-    )
+        def row(title: str, answers: int, some: Sequence[TracedCall]) -> list[str]:
+            tokens = [sum(call.input_tokens for call in some), sum(call.output_tokens for call in some)]
+            return [title, *(f"{count:,}" for count in (answers, len(some), *tokens)), prices.words(*tokens)]
+
+        rows = [row(title_of(method), len(answers), calls[method]) for method, answers in self._answers.items()]
+        rows.append(row("To be asked, equal requests once", sum(map(len, self._answers.values())), every))
+        return Table(
+            "What this run takes",
+            ["Method", "Answers", "Calls", "Input tokens", "Output tokens", "Cost"],
+            rows,
+            f"Estimated without a call: {CHARACTERS_PER_TOKEN} characters a token, {ANSWER_TOKENS} output tokens an "
+            "answer, evidence in every partition; retries and Self-Route's second readings are not counted.",
+        )

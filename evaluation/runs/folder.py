@@ -94,6 +94,10 @@ class RunFolder:
         """Return the rows by id, the last of each."""
         return {row["id"]: row for row in json_objects(self.path / ITEMS) if "id" in row}
 
+    def answered(self) -> set[str]:
+        """Return the ids of the rows that a model has answered."""
+        return {id for id, row in self.rows().items() if row["status"] == "ok"}
+
     def append(self, row: Row) -> None:
         """Add a row; it is with the operating system before this returns."""
         file = self.path / ITEMS

@@ -1,21 +1,43 @@
-"""Summary, report and figures of a run, made of its rows."""
+"""What is made of a run's rows: summary, report and figures; and whether it all belongs together."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.experiment import Experiment, Report
 from briefcontext.evaluation.judging.verdicts import judges
-from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, REPORT, SUMMARY, RunFolder
+from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, PROMPTS, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.progress import Prices
-from briefcontext.evaluation.runs.report import is_simulated, report_markdown
-from briefcontext.evaluation.runs.runner import LeftOut
-from briefcontext.evaluation.statistics.score_tables import Row, answered, repeat_rows, repeat_tables, title_of
-from briefcontext.files import file_sha256, write_whole
+from briefcontext.evaluation.runs.runner import LeftOut, row_id
+from briefcontext.evaluation.statistics.score_tables import (
+    Row,
+    answered,
+    condition_of,
+    grouped,
+    repeat_rows,
+    repeat_tables,
+)
+from briefcontext.evaluation.statistics.tables import label_of, title_of
+from briefcontext.files import file_sha256, json_objects, write_whole
+from briefcontext.prompts import Prompts
 
-__all__ = ["Summary", "counts_of", "write_results"]
+__all__ = ["SIMULATION", "Summary", "is_simulated", "verify_run", "write_results"]
+
+SIMULATION = (
+    "**SIMULATION.** The answers were made by a program with a known bias, not by a language model. "
+    "No figure here is a result."
+)
+_SIMULATED = "simulated-reader"
 
 Summary = dict[str, Any]
+
+
+def is_simulated(config: Mapping[str, Any]) -> bool:
+    """Return whether a model of the run, or a judge of its answers, is the simulated reader."""
+    return any(_SIMULATED in str(config.get(name) or "") for name in ("model", "extract_model", "judges"))
 
 
 def write_results(
@@ -24,24 +46,19 @@ def write_results(
     """Make summary, report and figures of a run's rows."""
     config = {**folder.config(), "judges": judges(folder.path)}
     rows = list(folder.rows().values())
-    failed = [row for row in rows if row["status"] != "ok"]
-    facts = {"left_out": left_out, "planned": planned, **counts_of(rows)}
-    simulation = is_simulated(config)
-    report = (
-        experiment.report(
-            rows,
-            {**config, "simulation": simulation, "folder": str(folder.path), "prices": prices},
-            folder.path if figures else None,
-        )
-        if len(failed) < len(rows)
-        else Report(remarks=["No question was answered: every call failed."])
-    )
+    facts = {"left_out": left_out, "planned": planned, **_counts(rows)}
+    config |= {"simulation": is_simulated(config), "folder": str(folder.path), "prices": prices}
+    if facts["answers"]:
+        report = experiment.report(rows, config, folder.path if figures else None)
+    else:
+        report = Report(remarks=["No question was answered: every call failed."])
     repeats = repeat_rows(rows)
     report.tables += repeat_tables(repeats)
-    in_parts = _in_parts(rows)
-    if in_parts:
+    if in_parts := _in_parts(rows):
         words = "; ".join(
-            f"{title_of(one['method'])}{_label(one['condition'])}: {one['answers']} of {one['n']}" for one in in_parts
+            f"{', '.join(filter(None, (title_of(one['method']), label_of(one['condition']))))}: "
+            f"{one['answers']} of {one['n']}"
+            for one in in_parts
         )
         report.remarks.insert(
             0,
@@ -56,18 +73,18 @@ def write_results(
         "knowledge_base": config.get("knowledge_base"),
         "in_parts": in_parts,
         **({"repeats": repeats} if repeats else {}),
-        "simulation": simulation,
+        "simulation": config["simulation"],
         **facts,
         "missing": planned - len(rows),
         **report.summary,
     }
-    write_whole(folder.path / REPORT, report_markdown(experiment.title, experiment.question, config, facts, report))
+    write_whole(folder.path / REPORT, _report_markdown(experiment, config, facts, report))
     summary["sha256"] = {name: file_sha256(folder.path / name) for name in (CONFIG, ITEMS, REPORT)}
     folder.write_json(SUMMARY, summary)
     return summary
 
 
-def counts_of(rows: Sequence[Row]) -> dict[str, Any]:
+def _counts(rows: Sequence[Row]) -> dict[str, Any]:
     """Return what a run's rows add up to: questions, answers, failures, and what was asked, equal requests once."""
     failed = [row for row in rows if row["status"] != "ok"]
     asked = {call["request_sha256"]: call for row in rows for call in row["calls"]}
@@ -85,20 +102,121 @@ def counts_of(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _in_parts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Count the answers that were to take one call and did not fit into it, by method and condition."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in answered(rows):
-        groups.setdefault((row["method"], *row["condition"].items()), []).append(row)
-    counted = [
-        {
-            "method": key[0],
-            "condition": dict(key[1:]),
-            "answers": sum(bool(row.get("in_parts")) for row in some),
-            "n": len(some),
-        }
-        for key, some in groups.items()
+    groups = grouped(answered(rows), lambda row: (row["method"], condition_of(row)))
+    return [
+        {"method": method, "condition": dict(condition), "answers": count, "n": len(some)}
+        for (method, condition), some in groups.items()
+        if (count := sum(bool(row.get("in_parts")) for row in some))
     ]
-    return [one for one in counted if one["answers"]]
 
 
-def _label(condition: Mapping[str, Any]) -> str:
-    return "".join(f", {name} {value}" for name, value in condition.items())
+def _report_markdown(
+    experiment: Experiment, config: Mapping[str, Any], facts: Mapping[str, Any], report: Report
+) -> str:
+    parts = [f"# {experiment.title}"]
+    if config["simulation"]:
+        parts.append(SIMULATION)
+    missing = facts["planned"] - facts["answers"] - facts["failed"]
+    if missing > 0:
+        parts.append(
+            f"**UNFINISHED.** {missing:,} of {facts['planned']:,} answers are not there, and no figure here counts "
+            "them. Give the same command again to get them."
+        )
+    parts += [experiment.question, "\n".join(f"- {fact}" for fact in _facts(config, facts)), *report.remarks]
+    parts += [table.markdown() for table in report.tables]
+    for figure in report.figures:
+        if figure.suffix == ".png":
+            parts += [f"![{experiment.title}]({figure.name})", f"The same as [SVG]({figure.stem}.svg)."]
+    if facts["errors"]:
+        errors = "\n".join(f"- {count} × {error}" for error, count in facts["errors"].items())
+        parts += ["### Failed calls", "They are asked again when the same command is given.", errors]
+    if commit := (config.get("provenance") or {}).get("git_commit"):
+        parts.append(f"Code at commit {commit}.")
+    parts += ["### Versions", ", ".join(f"{name} {version}" for name, version in config["versions"].items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+    lines = [f"Model: {config['model']}"]
+    if facts.get("served_models"):
+        lines.append(f"Served as: {', '.join(facts['served_models'])}")
+    if config.get("document_encoder"):
+        lines.append(f"Encoder of the chunks: {config['document_encoder']} (OP-RAG: bge)")
+    if config.get("extract_model"):
+        lines.append(f"Model for the extractions: {config['extract_model']}")
+    lines.append(f"Questions: {facts['items']} of {config['data_set']['name']}, seed {config['seed']}")
+    if sampling := config.get("sampling"):
+        lines.append(f"Drawn: {sampling}; --limit or --per-class draws others")
+    if repeats := config.get("repeats"):
+        lines.append(f"Repeats: {repeats}, each sampled afresh at temperature {config['temperature']}")
+    if rankings := config.get("rankings"):
+        lines.append(f"Rankings: {rankings}")
+    if {"map_reduce", "briefcontext"} & set(config["methods"]):
+        lines.append(
+            f"Read in partitions of {config['reading']['partition_size']} (the authors' notebook: two partitions), "
+            "as small ones are what the method is for; quotes that no document holds are dropped, as evidence must be "
+            "in its document (the notebook looks none up)"
+        )
+    if "briefcontext" in config["methods"]:
+        lines.append("BM25 ranks the k documents that were retrieved, as in equation 1 (the notebook: 64)")
+    lines += [f"Left out: {count} questions: {reason}" for reason, count in facts["left_out"].items()]
+    if base := config.get("knowledge_base"):
+        lines.append(f"Knowledge base: {base['passages']:,} passages, encoder {base['encoder']}")
+    if calibration := config.get("calibration"):
+        lines.append(
+            f"Preflight: calibrated on {calibration['fitted_on']:,} questions, target recall "
+            f"{100 * calibration['target_recall']:g}%"
+        )
+        lines += [f"Caution: {caution}" for caution in calibration["cautions"]]
+    lines.append(f"Answers: {facts['answers']} of {facts['planned']}; failed: {facts['failed']}")
+    lines.append(
+        f"Asked in all: {facts['calls']:,} requests, {facts['input_tokens']:,} input and "
+        f"{facts['output_tokens']:,} output tokens (equal requests were asked once)"
+    )
+    return lines
+
+
+def verify_run(path: Path) -> list[str]:
+    """Return what in a run's folder does not belong together; nothing where all does.
+
+    The hashes of configuration, rows and report must be those that the summary names, the prompts those of the
+    configuration, each row one of a method that the run has, and the summary's counts what the rows
+    add up to.
+
+    Raises:
+        InputError: it is no folder of a finished run.
+    """
+    folder = RunFolder(path)
+    config = folder.config()
+    try:
+        summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} holds no finished run: {SUMMARY} cannot be read ({error}).") from error
+    if "sha256" not in summary:
+        raise InputError(f"{path} names no hashes: it is a run of an older version. Give the same command again.")
+    problems = []
+    for name, digest in summary["sha256"].items():
+        if not (path / name).exists():
+            problems.append(f"{name} is missing.")
+        elif file_sha256(path / name) != digest:
+            problems.append(f"{name} is not the one that the summary was made of.")
+    if config["experiment"] == "preflight":
+        studied = list(json_objects(path / STUDY_ROWS))
+        counted = {"n": len(studied), "misplaced": sum(row["misplaced"] for row in studied)}
+    else:
+        try:
+            if Prompts(path / PROMPTS).digest != config["prompts_sha256"]:
+                problems.append(f"The texts in {PROMPTS} are not the prompts that the configuration names.")
+        except InputError as error:
+            problems.append(f"The prompts cannot be read: {error}")
+        rows = folder.rows()
+        for id, row in rows.items():
+            named = row_id(row["item"], row["method"], row["condition"], row.get("repeat", 0))
+            if id != named or row["method"] not in config["methods"]:
+                problems.append(f"Row {id!r} is not one of this run.")
+        counted = _counts(list(rows.values()))
+    return problems + [
+        f"The summary has {name} {summary.get(name)}, and the rows {count}."
+        for name, count in counted.items()
+        if count != summary.get(name)
+    ]

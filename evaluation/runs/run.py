@@ -1,44 +1,39 @@
 """Running an experiment from its settings to its report."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from langchain_core.language_models import BaseChatModel
+
+from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets import DataSet, load_data_set
-from briefcontext.evaluation.data_sets.sampling import balanced_sample, sample
+from briefcontext.evaluation.data_sets.data_set import balanced_sample, sample
 from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
-from briefcontext.evaluation.experiments.experiment import Experiment, Materials, experiment
+from briefcontext.evaluation.experiments.experiment import OnCorpus, OnDocuments, experiment
+from briefcontext.evaluation.judging.pairs import make_pairs
+from briefcontext.evaluation.judging.verdicts import import_verdicts, judge_pairs
 from briefcontext.evaluation.methods.call_trace import CallTrace
 from briefcontext.evaluation.methods.method import Method, methods
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.runs.batch import Batch
-from briefcontext.evaluation.runs.calibration import calibrated
-from briefcontext.evaluation.runs.dry_run import CountingModel, Estimate, estimate_table
+from briefcontext.evaluation.runs.checks import calibrated, check_needs, check_repeats
+from briefcontext.evaluation.runs.dry_run import CountingModel, Estimate
 from briefcontext.evaluation.runs.folder import REPLIES, RunFolder
 from briefcontext.evaluation.runs.progress import RunProgress
 from briefcontext.evaluation.runs.results import Summary, write_results
 from briefcontext.evaluation.runs.runner import Runner, Task, plan, usable
-from briefcontext.evaluation.runs.settings import (
-    RunSettings,
-    encoder_name,
-    given_name,
-    paper_encoder,
-    provenance,
-    versions,
-)
-from briefcontext.evaluation.statistics.score_tables import Row, Table
+from briefcontext.evaluation.runs.settings import RunSettings, given_name, paper_encoder, provenance, versions
+from briefcontext.evaluation.statistics.score_tables import Row
+from briefcontext.evaluation.statistics.tables import Table
 from briefcontext.files import sha256
 from briefcontext.graphs import resources
 from briefcontext.prompts import Prompts
-from briefcontext.retrievers.ranking_retriever import RankingRetriever
-
-if TYPE_CHECKING:
-    from briefcontext.knowledge.encoders import Encoder
 
 __all__ = ["BatchDone", "Run"]
 
@@ -64,100 +59,52 @@ class Run:
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.prompts = Prompts(settings.reading.prompts)
-        self.experiment: Experiment = experiment(settings.experiment, settings.rankings)
-        self.methods: list[Method] = methods(settings.methods or self.experiment.methods)
+        kind = experiment(settings.experiment, settings.rankings)
+        self.methods: list[Method] = methods(settings.methods or kind.methods)
         calibration = resources.calibration(settings.reading)
-        own_ks = self.experiment.ks if calibration is None else (calibration.k,)
+        own_ks = kind.ks if calibration is None else (calibration.k,)
         self.ks = tuple(sorted(set(settings.ks or own_ks)))
         if self.ks and self.ks[0] < 1:
             raise InputError(f"--k is {self.ks[0]}. Give at least 1 document.")
-        self._check_repeats()
+        check_repeats(settings, kind)
         self._data_set: DataSet = load_data_set(settings.data_set)
-        self.materials = self._materials()
+        self.experiment = self._opened(kind)
+        check_needs(kind, self.methods)
         oracle = any(method.need == "key documents" for method in self.methods)
-        self._check_needs()
-        candidates, left_out = usable(self.experiment, self._data_set.items, self.materials, oracle=oracle)
+        candidates, left_out = usable(self.experiment, self._data_set.items, oracle=oracle)
         self.left_out = dict(Counter(self._data_set.left_out) + Counter(left_out))
         self.sampling: str | None = None
         """How the experiment drew its questions, where nothing else was asked for."""
-        self.items = self._sampled(candidates)
-        self.calibrated = calibrated(
-            calibration,
-            self.experiment,
-            self.methods,
-            self.ks,
-            asked=self._data_set.items,
-            materials=self.materials,
-        )
+        self.items = candidates
+        if settings.per_class is None and settings.limit is None:
+            self.items, self.sampling = self.experiment.drawn(candidates, settings.seed)
+        if settings.per_class is not None:
+            self.items = balanced_sample(self.items, settings.per_class, settings.seed)
+        if settings.limit is not None:
+            self.items = sample(self.items, settings.limit, settings.seed)
+        self.calibrated = calibrated(calibration, self.experiment, self.methods, self.ks, self._data_set.items)
         self.plan = plan(self.items, self.methods, self.experiment.conditions(self.ks), repeats=settings.repeats)
 
-    def _sampled(self, items: Sequence[Any]) -> list[Any]:
+    def _opened(self, kind: type[OnCorpus] | type[OnDocuments]) -> OnCorpus | OnDocuments:
         settings = self.settings
-        chosen = list(items)
-        if settings.per_class is None and settings.limit is None:
-            chosen, self.sampling = self.experiment.drawn(chosen, settings.seed)
-        if settings.per_class is not None:
-            chosen = balanced_sample(chosen, settings.per_class, settings.seed)
-        if settings.limit is not None:
-            chosen = sample(chosen, settings.limit, settings.seed)
-        return chosen
+        if issubclass(kind, OnDocuments):
+            from briefcontext.knowledge.encoders import load_encoder
 
-    def _check_repeats(self) -> None:
-        settings = self.settings
-        if settings.repeats == 1:
-            return
-        if not self.experiment.repeatable:
+            encoder = paper_encoder() if settings.document_encoder is None else settings.document_encoder
+            opened = load_encoder(encoder) if isinstance(encoder, str) else encoder
+            return kind(LongDocuments(self._data_set.documents, opened, exact=settings.exact_chunks))
+        if settings.knowledge_base is None:
             raise InputError(
-                f"Repeats average scores, and the experiment {settings.experiment} counts what becomes of single "
-                "answers. Leave --repeats out."
+                f"The experiment {settings.experiment} takes its documents from a knowledge base: "
+                "name it with --kb DIR."
             )
-        if settings.temperature is not None and settings.temperature <= 0:
-            raise InputError(
-                "At temperature 0 a model is asked to say the same each time, so that repeats tell nothing. Give "
-                "--temperature, such as 0.7, or a negative one for the provider's own."
-            )
-
-    def _check_needs(self) -> None:
-        for method in self.methods:
-            if self.experiment.source == "corpus" and method.need == "whole":
-                raise InputError(
-                    f"{method.name} reads a whole long document, and the experiment {self.experiment.name} reads from "
-                    "a knowledge base. Leave it out, or run the experiment order."
-                )
-            if self.experiment.source == "document" and method.need == "key documents":
-                raise InputError(
-                    f"{method.name} reads key documents, and the long documents of the experiment "
-                    f"{self.experiment.name} have none. Leave it out."
-                )
-            if method.need == "fused" and not self.experiment.real_rankings:
-                raise InputError(
-                    f"{method.name} reads a fused ranking of the corpus, and the rankings of the experiment "
-                    f"{self.experiment.name} are synthetic. Leave it out, or run the experiment integration."
-                )
-
-    def _materials(self) -> Materials:
-        settings = self.settings
+        given = settings.knowledge_base
         fused = any(method.need == "fused" for method in self.methods)
-        if self.experiment.source == "corpus":
-            if settings.knowledge_base is None:
-                raise InputError(
-                    f"The experiment {settings.experiment} takes its documents from a knowledge base: "
-                    "name it with --kb DIR."
-                )
-            given = settings.knowledge_base
-            corpus = Corpus.open(given) if isinstance(given, str) else given
-            return Materials(corpus=corpus, seed=settings.seed, fused=fused)
-        from briefcontext.knowledge.encoders import load_encoder
-
-        encoder = self._document_encoder
-        encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
-        return Materials(
-            long=LongDocuments(self._data_set.documents, encoder, exact=settings.exact_chunks), seed=settings.seed
-        )
+        return kind(Corpus.open(given) if isinstance(given, str) else given, seed=settings.seed, fused=fused)
 
     @property
-    def _retriever(self) -> RankingRetriever | None:
-        return None if self.materials.corpus is None else self.materials.corpus.retriever
+    def _corpus(self) -> Corpus | None:
+        return self.experiment.corpus if isinstance(self.experiment, OnCorpus) else None
 
     @property
     def tasks(self) -> list[Task]:
@@ -166,11 +113,9 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Return the configuration: what a run must have in common with the one that it goes on with."""
-        settings = self.settings
-        reading = settings.reading.model_dump(
-            include={"partition_size", "preflight_top_n", "iou_threshold", "fallback", "max_input_tokens"}
-        )
-        base = self.materials.corpus
+        settings, base = self.settings, self._corpus
+        run = self.experiment
+        encoder = run.documents.encoder if isinstance(run, OnDocuments) else run.corpus.manifest.encoder
         return {
             "experiment": settings.experiment,
             "model": given_name(settings.model),
@@ -178,7 +123,7 @@ class Run:
             "temperature": settings.temperature,
             "data_set": {"name": self._data_set.name, "spec": settings.data_set, "sha256": self._data_set.sha256},
             "knowledge_base": None if base is None else base.fingerprint(),
-            "document_encoder": None if base is not None else encoder_name(self._document_encoder),
+            "document_encoder": None if base is not None else encoder.name,
             "exact_chunks": None if base is not None else settings.exact_chunks,
             "methods": [method.name for method in self.methods],
             "ks": list(self.ks),
@@ -186,34 +131,29 @@ class Run:
             "limit": settings.limit,
             "per_class": settings.per_class,
             "items_sha256": sha256("\0".join(item.id for item in self.items)),
-            "reading": reading,
+            "reading": settings.reading.model_dump(
+                include={"partition_size", "preflight_top_n", "iou_threshold", "fallback", "max_input_tokens"}
+            ),
             "calibration": self.calibrated,
             "prompts_sha256": self.prompts.digest,
             **({"sampling": self.sampling} if self.sampling else {}),
             **({"repeats": settings.repeats} if settings.repeats > 1 else {}),
             **({"rankings": settings.rankings} if settings.experiment == "conflict" else {}),
             "versions": versions(),
-            "provenance": provenance(
-                self.materials.documents.encoder.revision if base is None else base.manifest.encoder.revision
-            ),
+            "provenance": provenance(encoder.revision),
         }
-
-    @cached_property
-    def _document_encoder(self) -> "str | Encoder":
-        given = self.settings.document_encoder
-        return paper_encoder() if given is None else given
 
     def estimate(self, folder: Path | None = None) -> Table:
         """Return what the run takes, without a call; what a folder has already is left out."""
-        there = set() if folder is None or not folder.exists() else self._done(RunFolder(folder).rows())
+        there = set() if folder is None or not folder.exists() else RunFolder(folder).answered()
         estimate = Estimate()
 
         def keep(row: Row, trace: CallTrace) -> None:
             estimate.add(row["method"], trace.calls)
 
-        model = RunModels(CountingModel(), replies=None, prompts=self.prompts, retriever=self._retriever)
-        self._runner([model] * self.settings.repeats).run(self.plan, there.__contains__, keep)
-        return estimate_table(estimate, self.settings.prices)
+        models = [self._model(CountingModel())] * self.settings.repeats
+        wait_for(self._runner(models).run(self.plan, there.__contains__, keep))
+        return estimate.table(self.settings.prices)
 
     def execute(self, out: Path) -> Summary:
         """Get all answers that `out` does not have, and write its summary, report and figures.
@@ -222,11 +162,8 @@ class Run:
             InputError: the folder belongs to another run.
             ModelSetupError, MissingExtraError: the model cannot be opened, or its provider refuses all calls.
         """
-        folder = RunFolder(out)
-        with folder.locked():
-            folder.claim(self.config())
-            folder.keep_prompts(self.prompts)
-            self._fetch(folder, self._models(folder), self._runner)
+        with self._claimed(out) as folder:
+            self._fetch(folder, self._runner(self._models(folder)))
             return self._finish(folder)
 
     def take_verdicts(self, out: Path, file: Path) -> int:
@@ -235,12 +172,9 @@ class Run:
         Raises:
             InputError: the file holds none on a pair of this run.
         """
-        from briefcontext.evaluation.judging.judge import import_verdicts
-        from briefcontext.evaluation.judging.pairs import read_key
-
         folder = RunFolder(out)
         with folder.locked():
-            taken = import_verdicts(out, file, read_key(out))
+            taken = import_verdicts(out, file)
             self._finish(folder)
         return taken
 
@@ -250,9 +184,6 @@ class Run:
         Raises:
             ModelError: it cannot be opened, or a call failed for good.
         """
-        from briefcontext.evaluation.judging.judge import judge_pairs
-        from briefcontext.evaluation.judging.pairs import make_pairs
-
         folder = RunFolder(out)
         with folder.locked():
             first, second = (method.name for method in self.methods)
@@ -278,25 +209,32 @@ class Run:
         if self.settings.repeats > 1:
             raise InputError("A batch holds each request once, so that repeats of it cannot be told apart. Leave "
                              "--repeats or --batch out.")  # fmt: skip
-        folder = RunFolder(out)
-        with folder.locked():
-            folder.claim(self.config())
-            folder.keep_prompts(self.prompts)
+        with self._claimed(out) as folder:
             (out / "batch").mkdir(exist_ok=True)
             batch = Batch(out / "batch")
             counts = {} if imported is None else batch.import_file(imported)
-            models = self._models(folder, **batch.client_arguments())
-            waiting = self._fetch(folder, models, self._batch_runner)
+            runner = self._runner(self._models(folder, **batch.client_arguments()), max_retries=0)
+            waiting = self._fetch(folder, runner)
             files = batch.export()
             if not files:
                 self._finish(folder)
             return BatchDone(counts, files, waiting)
 
-    def _fetch(self, folder: RunFolder, models: Sequence[RunModels], runner: Any) -> int:
-        done = self._done(folder.rows())
-        planned = {task.id for task in self.tasks}
+    @contextmanager
+    def _claimed(self, out: Path) -> Iterator[RunFolder]:
+        folder = RunFolder(out)
+        with folder.locked():
+            folder.claim(self.config())
+            folder.keep_prompts(self.prompts)
+            yield folder
+
+    def _fetch(self, folder: RunFolder, runner: Runner) -> int:
+        done = folder.answered()
+        # In the order of the plan, so that a run that was stopped ends in the same file as one that was not.
+        planned = list(dict.fromkeys(task.id for task in self.tasks))
         stream = None if self.settings.progress else StringIO()
-        with RunProgress(len(planned), self.settings.prices, done=len(done & planned), stream=stream) as progress:
+        there = len(done.intersection(planned))
+        with RunProgress(len(planned), self.settings.prices, done=there, stream=stream) as progress:
 
             def keep(row: Row, trace: CallTrace) -> None:
                 folder.append(row)
@@ -308,25 +246,21 @@ class Run:
                     output_tokens=sum(call.output_tokens for call in paid),
                 )
 
-            waiting: int = runner(models).run(self.plan, done.__contains__, keep)
+            waiting = wait_for(runner.run(self.plan, done.__contains__, keep))
         rows = folder.rows()
-        # In the order of the plan, so that a run that was stopped ends in the same file as one that was not.
-        folder.rewrite(rows[id] for id in dict.fromkeys(task.id for task in self.tasks) if id in rows)
+        folder.rewrite(rows[id] for id in planned if id in rows)
         return waiting
 
     def _finish(self, folder: RunFolder) -> Summary:
+        settings = self.settings
+        planned = len(self.tasks)
         return write_results(
-            folder,
-            self.experiment,
-            self.left_out,
-            len(self.tasks),
-            prices=self.settings.prices,
-            figures=self.settings.figures,
+            folder, self.experiment, self.left_out, planned, prices=settings.prices, figures=settings.figures
         )
 
-    @staticmethod
-    def _done(rows: Mapping[str, Row]) -> set[str]:
-        return {id for id, row in rows.items() if row["status"] == "ok"}
+    def _model(self, model: str | BaseChatModel, *, replies: Path | None = None, **kwargs: Any) -> RunModels:
+        retriever = None if self._corpus is None else self._corpus.retriever
+        return RunModels(model, replies=replies, prompts=self.prompts, retriever=retriever, **kwargs)
 
     def _models(self, folder: RunFolder, **kwargs: Any) -> list[RunModels]:
         settings = self.settings
@@ -337,27 +271,11 @@ class Run:
             )
         if settings.temperature is not None:
             kwargs["temperature"] = settings.temperature
-        return [
-            RunModels(
-                settings.model,
-                extract_model=settings.extract_model,
-                replies=folder.path / REPLIES,
-                prompts=self.prompts,
-                retriever=self._retriever,
-                repeat=repeat,
-                **kwargs,
-            )
-            for repeat in range(settings.repeats)
-        ]
+        kwargs |= {"extract_model": settings.extract_model, "replies": folder.path / REPLIES}
+        return [self._model(settings.model, repeat=repeat, **kwargs) for repeat in range(settings.repeats)]
 
-    def _runner(self, models: Sequence[RunModels]) -> Runner:
+    def _runner(self, models: Sequence[RunModels], **changed: Any) -> Runner:
         # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
-        reading = self.settings.reading.model_copy(
-            update={"force_choice": self.experiment.force_choice, "prompts": None}
-        )
-        return Runner(self.experiment, self.materials, models, reading, at_once=max(1, reading.max_concurrent_calls))
-
-    def _batch_runner(self, models: Sequence[RunModels]) -> Runner:
-        runner = self._runner(models)
-        runner.settings = runner.settings.model_copy(update={"max_retries": 0})
-        return runner
+        changed |= {"force_choice": self.experiment.force_choice, "prompts": None}
+        reading = self.settings.reading.model_copy(update=changed)
+        return Runner(self.experiment, models, reading, at_once=max(1, reading.max_concurrent_calls))

@@ -1,26 +1,26 @@
 """The runner: asks every question by every method under every condition."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableLambda
 
-from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.experiments.experiment import Condition, Experiment, Materials
+from briefcontext.evaluation.experiments.experiment import Condition, Experiment
 from briefcontext.evaluation.methods.call_trace import CallTrace
-from briefcontext.evaluation.methods.method import Method
-from briefcontext.evaluation.methods.method_io import Outcome, Reading
+from briefcontext.evaluation.methods.method import Method, Outcome, Reading
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.statistics.score_tables import Row
 from briefcontext.evaluation.statistics.scoring import mirage_choice, score_answer
+from briefcontext.evaluation.statistics.tables import label_of
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["LeftOut", "Runner", "Task", "plan", "usable"]
+__all__ = ["LeftOut", "Runner", "Task", "plan", "row_id", "usable"]
 
 LeftOut = dict[str, int]
 """Why questions were left out, and how many."""
@@ -32,32 +32,29 @@ class Task:
 
     item: Item
     method: Method
-    condition: Condition | None
-    """None for a method that sees no ranking."""
+    condition: Condition
+    """Empty for a method that sees no ranking."""
     repeat: int = 0
 
     @property
     def id(self) -> str:
         """Unique in the run."""
-        label = "" if self.condition is None else self.condition.label
-        return f"{self.item.id}|{self.method.name}|{label}" + (f"|repeat {self.repeat}" if self.repeat else "")
+        return row_id(self.item.id, self.method.name, self.condition, self.repeat)
 
 
-def usable(
-    experiment: Experiment, items: Iterable[Item], materials: Materials, *, oracle: bool
-) -> tuple[list[Item], LeftOut]:
+def row_id(item: str, method: str, condition: Condition, repeat: int) -> str:
+    """Return what names an answer in its run."""
+    return f"{item}|{method}|{label_of(condition)}" + (f"|repeat {repeat}" if repeat else "")
+
+
+def usable(experiment: Experiment, items: Iterable[Item], *, oracle: bool) -> tuple[list[Item], LeftOut]:
     """Return the questions that the experiment can use, and why it cannot use the others."""
-    kept: list[Item] = []
-    left_out: LeftOut = {}
-    for item in items:
-        reason = experiment.left_out(item, materials, oracle=oracle)
-        if reason is None:
-            kept.append(item)
-        else:
-            left_out[reason] = left_out.get(reason, 0) + 1
+    reasons = [(item, experiment.left_out(item, oracle=oracle)) for item in items]
+    kept = [item for item, reason in reasons if reason is None]
+    left_out = Counter(reason for _, reason in reasons if reason is not None)
     if not kept:
-        reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "there are none"
-        raise InputError(f"The experiment {experiment.name} can use none of the questions: {reasons}.")
+        words = "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "there are none"
+        raise InputError(f"The experiment {experiment.name} can use none of the questions: {words}.")
     return kept, left_out
 
 
@@ -72,7 +69,7 @@ def plan(
     tasks: dict[str, list[Task]] = {}
     for item in items:
         for method in methods:
-            for condition in [None] if method.constant else conditions:
+            for condition in [{}] if method.constant else conditions:
                 tasks.setdefault(item.question, []).extend(
                     Task(item, method, condition, repeat) for repeat in range(repeats)
                 )
@@ -84,14 +81,13 @@ class Runner:
     """Asks the questions of a plan, several at once."""
 
     experiment: Experiment
-    materials: Materials
     models: Sequence[RunModels]
     """One for each repeat."""
     settings: Settings
     at_once: int = 8
     """Questions worked on at the same time."""
 
-    def run(
+    async def run(
         self, plan: Sequence[Sequence[Task]], done: Callable[[str], bool], keep: Callable[[Row, CallTrace], None]
     ) -> int:
         """Get every answer that is not there; return how many wait for a reply that is to be fetched in a batch.
@@ -105,11 +101,6 @@ class Runner:
             ModelSetupError: the provider refuses all calls.
             InputError: a method cannot read what the experiment gives.
         """
-        return wait_for(self._run(plan, done, keep))
-
-    async def _run(
-        self, plan: Sequence[Sequence[Task]], done: Callable[[str], bool], keep: Callable[[Row, CallTrace], None]
-    ) -> int:
         questions = iter([tasks for tasks in plan if not all(done(task.id) for task in tasks)])
         waiting = 0
 
@@ -151,13 +142,13 @@ class Runner:
         documents = [str(document.id) for document in reading.documents]
         keys = {str(document.id) for document in reading.key_documents}
         places = [place for place, id in enumerate(documents) if id in keys]
-        seen = {} if task.condition is None else {"documents": documents, "key_places": places}
-        return _row(task, trace, status="ok", **seen, **_scored(task, outcome, trace)), trace
+        seen = {"documents": documents, "key_places": places} if task.condition else {}
+        return _row(task, trace, status="ok", **seen, **_scored(task.item, outcome, trace)), trace
 
     def _reading(self, task: Task) -> Reading:
-        if task.condition is None:
-            return self.experiment.base_reading(task.item, self.materials)
-        return self.experiment.arrange(task.item, task.condition, self.materials)
+        if task.condition:
+            return self.experiment.arrange(task.item, task.condition)
+        return self.experiment.base_reading(task.item)
 
 
 def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
@@ -168,7 +159,7 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
         "group": task.item.group,
         "question": task.item.question,
         "method": task.method.name,
-        "condition": {} if task.condition is None else dict(task.condition.values),
+        "condition": dict(task.condition),
         "repeat": task.repeat,
         "metric": "none" if not task.item.answers else "accuracy" if task.item.options else "f1",
         **values,
@@ -178,58 +169,31 @@ def _row(task: Task, trace: CallTrace, **values: Any) -> Row:
             "output_tokens": sum(call.output_tokens for call in calls),
             "kept_replies": sum(call.kept for call in calls),
         },
-        "calls": [
-            {
-                "stage": call.stage,
-                "served_model": call.served_model,
-                "index": call.index,
-                "request_sha256": call.request,
-                "prompt_sha256": call.prompt,
-                "output": call.output,
-                "input_tokens": call.input_tokens,
-                "context_tokens": call.context_tokens,
-                "output_tokens": call.output_tokens,
-            }
-            for call in calls
-        ],
+        "calls": [{name: value for name, value in asdict(call).items() if name != "kept"} for call in calls],
     }
 
 
-def _scored(task: Task, outcome: Outcome, trace: CallTrace) -> Mapping[str, Any]:
+def _scored(item: Item, outcome: Outcome, trace: CallTrace) -> Mapping[str, Any]:
     """Score an answer, if its question has a key.
 
     The choice is the one that the method made, and is not read out of its words again. What names no option is an
     outcome of its own, and counts as wrong.
     """
-    item = task.item
-    values: dict[str, Any] = {
-        "text": outcome.text,
-        "route": outcome.route,
-        "iou": outcome.iou,
-        "partition_choices": {letter: list(parts) for letter, parts in outcome.partition_choices.items()},
-        "partitions": outcome.partitions,
-        "partitions_without_choice": outcome.without_choice,
-        "truncated": outcome.truncated,
-        "in_parts": outcome.in_parts,
-        "failed_calls": outcome.failed_calls,
-    }
+    values = asdict(outcome)
+    choice, abstained = values.pop("choice"), values.pop("abstained")
     if item.options:
-        choice = values["choice"] = outcome.choice
         if choice is None:
-            word = "abstained" if outcome.abstained else "unparsed"
+            word = "abstained" if abstained else "unparsed"
         else:
             word = "answered" if not item.answers else "right" if choice in item.answers else "wrong"
+        values["choice"] = choice
         if item.answers:
             reply = trace.calls[-1].output if trace.calls else ""
             mirage = mirage_choice(reply, item.options, choice)
             values |= {"score": float(word == "right"), "mirage_score": float(mirage in item.answers)}
         return {**values, "outcome": word}
     if not item.answers:
-        return {**values, "outcome": "abstained" if outcome.abstained else "answered"}
-    scored = score_answer("" if outcome.abstained else outcome.text, item.answers)
-    return {
-        **values,
-        "score": float(scored.f1),
-        "exact_match": float(scored.exact_match),
-        "outcome": "abstained" if outcome.abstained else "right" if scored.exact_match else "scored",
-    }
+        return {**values, "outcome": "abstained" if abstained else "answered"}
+    scored = score_answer("" if abstained else outcome.text, item.answers)
+    word = "abstained" if abstained else "right" if scored.exact_match else "scored"
+    return {**values, "score": scored.f1, "exact_match": scored.exact_match, "outcome": word}

@@ -18,7 +18,7 @@ from briefcontext.graphs.settings import Settings
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
-__all__ = ["RunSettings", "encoder_name", "git_commit", "given_name", "paper_encoder", "provenance", "versions"]
+__all__ = ["RunSettings", "git_commit", "given_name", "paper_encoder", "provenance", "versions"]
 
 _VERSIONED = (
     "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
@@ -65,11 +65,6 @@ class RunSettings:
 def given_name(model: str | BaseChatModel | None) -> str | None:
     """Return the name by which a model was given."""
     return model if isinstance(model, str) or model is None else model_name(model)
-
-
-def encoder_name(encoder: "str | Encoder") -> str:
-    """Return the name of an encoder."""
-    return encoder if isinstance(encoder, str) else encoder.name
 
 
 def paper_encoder() -> str:

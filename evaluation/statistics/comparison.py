@@ -1,6 +1,6 @@
 """Methods tested against vanilla on the same questions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -10,33 +10,32 @@ from briefcontext.evaluation.statistics.inference import (
     mcnemar_exact,
     mcnemar_mid_p,
     permutation_test,
+    tango,
 )
-from briefcontext.evaluation.statistics.paired_shares import tango
 from briefcontext.evaluation.statistics.score_tables import (
+    Bounds,
     Row,
-    Table,
     answered,
     bootstrap_bounds,
     by_metric,
+    condition_of,
     conditional_methods,
+    grouped,
     is_choice,
-    p_value,
-    points_with_interval,
+    question_means,
     scored,
-    title_of,
     titled_by_metric,
 )
+from briefcontext.evaluation.statistics.tables import METHOD, N, Record, Table, p_value, points_with_interval, under
 
 __all__ = [
-    "DIFFERENCE_COLUMNS",
     "Comparison",
+    "against_vanilla",
     "average_test",
     "compare_conditions",
     "compare_methods",
     "comparison_tables",
     "correct",
-    "difference_columns",
-    "interval_note",
     "paired",
     "paired_test",
     "question_differences",
@@ -45,8 +44,6 @@ __all__ = [
 Comparison = dict[str, Any]
 
 MCNEMAR = "McNemar, exact"
-DIFFERENCE_COLUMNS = ("n", "Difference [95% CI]", "Win / tie / lose", "Test", "p", "p (Holm)", "mid-p")
-"""What `difference_columns` fills."""
 
 
 def paired(rows: Sequence[Row], first: str, second: str) -> list[tuple[Row, Row]]:
@@ -54,47 +51,47 @@ def paired(rows: Sequence[Row], first: str, second: str) -> list[tuple[Row, Row]
 
     A method that is not run under conditions is paired with the other under each of them.
     """
+
+    def key(row: Row) -> tuple[Any, ...]:
+        return row["item"], int(row.get("repeat", 0)), condition_of(row)
+
     good = answered(rows)
-    of_second = {(row["item"], _repeat(row), tuple(row["condition"].items())): row
-                 for row in good if row["method"] == second}  # fmt: skip
+    of_second = {key(row): row for row in good if row["method"] == second}
     pairs = []
-    for row in good:
-        if row["method"] == first:
-            item = (row["item"], _repeat(row))
-            keys = ((*item, tuple(row["condition"].items())), (*item, ()))
-            other = next((of_second[key] for key in keys if key in of_second), None)
-            if other is not None:
-                pairs.append((row, other))
+    for row in (row for row in good if row["method"] == first):
+        other = of_second.get(key(row)) or of_second.get((*key(row)[:2], ()))
+        if other is not None:
+            pairs.append((row, other))
     return pairs
 
 
-def _repeat(row: Row) -> int:
-    return int(row.get("repeat", 0))
-
-
 def compare_conditions(
-    rows: Sequence[Row], first: Mapping[str, Any], second: Mapping[str, Any], *, seed: int
+    rows: Sequence[Row], conditions: Iterable[tuple[Record, Record, Record]], *, seed: int
 ) -> list[Comparison]:
-    """Test every method with itself, by each metric: under the first condition against under the second.
+    """Test every method with itself, by each metric; p-values are corrected by Holm over all comparisons.
 
-    A condition names some of the values; answers that differ in others are averaged for each question. The p-values
-    are not corrected yet: that is done over all that an experiment tests.
+    Args:
+        rows: of items.jsonl.
+        conditions: how tables call a comparison, the first condition, and the second that it is tested against. A
+            condition names some of the values; answers that differ in others are averaged for each question.
+        seed: for bootstraps and permutations.
     """
-
-    def under(row: Row, condition: Mapping[str, Any]) -> bool:
-        return all(row["condition"].get(name) == value for name, value in condition.items())
-
     found = []
-    for metric, some in by_metric(scored(rows)).items():
-        for name in conditional_methods(some):
-            groups: list[dict[str, list[Row]]] = [{}, {}]
-            for row in some:
-                for group, condition in zip(groups, (first, second), strict=True):
-                    if row["method"] == name and under(row, condition):
-                        group.setdefault(row["item"], []).append(row)
-            both = [(_mean(groups[0][item]), _mean(groups[1][item])) for item in groups[0] if item in groups[1]]
-            if both:
-                found.append({"metric": metric, "method": name, **paired_test(both, seed=seed)})
+    for label, *two in conditions:
+        for metric, some in by_metric(scored(rows)).items():
+            for name in conditional_methods(some):
+                one, other = (
+                    grouped(
+                        (r for r in some if r["method"] == name and wanted.items() <= r["condition"].items()),
+                        lambda row: row["item"],
+                    )
+                    for wanted in two
+                )
+                both = [(_mean(one[item]), _mean(other[item])) for item in one if item in other]
+                if both:
+                    tested = paired_test(both, seed=seed)
+                    found.append({"metric": metric, "method": name, **tested, "condition": label})
+    correct(found)
     return found
 
 
@@ -120,49 +117,38 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
         by: condition values to keep apart; none means all. Answers that differ in others are averaged for each
             question, as are those of repeats.
     """
-    methods = [name for name in dict.fromkeys(row["method"] for row in rows) if name != VANILLA]
-    order = list(dict.fromkeys(tuple(row["condition"].items()) for row in rows))
-    found: list[Comparison] = []
-    for metric, name, some in ((m, name, some) for m, some in by_metric(scored(rows)).items() for name in methods):
-        groups: dict[tuple[Any, ...], list[tuple[Row, Row]]] = {}
-        pairs = paired(some, VANILLA, name)
-        for vanilla, other in sorted(pairs, key=lambda pair: order.index(tuple(pair[0]["condition"].items()))):
-            condition = {key: value for key, value in vanilla["condition"].items() if not by or key in by}
-            groups.setdefault(tuple(condition.items()), []).append((other, vanilla))
-        found += [
-            {"metric": metric, "method": name, "condition": dict(condition), **paired_test(group, seed=seed)}
-            for condition, group in groups.items()
-        ]
+    found = [
+        {"metric": metric, "method": name, "condition": condition, **paired_test(pairs, seed=seed)}
+        for metric, some in by_metric(scored(rows)).items()
+        for name, condition, pairs in against_vanilla(rows, some, by)
+    ]
     correct(found)
     return found
 
 
+def against_vanilla(
+    rows: Sequence[Row], some: Sequence[Row], by: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, Any], list[tuple[Row, Row]]]]:
+    """Yield each method and condition with its pairs of some rows, vanilla's second, in the order of all rows."""
+    order = list(dict.fromkeys(map(condition_of, rows)))
+    for name in dict.fromkeys(row["method"] for row in rows if row["method"] != VANILLA):
+        pairs = [(other, vanilla) for vanilla, other in paired(some, VANILLA, name)]
+        pairs.sort(key=lambda pair: order.index(condition_of(pair[1])))
+        for condition, own in grouped(pairs, lambda pair: condition_of(pair[1], by)).items():
+            yield name, dict(condition), own
+
+
 def question_differences(pairs: Sequence[tuple[Row, Row]]) -> list[float]:
     """Return for each question the first's score less the second's; the mean where it has several pairs."""
-    by_item: dict[str, list[float]] = {}
-    for first, second in pairs:
-        by_item.setdefault(first["item"], []).append(float(first["score"]) - float(second["score"]))
-    return [fmean(some) for some in by_item.values()]
+    return question_means((one["item"], float(one["score"]) - float(other["score"])) for one, other in pairs)
 
 
 def average_test(groups: Sequence[Sequence[float]], *, seed: int) -> Comparison:
     """Test whether the average of the groups' mean differences is 0; each group counts alike, whatever its size."""
     every = [difference for group in groups for difference in group]
     weighted = [difference / len(group) for group in groups for difference in group]
-    low, high = bootstrap_bounds(*groups, seed=seed)
-    win, lose = sum(d > 0 for d in every), sum(d < 0 for d in every)
-    return {
-        "n": len(every),
-        "difference": fmean(map(fmean, groups)),
-        "low": low,
-        "high": high,
-        "win": win,
-        "tie": len(every) - win - lose,
-        "lose": lose,
-        "test": "permutation",
-        "p": permutation_test(weighted, seed=seed),
-        "mid_p": None,
-    }
+    bounds = bootstrap_bounds(*groups, seed=seed)
+    return _tested(every, fmean(map(fmean, groups)), bounds, "permutation", permutation_test(weighted, seed=seed))
 
 
 def paired_test(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> Comparison:
@@ -173,21 +159,31 @@ def paired_test(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> Comparison:
     bootstrap, without an interval (None) where all differences are alike.
     """
     differences = question_differences(pairs)
+    mean = fmean(differences)
+    if len(differences) < len(pairs) or not is_choice([row for pair in pairs for row in pair]):
+        bounds = bootstrap_bounds(differences, seed=seed)
+        return _tested(differences, mean, bounds, "permutation", permutation_test(differences, seed=seed))
     win, lose = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    choice = len(differences) == len(pairs) and is_choice([row for pair in pairs for row in pair])
-    shares = tango(win, lose, len(pairs)) if choice else None
-    low, high = (shares.low, shares.high) if shares else bootstrap_bounds(differences, seed=seed)
+    shares = tango(win, lose, len(pairs))
+    exact, mid = mcnemar_exact(win, lose), mcnemar_mid_p(win, lose)
+    return _tested(differences, mean, (shares.low, shares.high), MCNEMAR, exact, mid)
+
+
+def _tested(
+    differences: Sequence[float], mean: float, bounds: Bounds, test: str, p: float, mid_p: float | None = None
+) -> Comparison:
+    win, lose = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     return {
         "n": len(differences),
-        "difference": fmean(differences),
-        "low": low,
-        "high": high,
+        "difference": mean,
+        "low": bounds[0],
+        "high": bounds[1],
         "win": win,
         "tie": len(differences) - win - lose,
         "lose": lose,
-        "test": MCNEMAR if choice else "permutation",
-        "p": float(mcnemar_exact(win, lose) if choice else permutation_test(differences, seed=seed)),
-        "mid_p": mcnemar_mid_p(win, lose) if choice else None,
+        "test": test,
+        "p": p,
+        "mid_p": mid_p,
     }
 
 
@@ -196,20 +192,27 @@ def comparison_tables(comparisons: Sequence[Comparison], title: str = "Against v
     return [_table(heading, some, len(comparisons)) for heading, _, some in titled_by_metric(title, comparisons)]
 
 
-def difference_columns(tested: Mapping[str, Any]) -> list[str]:
-    """Return what a table shows of a paired test, under `DIFFERENCE_COLUMNS`."""
-    return [
-        str(tested["n"]),
-        points_with_interval(tested["difference"], tested["low"], tested["high"]),
-        f"{tested['win']} / {tested['tie']} / {tested['lose']}",
-        tested["test"],
-        p_value(tested["p"]),
-        p_value(tested["p_holm"]),
-        p_value(tested["mid_p"]),
-    ]
+def _table(title: str, comparisons: Sequence[Comparison], tested: int) -> Table:
+    return Table.of(
+        title,
+        comparisons,
+        {
+            **METHOD,
+            **under(*(name for comparison in comparisons for name in comparison["condition"])),
+            **N,
+            "Difference [95% CI]": lambda c: points_with_interval(c["difference"], c["low"], c["high"]),
+            "Win / tie / lose": lambda c: f"{c['win']} / {c['tie']} / {c['lose']}",
+            "Test": lambda c: c["test"],
+            "p": lambda c: p_value(c["p"]),
+            "p (Holm)": lambda c: p_value(c["p_holm"]),
+            "mid-p": lambda c: p_value(c["mid_p"]),
+        },
+        f"Differences in percentage points on the same questions; {_interval_note(comparisons)}. "
+        f"Holm corrects over the {tested} comparisons of this experiment.",
+    )
 
 
-def interval_note(comparisons: Sequence[Comparison]) -> str:
+def _interval_note(comparisons: Sequence[Comparison]) -> str:
     """Say how the intervals of differences are made, and how they go with the tests."""
     tests = {c["test"] for c in comparisons}
     parts = []
@@ -225,22 +228,3 @@ def interval_note(comparisons: Sequence[Comparison]) -> str:
             "interval"
         )
     return note
-
-
-def _table(title: str, comparisons: Sequence[Comparison], tested: int) -> Table:
-    names = list(dict.fromkeys(name for comparison in comparisons for name in comparison["condition"]))
-    rows = [
-        [
-            title_of(c["method"]),
-            *(str(c["condition"].get(name, "any")) for name in names),
-            *difference_columns(c),
-        ]
-        for c in comparisons
-    ]
-    return Table(
-        title,
-        ["Method", *names, *DIFFERENCE_COLUMNS],
-        rows,
-        f"Differences in percentage points on the same questions; {interval_note(comparisons)}. "
-        f"Holm corrects over the {tested} comparisons of this experiment.",
-    )

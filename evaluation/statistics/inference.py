@@ -1,13 +1,16 @@
 """Intervals and tests for shares, scores and their differences, by scipy and statsmodels."""
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.optimize import brentq
 
 from briefcontext.errors import InputError, MissingExtraError
 
@@ -17,18 +20,19 @@ except ImportError as error:
     raise MissingExtraError("Experiments need statsmodels: pip install 'briefcontext[experiments]'.") from error
 
 __all__ = [
+    "BATCH",
+    "CONFIDENCE",
     "RESAMPLES",
     "Interval",
     "auc",
     "bootstrap",
     "bootstrap_ratio",
-    "bootstrap_spread",
     "holm",
     "mcnemar_exact",
     "mcnemar_mid_p",
     "permutation_test",
-    "spread",
-    "spread_test",
+    "resampled",
+    "tango",
     "wilson",
 ]
 
@@ -38,7 +42,11 @@ AUC_RESAMPLES = 2_000
 """Of the area under a curve, which takes a sort for each."""
 CONFIDENCE = 0.95
 
-_BATCH = 1 << 21
+BATCH = 1 << 21
+"""Numbers drawn at once."""
+_NEAR = 1e-12
+_MARGIN = 1e-9
+"""How far from the observed difference a bound is looked for, in shares: there the statistic is 0 by definition."""
 
 Floats = NDArray[np.float64]
 
@@ -65,6 +73,49 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     return Interval(min(max(float(found.low), 0.0), share), max(min(float(found.high), 1.0), share), n)
 
 
+def tango(win: int, lose: int, n: int, confidence: float = 0.95) -> Interval:
+    """Tango's score interval for the difference of two paired shares, (win - lose) / n (Tango 1998).
+
+    `win` of `n` items are right by the first method alone, and `lose` by the second alone. Unlike a bootstrap of the
+    differences, which are -1, 0 and 1, it is no point where no item differs: from n ties it follows only that
+    differences are rare. It holds 0 exactly where McNemar's asymptotic test does not reject.
+
+    Source: T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample
+    design, Statistics in Medicine 17, 1998, 891-908. statsmodels 0.15 has no interval for paired shares.
+
+    Raises:
+        InputError: such counts, or such a confidence, are not possible.
+    """
+    if min(win, lose) < 0 or win + lose > n or n < 1:
+        raise InputError(f"{win} wins and {lose} losses among {n} items are not possible.")
+    if not 0 < confidence < 1:
+        raise InputError(f"A confidence of {confidence} is not possible: it lies between 0 and 1, such as 0.95.")
+    return Interval(_lower(win, lose, n, confidence), -_lower(lose, win, n, confidence), n)
+
+
+@lru_cache(maxsize=4096)
+def _lower(win: int, lose: int, n: int, confidence: float) -> float:
+    """Find the difference below the observed one that the score test just rejects."""
+    if lose == n:
+        return -1.0
+    squared = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
+    return float(brentq(_score(win, lose, n, squared), -1.0, (win - lose) / n - _MARGIN, xtol=_NEAR))
+
+
+def _score(win: int, lose: int, n: int, squared: float) -> Callable[[float], float]:
+    """Return the score statistic's numerator squared less `squared` times its variance, over the true difference."""
+
+    def score(difference: float) -> float:
+        # The share that only the second has right, at its likeliest given the difference: the root of a quadratic.
+        b = (2 * n - win + lose) * difference - win - lose
+        c = -lose * difference * (1 - difference)
+        second = (math.sqrt(max(0.0, b * b - 8 * n * c)) - b) / (4 * n)
+        variance = n * max(0.0, 2 * second + difference * (1 - difference))
+        return (win - lose - n * difference) ** 2 - squared * variance
+
+    return score
+
+
 def bootstrap(*groups: Sequence[float] | Floats, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
     """Return a 95% percentile bootstrap interval for a mean, or for the average of groups' means (Efron 1979).
 
@@ -82,7 +133,7 @@ def bootstrap(*groups: Sequence[float] | Floats, resamples: int = RESAMPLES, see
     def average_of_means(*resampled: Floats, axis: int) -> Any:
         return np.mean([np.mean(values, axis=axis) for values in resampled], axis=0)
 
-    found = _resampled(strata, average_of_means, resamples, seed).confidence_interval
+    found = resampled(strata, average_of_means, resamples, seed).confidence_interval
     return Interval(float(found.low), float(found.high), n)
 
 
@@ -95,7 +146,7 @@ def bootstrap_ratio(
         return np.sum(first, axis=axis) / np.sum(second, axis=axis)
 
     data = (_values(above), _values(below))
-    found = _resampled(data, ratio, resamples, seed, paired=True).confidence_interval
+    found = resampled(data, ratio, resamples, seed, paired=True).confidence_interval
     return Interval(float(found.low), float(found.high), len(data[0]))
 
 
@@ -113,57 +164,8 @@ def auc(positive: Sequence[float] | Floats, negative: Sequence[float] | Floats, 
         return (ranks.take(range(m), axis=axis).sum(axis=axis) - m * (m + 1) / 2) / (m * n)
 
     data = (_values(positive), _values(negative))
-    found = _resampled(data, area, AUC_RESAMPLES, seed)
+    found = resampled(data, area, AUC_RESAMPLES, seed)
     return Interval(*np.quantile(found.bootstrap_distribution, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist())
-
-
-def spread(scores: Sequence[Sequence[float]] | Floats) -> float:
-    """Return the best position's mean less the worst one's; `scores` is `(positions, items)`."""
-    means = _positions(scores).mean(axis=1)
-    return float(means.max() - means.min())
-
-
-def bootstrap_spread(
-    scores: Sequence[Sequence[float]] | Floats, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
-    """Return a 95% bootstrap interval for `spread`, the items resampled together at all positions.
-
-    `scores` is `(positions, items)`, one item a column. A largest difference is never negative, and resampling moves
-    it upward, so that a percentile interval would not hold 0 even where all positions are alike. The interval is
-    therefore `spread` plus and minus the quantile of the largest difference between the positions' sampling errors: no
-    spread can be further from the true one than that (the idea of Tukey's range test). It is cut at 0, and holds the
-    true spread at least as often as it says; where 0 is in it, the positions may be alike.
-    """
-    values = _positions(scores)
-    observed = spread(values)
-    if np.all(np.ptp(values, axis=1) == 0):
-        return Interval(observed, observed, values.shape[1])
-    means = values.mean(axis=1)
-
-    def largest_error(*resampled: Floats, axis: int) -> Any:
-        errors = [np.mean(position, axis=axis) - mean for position, mean in zip(resampled, means, strict=True)]
-        return np.ptp(errors, axis=0)
-
-    errors = _resampled(tuple(values), largest_error, resamples, seed, paired=True)
-    reach = float(np.quantile(errors.bootstrap_distribution, CONFIDENCE))
-    return Interval(max(observed - reach, 0.0), observed + reach, values.shape[1])
-
-
-def spread_test(scores: Sequence[Sequence[float]] | Floats, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
-    """Return how often a spread as large would come by chance if an item's scores did not depend on the position.
-
-    A Monte Carlo permutation test: the positions of each item's scores, `(positions, items)`, are shuffled.
-    """
-    values = _positions(scores)
-    rng = np.random.default_rng(seed)
-    observed, reached, done = spread(values), 0, 0
-    batch = max(1, _BATCH // values.size)
-    while done < resamples:
-        count = min(batch, resamples - done)
-        means = rng.permuted(np.broadcast_to(values, (count, *values.shape)), axis=1).mean(axis=2)
-        reached += int(np.count_nonzero(np.ptp(means, axis=1) >= observed - 1e-12))
-        done += count
-    return (reached + 1) / (resamples + 1)
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
@@ -203,7 +205,7 @@ def permutation_test(differences: Sequence[float] | Floats, *, resamples: int = 
         permutation_type="samples",
         vectorized=True,
         n_resamples=resamples,
-        batch=max(1, _BATCH // len(values)),
+        batch=max(1, BATCH // len(values)),
         rng=np.random.default_rng(seed),
     )
     return float(min(found.pvalue, 1.0))
@@ -216,9 +218,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in multipletests(list(p_values), method="holm")[1]] if p_values else []
 
 
-def _resampled(
+def resampled(
     data: tuple[Floats, ...], statistic: Callable[..., Any], resamples: int, seed: int, *, paired: bool = False
 ) -> Any:
+    """Return scipy's bootstrap of samples, with percentiles."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy warns of resamples that are all alike
         return stats.bootstrap(
@@ -227,7 +230,7 @@ def _resampled(
             paired=paired,
             vectorized=True,
             n_resamples=resamples,
-            batch=max(1, _BATCH // sum(map(len, data))),
+            batch=max(1, BATCH // sum(map(len, data))),
             confidence_level=CONFIDENCE,
             method="percentile",
             rng=np.random.default_rng(seed),
@@ -238,13 +241,4 @@ def _values(samples: Sequence[float] | Floats) -> Floats:
     values = np.asarray(samples, dtype=np.float64)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
         raise InputError(f"One or more finite numbers in one row are needed, not an array of shape {values.shape}.")
-    return values
-
-
-def _positions(scores: Sequence[Sequence[float]] | Floats) -> Floats:
-    if len({len(row) for row in scores}) != 1:
-        raise InputError("Every position needs the score of every item: the rows differ in length, or there are none.")
-    values = np.asarray(scores, dtype=np.float64)
-    if values.ndim != 2 or values.size == 0 or len(values) < 2 or not np.isfinite(values).all():
-        raise InputError(f"Finite scores of two or more positions are needed, not an array of shape {values.shape}.")
     return values

@@ -1,4 +1,4 @@
-"""Questions with their rankings and labels: what a calibration is fitted on, and what a check is measured on."""
+"""Questions with their rankings and labels, on which a check is fitted and measured, and counts of its decisions."""
 
 import json
 import re
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.files import sha256
 from briefcontext.graphs.documents import more_to_ask, without_retracted
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.retrievers.calibration import Estimate
 from briefcontext.retrievers.rankings import clear_top, intersection_over_union
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
@@ -25,6 +27,7 @@ __all__ = [
     "Kind",
     "Labelled",
     "LabelledQuestions",
+    "count_decisions",
     "gold_rank",
     "is_misplaced",
     "label_questions",
@@ -215,3 +218,34 @@ def _retrieved(base: KnowledgeBase, items: Sequence[Item], k: int) -> Iterator[t
                 found = base.search_by_vector(vector, wanted)
                 wanted = more_to_ask(found, wanted, settings)
             yield item, without_retracted(found, settings)[0]
+
+
+def count_decisions(
+    misplaced: Sequence[bool] | NDArray[np.bool_], mapped: Sequence[bool] | NDArray[np.bool_]
+) -> Estimate:
+    """Compare the labels of questions with which of them a check sends to the map."""
+    truth, sent = np.asarray(misplaced, dtype=bool), np.asarray(mapped, dtype=bool)
+    tp, fp, fn, tn = (int(some.sum()) for some in (truth & sent, ~truth & sent, truth & ~sent, ~truth & ~sent))
+    return Estimate(
+        tp=tp,
+        fp=fp,
+        fn=fn,
+        tn=tn,
+        precision=_share(tp, tp + fp),
+        recall=_share(tp, tp + fn),
+        specificity=_share(tn, tn + fp),
+        f1=_share(2 * tp, 2 * tp + fp + fn),
+        skip_share=_share(tn + fn, len(truth)),
+        precision_interval=_wilson(tp, tp + fp),
+        recall_interval=_wilson(tp, tp + fn),
+        specificity_interval=_wilson(tn, tn + fp),
+    )
+
+
+def _wilson(successes: int, n: int) -> tuple[float, float] | None:
+    interval = wilson(successes, n)
+    return (interval.low, interval.high) if n else None
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,23 +1,100 @@
-"""The spread of scores over positions, and its test."""
+"""The spread of scores over positions: the best one's mean less the worst one's, with its interval and test."""
 
 from collections.abc import Sequence
+from itertools import combinations
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
-from briefcontext.evaluation.statistics.inference import bootstrap_spread, holm, spread, spread_test
-from briefcontext.evaluation.statistics.paired_shares import spread_of_shares
-from briefcontext.evaluation.statistics.score_tables import (
-    Bounds,
-    Row,
-    Table,
-    p_value,
-    scored,
-    title_of,
-    titled_by_metric,
-    with_interval,
-)
+import numpy as np
 
-__all__ = ["spread_tables", "spreads"]
+from briefcontext.errors import InputError
+from briefcontext.evaluation.statistics.comparison import correct
+from briefcontext.evaluation.statistics.inference import (
+    BATCH,
+    CONFIDENCE,
+    RESAMPLES,
+    Floats,
+    Interval,
+    resampled,
+    tango,
+)
+from briefcontext.evaluation.statistics.score_tables import Bounds, Row, grouped, scored, titled_by_metric
+from briefcontext.evaluation.statistics.tables import METHOD, Columns, N, Table, p_value, with_interval
+
+__all__ = ["bootstrap_spread", "spread", "spread_of_shares", "spread_tables", "spread_test", "spreads"]
+
+
+def spread(scores: Sequence[Sequence[float]] | Floats) -> float:
+    """Return the best position's mean less the worst one's; `scores` is `(positions, items)`."""
+    means = _positions(scores).mean(axis=1)
+    return float(means.max() - means.min())
+
+
+def bootstrap_spread(
+    scores: Sequence[Sequence[float]] | Floats, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """Return a 95% bootstrap interval for `spread`, the items resampled together at all positions.
+
+    `scores` is `(positions, items)`, one item a column. A largest difference is never negative, and resampling moves
+    it upward, so that a percentile interval would not hold 0 even where all positions are alike. The interval is
+    therefore `spread` plus and minus the quantile of the largest difference between the positions' sampling errors: no
+    spread can be further from the true one than that (the idea of Tukey's range test). It is cut at 0, and holds the
+    true spread at least as often as it says; where 0 is in it, the positions may be alike.
+    """
+    values = _positions(scores)
+    observed = spread(values)
+    if np.all(np.ptp(values, axis=1) == 0):
+        return Interval(observed, observed, values.shape[1])
+    means = values.mean(axis=1)
+
+    def largest_error(*resampled: Floats, axis: int) -> Any:
+        errors = [np.mean(position, axis=axis) - mean for position, mean in zip(resampled, means, strict=True)]
+        return np.ptp(errors, axis=0)
+
+    errors = resampled(tuple(values), largest_error, resamples, seed, paired=True)
+    reach = float(np.quantile(errors.bootstrap_distribution, CONFIDENCE))
+    return Interval(max(observed - reach, 0.0), observed + reach, values.shape[1])
+
+
+def spread_test(scores: Sequence[Sequence[float]] | Floats, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
+    """Return how often a spread as large would come by chance if an item's scores did not depend on the position.
+
+    A Monte Carlo permutation test: the positions of each item's scores, `(positions, items)`, are shuffled.
+    """
+    values = _positions(scores)
+    rng = np.random.default_rng(seed)
+    observed, reached, done = spread(values), 0, 0
+    batch = max(1, BATCH // values.size)
+    while done < resamples:
+        count = min(batch, resamples - done)
+        means = rng.permuted(np.broadcast_to(values, (count, *values.shape)), axis=1).mean(axis=2)
+        reached += int(np.count_nonzero(np.ptp(means, axis=1) >= observed - 1e-12))
+        done += count
+    return (reached + 1) / (resamples + 1)
+
+
+def spread_of_shares(right: Sequence[Sequence[float]], *, confidence: float = 0.95) -> Interval:
+    """Interval for `spread`, the best position's share less the worst one's; `right` is 0 or 1, `(positions, items)`.
+
+    Tango's intervals of all pairs of positions, each at 1 - (1 - confidence) / pairs (Bonferroni), hold all true
+    differences together at least as often as `confidence` says, and so does what follows of the largest: it is no
+    less than the highest lower bound, nor less than 0, and no more than the highest upper bound.
+
+    Raises:
+        InputError: a score is neither 0 nor 1, or there are not two positions with the same items.
+    """
+    spread(right)  # checks the shape
+    if any(value not in (0, 1) for row in right for value in row):
+        raise InputError("Shares are made of items that are right or wrong: 1 or 0.")
+    n, each = len(right[0]), 1 - 2 * (1 - confidence) / (len(right) * (len(right) - 1))
+    low, high = 0.0, 0.0
+    for one, other in combinations(right, 2):
+        win = sum(a > b for a, b in zip(one, other, strict=True))
+        lose = sum(a < b for a, b in zip(one, other, strict=True))
+        found = tango(win, lose, n, each)
+        low, high = max(low, found.low, -found.high), max(high, found.high, -found.low)
+    return Interval(low, high, n)
 
 
 def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[dict[str, Any]]:
@@ -27,15 +104,17 @@ def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[di
     by Holm. The interval is made of Tango's for shares (`spread_of_shares`) and by bootstrap for F1 and for means of
     repeats, where it is None if no position's scores differ.
     """
-    groups: dict[tuple[str, str, Any], dict[str, dict[Any, list[float]]]] = {}
-    for row in scored(rows):
-        if over in row["condition"]:
-            key = (row["metric"], row["method"], row["condition"].get(panel))
-            at = groups.setdefault(key, {}).setdefault(row["item"], {})
-            at.setdefault(row["condition"][over], []).append(float(row["score"]))
+    placed = [row for row in scored(rows) if over in row["condition"]]
+    groups = grouped(placed, lambda row: (row["metric"], row["method"], row["condition"].get(panel)))
     found = []
-    for (metric, method, value), repeated in groups.items():
-        by_item = {item: {place: fmean(some) for place, some in at.items()} for item, at in repeated.items()}
+    for (metric, method, value), some in groups.items():
+        by_item = {
+            item: {
+                place: fmean(float(row["score"]) for row in own)
+                for place, own in grouped(answers, lambda row: row["condition"][over]).items()
+            }
+            for item, answers in grouped(some, itemgetter("item")).items()
+        }
         positions = sorted({position for scores in by_item.values() for position in scores})
         complete = [scores for scores in by_item.values() if len(scores) == len(positions)]
         if not complete or len(positions) < 2:
@@ -57,8 +136,7 @@ def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[di
                 "p": spread_test(matrix, seed=seed),
             }
         )
-    for one, corrected in zip(found, holm([s["p"] for s in found]), strict=True):
-        one["p_holm"] = corrected
+    correct(found)
     return found
 
 
@@ -70,35 +148,40 @@ def _bounds(matrix: Sequence[Sequence[float]], metric: str, seed: int) -> Bounds
     return interval.low, interval.high
 
 
-def spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
-    """Make a table of the spreads by each metric."""
-    return [_table(title, some, metric) for title, metric, some in titled_by_metric("Spread over positions", found)]
-
-
 _INTERVALS = {
     "accuracy": "the interval is made of Tango's score intervals for all pairs of positions, corrected by Bonferroni",
     "f1": "the interval is that of the bootstrap's largest sampling error, and none (–) where no score differs",
 }
 
 
-def _table(title: str, found: Sequence[dict[str, Any]], metric: str) -> Table:
-    rows = [
-        [
-            title_of(s["method"]),
-            str(s["k"]),
-            str(s["n"]),
-            with_interval(s["spread"], s["low"], s["high"]),
-            f"{s['best']} / {s['worst']}",
-            p_value(s["p"]),
-            p_value(s["p_holm"]),
-        ]
-        for s in found
+def spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
+    """Make a table of the spreads by each metric."""
+    columns: Columns = {
+        **METHOD,
+        "k": itemgetter("k"),
+        **N,
+        "Spread [95% CI]": lambda one: with_interval(one["spread"], one["low"], one["high"]),
+        "Best / worst": lambda one: f"{one['best']} / {one['worst']}",
+        "p": lambda one: p_value(one["p"]),
+        "p (Holm)": lambda one: p_value(one["p_holm"]),
+    }
+    return [
+        Table.of(
+            title,
+            some,
+            columns,
+            "Best position minus worst, in percentage points, over questions answered at all positions. A largest "
+            f"difference of noisy means is never negative, and {_INTERVALS[metric]}; where it holds 0 the positions "
+            "may be alike. p: how often shuffling each question's scores over the positions spreads them as far.",
+        )
+        for title, metric, some in titled_by_metric("Spread over positions", found)
     ]
-    return Table(
-        title,
-        ["Method", "k", "n", "Spread [95% CI]", "Best / worst", "p", "p (Holm)"],
-        rows,
-        "Best position minus worst, in percentage points, over questions answered at all positions. A largest "
-        f"difference of noisy means is never negative, and {_INTERVALS[metric]}; where it holds 0 the positions may be "
-        "alike. p: how often shuffling each question's scores over the positions spreads them as far.",
-    )
+
+
+def _positions(scores: Sequence[Sequence[float]] | Floats) -> Floats:
+    if len({len(row) for row in scores}) != 1:
+        raise InputError("Every position needs the score of every item: the rows differ in length, or there are none.")
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 2 or values.size == 0 or len(values) < 2 or not np.isfinite(values).all():
+        raise InputError(f"Finite scores of two or more positions are needed, not an array of shape {values.shape}.")
+    return values

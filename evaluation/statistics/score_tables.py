@@ -1,37 +1,43 @@
 """Scores with intervals, by method and condition."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, TypeVar
 
-from briefcontext.evaluation.methods.method import METHODS
 from briefcontext.evaluation.statistics.inference import bootstrap, wilson
+from briefcontext.evaluation.statistics.tables import (
+    METHOD,
+    Columns,
+    N,
+    Record,
+    Table,
+    label_of,
+    percent,
+    under,
+    with_interval,
+)
 
 __all__ = [
     "SCORE_NAMES",
     "Bounds",
     "Cell",
     "Row",
-    "Table",
     "answered",
     "bootstrap_bounds",
     "by_metric",
     "cells",
     "cells_table",
     "cells_tables",
+    "condition_of",
     "conditional_methods",
+    "grouped",
     "is_choice",
-    "p_value",
-    "percent",
-    "points_with_interval",
-    "question_scores",
+    "question_means",
     "repeat_rows",
     "repeat_tables",
     "scored",
-    "title_of",
     "titled_by_metric",
-    "with_interval",
 ]
 
 Row = dict[str, Any]
@@ -43,18 +49,24 @@ Cell = dict[str, Any]
 Bounds = tuple[float | None, float | None]
 """Of an interval; None where the data cannot tell."""
 
+Some = TypeVar("Some")
+Key = TypeVar("Key")
+
 SCORE_NAMES = {"accuracy": "Accuracy", "f1": "F1", "none": "Answers without a key"}
 """What tables and figures call a metric. Means are never taken over two of them."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """A table of a report."""
+def grouped(rows: Iterable[Some], key: Callable[[Some], Key]) -> dict[Key, list[Some]]:
+    """Return rows by a key, in the order in which the keys appear."""
+    groups: dict[Key, list[Some]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
+
+def condition_of(row: Record, by: Sequence[str] = ()) -> tuple[tuple[str, Any], ...]:
+    """Return a row's condition as a key, of which `dict` makes it again; all its values, or those of `by`."""
+    return tuple((name, value) for name, value in row["condition"].items() if not by or name in by)
 
 
 def answered(rows: Sequence[Row]) -> list[Row]:
@@ -74,8 +86,8 @@ def scored(rows: Sequence[Row]) -> list[Row]:
 
 def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows of each metric, in the order of `SCORE_NAMES`; also of cells, comparisons and spreads."""
-    groups = {metric: [row for row in rows if row["metric"] == metric] for metric in SCORE_NAMES}
-    return {metric: some for metric, some in groups.items() if some}
+    groups = grouped(rows, itemgetter("metric"))
+    return {metric: groups[metric] for metric in SCORE_NAMES if metric in groups}
 
 
 def titled_by_metric(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
@@ -96,12 +108,9 @@ def bootstrap_bounds(*groups: Sequence[float], seed: int) -> Bounds:
     return interval.low, interval.high
 
 
-def question_scores(rows: Sequence[Row]) -> list[float]:
-    """Return a score for each question: the mean where it has several answers, at positions or in repeats."""
-    by_item: dict[str, list[float]] = {}
-    for row in rows:
-        by_item.setdefault(row["item"], []).append(float(row["score"]))
-    return [fmean(scores) for scores in by_item.values()]
+def question_means(values: Iterable[tuple[str, float]]) -> list[float]:
+    """Return for each question the mean of its values: it has several at positions or in repeats."""
+    return [fmean(value for _, value in some) for some in grouped(values, itemgetter(0)).values()]
 
 
 def _mean_bounds(rows: Sequence[Row], scores: Sequence[float], seed: int) -> Bounds:
@@ -121,11 +130,11 @@ def cells(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Cel
         by: condition values to keep apart; none means all. Answers that differ in others are averaged for each
             question, as are those of repeats.
     """
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in (row for some in by_metric(rows).values() for row in some):
-        condition = {name: value for name, value in row["condition"].items() if not by or name in by}
-        groups.setdefault((row["metric"], row["method"], tuple(condition.items())), []).append(row)
-    return [_cell(metric, method, dict(condition), some, seed) for (metric, method, condition), some in groups.items()]
+    return [
+        _cell(metric, method, dict(condition), own, seed)
+        for metric, some in by_metric(rows).items()
+        for (method, condition), own in grouped(some, lambda row: (row["method"], condition_of(row, by))).items()
+    ]
 
 
 def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence[Row], seed: int) -> Cell:
@@ -143,7 +152,7 @@ def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence
     }
     if good:
         if metric != "none":
-            scores = question_scores(good)
+            scores = question_means((row["item"], float(row["score"])) for row in good)
             low, high = _mean_bounds(good, scores, seed)
             cell.update(score=fmean(scores), low=low, high=high)
         for name in ("calls", "input_tokens", "output_tokens"):
@@ -167,10 +176,8 @@ def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """
     groups: dict[tuple[Any, ...], dict[int, list[float]]] = {}
     for row in scored(rows):
-        conditions = [row["condition"]]
-        if "position" in row["condition"]:
-            conditions.append({name: value for name, value in row["condition"].items() if name != "position"})
-        for condition in conditions:
+        averaged = {name: value for name, value in row["condition"].items() if name != "position"}
+        for condition in [row["condition"]] if averaged == row["condition"] else [row["condition"], averaged]:
             key = (row["metric"], row["method"], tuple(condition.items()))
             groups.setdefault(key, {}).setdefault(row.get("repeat", 0), []).append(float(row["score"]))
     found = []
@@ -182,49 +189,21 @@ def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def repeat_tables(found: Sequence[Mapping[str, Any]]) -> list[Table]:
+def repeat_tables(found: Sequence[Record]) -> list[Table]:
     """Make a table of the repeats by each metric."""
-    return [
-        Table(
-            heading,
-            ["Method", "Condition", "Repeats", "Mean", "SD"],
-            [
-                [title_of(one["method"]), ", ".join(f"{name} {value}" for name, value in one["condition"].items()),
-                 str(one["repeats"]), percent(one["mean"]), percent(one["sd"])]
-                for one in some
-            ],
-            "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation between them. It "
-            "tells how much the model's sampling matters, and nothing of how much the choice of questions does.",
-        )
-        for heading, _, some in titled_by_metric("Over the repeats", [dict(one) for one in found])
-    ]  # fmt: skip
-
-
-def title_of(method: str) -> str:
-    """Return what tables call a method."""
-    return METHODS[method].title if method in METHODS else method
-
-
-def percent(share: float | None) -> str:
-    """Write a share in per cent."""
-    return "–" if share is None else f"{100 * share:.1f}"
-
-
-def p_value(value: float | None) -> str:
-    """Write a p-value; a dash where the test has none."""
-    return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Write a share in per cent with its interval, if there is one."""
-    bounds = "–" if low is None and high is None else f"{percent(low)}, {percent(high)}"
-    return "–" if value is None else f"{percent(value)} [{bounds}]"
-
-
-def points_with_interval(difference: float, low: float | None, high: float | None) -> str:
-    """Write a difference in percentage points with its interval, if there is one."""
-    bounds = "–" if low is None or high is None else f"{100 * low:+.1f}, {100 * high:+.1f}"
-    return f"{100 * difference:+.1f} [{bounds}]"
+    columns: Columns = {
+        **METHOD,
+        "Condition": lambda one: label_of(one["condition"]),
+        "Repeats": itemgetter("repeats"),
+        "Mean": lambda one: percent(one["mean"]),
+        "SD": lambda one: percent(one["sd"]),
+    }
+    note = (
+        "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation between them. It "
+        "tells how much the model's sampling matters, and nothing of how much the choice of questions does."
+    )
+    groups = titled_by_metric("Over the repeats", [dict(one) for one in found])
+    return [Table.of(title, some, columns, note) for title, _, some in groups]
 
 
 def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
@@ -232,37 +211,43 @@ def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
     return [cells_table(f"{SCORE_NAMES[metric]} {what}", some) for metric, some in by_metric(found).items()]
 
 
+_SIGNALS = {
+    "Truncated": "Truncated: what did not fit into the model's input window was left out of the prompt. ",
+    "In parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call. ",
+}
+"""What is shown where it occurs, and what it means."""
+
+
 def cells_table(title: str, found: Sequence[Cell]) -> Table:
     """Make a table of the cells of one metric."""
-    names = list(dict.fromkeys(name for cell in found for name in cell["condition"]))
     metric = found[0]["metric"]
-    extra = {
-        "Truncated": "Truncated: what did not fit into the model's input window was left out of the prompt. ",
-        "In parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call. ",
-    }
-    extra = {head: note for head, note in extra.items() if any(cell[_key(head)] for cell in found)}
+    score = f"{SCORE_NAMES[metric]} [95% CI]"
     beside = {"MIRAGE": "mirage", "Exact match": "exact_match"}
-    beside = {head: name for head, name in beside.items() if any(name in cell for cell in found)}
-    rows = []
-    for cell in found:
-        row = [title_of(cell["method"]), *(str(cell["condition"].get(name, "any")) for name in names)]
-        row.append(str(cell["n"]))
-        if metric != "none":
-            row.append(with_interval(cell.get("score"), cell.get("low"), cell.get("high")))
-        row += [percent(cell.get(name)) for name in beside.values()]
-        row += [str(cell[name]) for name in ("unparsed", "abstained", "failed")]
-        row += [str(cell[_key(head)]) for head in extra]
-        row += [f"{cell[name]:,.1f}" if name in cell else "–" for name in ("calls", "input_tokens", "output_tokens")]
-        rows.append(row)
-    columns = ["Method", *names, "n", *([f"{SCORE_NAMES[metric]} [95% CI]"] if metric != "none" else [])]
-    columns += [*beside, "Unparsed", "Abstained", "Failed", *extra]
-    return Table(
+    notes = {head: note for head, note in _SIGNALS.items() if any(cell[_key(head)] for cell in found)}
+    columns: Columns = {
+        **METHOD,
+        **under(*(name for cell in found for name in cell["condition"])),
+        **N,
+        **({} if metric == "none" else {score: lambda c: with_interval(c.get("score"), c.get("low"), c.get("high"))}),
+        **{head: _share(name) for head, name in beside.items() if any(name in cell for cell in found)},
+        **{head: itemgetter(_key(head)) for head in ("Unparsed", "Abstained", "Failed", *notes)},
+        **{head: _amount(_key(head)) for head in ("Calls", "Input tokens", "Output tokens")},
+    }
+    return Table.of(
         title,
-        [*columns, "Calls", "Input tokens", "Output tokens"],
-        rows,
-        f"{_NOTES[metric]}Questions whose calls failed are not part of n. {''.join(extra.values())}"
+        found,
+        columns,
+        f"{_NOTES[metric]}Questions whose calls failed are not part of n. {''.join(notes.values())}"
         "Calls and tokens are means for one question, as the method alone would need them.",
     )
+
+
+def _share(name: str) -> Callable[[Cell], str]:
+    return lambda cell: percent(cell.get(name))
+
+
+def _amount(name: str) -> Callable[[Cell], str]:
+    return lambda cell: f"{cell[name]:,.1f}" if name in cell else "–"
 
 
 _NOTES = {

@@ -1,0 +1,194 @@
+"""The papers' controlled experiments: the key document stands where it is put, among documents that are chosen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.data_set import PER_CLASS, Item
+from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, Report
+from briefcontext.evaluation.figures.plots import bar_plot, line_plot
+from briefcontext.evaluation.methods.method import Reading
+from briefcontext.evaluation.statistics.comparison import compare_conditions, compare_methods, comparison_tables
+from briefcontext.evaluation.statistics.position_spread import spread_tables, spreads
+from briefcontext.evaluation.statistics.score_tables import Row, cells, cells_tables, conditional_methods
+
+__all__ = ["PERCENTILES", "AttentionBias", "ContextLength", "Position", "key_place"]
+
+PERCENTILES = (0, 25, 50, 75, 100)
+"""Where the key document is put (BriefContext, controlled experiment)."""
+COMPANIES = ("neighbours", "random")
+
+
+def key_place(percentile: int, k: int) -> int:
+    """Return the place, from 0, of a percentile of `k` places; halves go to the even neighbour."""
+    return round(percentile / 100 * (k - 1))
+
+
+class Controlled(OnCorpus):
+    """The first key document of a question at a place among others that are no key documents."""
+
+    ks: ClassVar[tuple[int, ...]] = (8, 16)
+    needs_key: ClassVar[bool] = True
+    per_class: ClassVar[int | None] = PER_CLASS
+
+    def placed(self, item: Item, percentile: int, others: Sequence[Document]) -> Reading:
+        """Return the others, in their order, with the key document at a percentile of the places."""
+        reading, place = self.base_reading(item), key_place(percentile, len(others) + 1)
+        key = reading.key_documents[0]
+        return replace(reading, documents=[*others[:place], key, *others[place:]], key_documents=[key])
+
+
+class Position(Controlled):
+    """The key document at five places of the same ranking, for every method alike."""
+
+    name = "position"
+    title = "Position of the key document"
+    question = "How does accuracy change with the place of the key document among k documents?"
+    methods: ClassVar[tuple[str, ...]] = ("vanilla", "map_reduce", "briefcontext")
+
+    def conditions(self, ks: Sequence[int]) -> list[Condition]:
+        """Five places for each k."""
+        if min(ks) < len(PERCENTILES):
+            raise InputError(
+                f"Among {min(ks)} documents there are no {len(PERCENTILES)} different places for the key document, so "
+                f"that its positions cannot be told apart. Give --k {len(PERCENTILES)} or more."
+            )
+        return [{"k": k, "position": position} for k in ks for position in PERCENTILES]
+
+    def arrange(self, item: Item, condition: Condition) -> Reading:
+        return self.placed(item, condition["position"], self.corpus.neighbours(item, condition["k"] - 1))
+
+    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+        """Score by position and on average, which is the papers' headline, spread, and tests against vanilla."""
+        seed = config["seed"]
+        found = cells(rows, seed=seed)
+        spread = spreads(rows, "position", "k", seed=seed)
+        means = cells(rows, seed=seed, by=("k",))
+        of_means = compare_methods(rows, seed=seed, by=("k",))
+        comparisons = compare_methods(rows, seed=seed)
+        return Report(
+            summary={
+                "cells": found,
+                "means": means,
+                "mean_comparisons": of_means,
+                "spread": spread,
+                "comparisons": comparisons,
+            },
+            tables=[
+                *cells_tables("by position of the key document", found),
+                *spread_tables(spread),
+                *cells_tables("on average over the positions", means),
+                *comparison_tables(of_means, "Against vanilla RAG, mean over the positions"),
+                *comparison_tables(comparisons),
+            ],
+            figures=line_plot(
+                found,
+                out and out / self.name,
+                x="position",
+                panel="k",
+                methods=conditional_methods(rows),
+                x_label="Position of the key document (percentile)",
+                x_ticks=PERCENTILES,
+                simulated=config["simulation"],
+            ),
+        )
+
+
+class ContextLength(Controlled):
+    """The key document at five places among more and more of the question's nearest neighbours."""
+
+    name = "context_length"
+    title = "Length of the context"
+    question = "How does accuracy change with the number of documents, the key document always among them?"
+    methods = ("closed_book", "oracle", "vanilla", "map_reduce", "briefcontext")
+    ks = (2, 4, 8, 16, 32, 64)
+
+    def conditions(self, ks: Sequence[int]) -> list[Condition]:
+        """The five places for each number of documents; fewer than five documents have fewer places."""
+        return [
+            {"documents": k, "position": position}
+            for k in ks
+            for position in sorted({key_place(position, k): position for position in PERCENTILES[::-1]}.values())
+        ]
+
+    def arrange(self, item: Item, condition: Condition) -> Reading:
+        return self.placed(item, condition["position"], self.corpus.neighbours(item, condition["documents"] - 1))
+
+    def base_reading(self, item: Item) -> Reading:
+        """Take the first key document, for the oracle, too."""
+        reading = super().base_reading(item)
+        return replace(reading, key_documents=reading.key_documents[:1])
+
+    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+        """Score by number of documents, over the places on average, with closed book and oracle as bounds."""
+        seed, (shortest, *longer) = config["seed"], config["ks"]
+        found = cells(rows, seed=seed, by=("documents",))
+        comparisons = compare_methods(rows, seed=seed, by=("documents",))
+        lengths = [({"documents": k, "against": shortest}, {"documents": k}, {"documents": shortest}) for k in longer]
+        effects = compare_conditions(rows, lengths, seed=seed)
+        return Report(
+            summary={"cells": found, "comparisons": comparisons, "effects": effects},
+            tables=[
+                *cells_tables("by number of documents", found),
+                *comparison_tables(comparisons),
+                *comparison_tables(effects, "More documents against the fewest"),
+            ],
+            figures=line_plot(
+                found,
+                out and out / self.name,
+                x="documents",
+                methods=conditional_methods(rows),
+                x_label="Documents in the context",
+                logarithmic=True,
+                simulated=config["simulation"],
+            ),
+        )
+
+
+class AttentionBias(Controlled):
+    """The key document in the middle, among its question's nearest neighbours or among random documents."""
+
+    name = "attention_bias"
+    title = "Neighbours against random documents"
+    question = "With the key document in the middle, do retrieved neighbours distract more than random documents?"
+    methods = ("vanilla", "map_reduce")
+
+    def conditions(self, ks: Sequence[int]) -> list[Condition]:
+        """Both companies for each k."""
+        if min(ks) < 3:
+            raise InputError("With fewer than 3 documents there is no middle. Give --k 3 or more.")
+        return [{"k": k, "others": company} for k in ks for company in COMPANIES]
+
+    def arrange(self, item: Item, condition: Condition) -> Reading:
+        count, near = condition["k"] - 1, condition["others"] == "neighbours"
+        others = self.corpus.neighbours(item, count) if near else self.corpus.random(item, count, self.seed)
+        return self.placed(item, 50, others)
+
+    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+        """Score among neighbours and among random documents, and test the one against the other."""
+        seed, (near, far) = config["seed"], COMPANIES
+        found = cells(rows, seed=seed)
+        companies = [({"k": k}, {"k": k, "others": far}, {"k": k, "others": near}) for k in config["ks"]]
+        effects = compare_conditions(rows, companies, seed=seed)
+        comparisons = compare_methods(rows, seed=seed)
+        return Report(
+            summary={"cells": found, "effects": effects, "comparisons": comparisons},
+            tables=[
+                *cells_tables("among neighbours and among random documents", found),
+                *comparison_tables(effects, "Random documents minus neighbours"),
+                *comparison_tables(comparisons),
+            ],
+            figures=bar_plot(
+                {
+                    f"k = {k}\n{company}": [c for c in found if c["condition"] in ({"k": k, "others": company}, {})]
+                    for k in config["ks"]
+                    for company in COMPANIES
+                },
+                out and out / self.name,
+                simulated=config["simulation"],
+            ),
+        )
