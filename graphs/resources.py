@@ -84,7 +84,8 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
     else:
         # Live PubMed has no state of its own. Folders are nobody's business.
         name = PurePath(settings.knowledge_base).name or settings.knowledge_base
-        manifest = getattr(knowledge_base(resolved.knowledge_base), "published", None)
+        base = knowledge_base(resolved.knowledge_base)
+        manifest = base.published if isinstance(base, KnowledgeBase) else None
     if manifest is None:
         return Searched(name=name, version=None, updated=None)
     return Searched(name=name, version=str(manifest.serial), updated=manifest.updated)

@@ -199,6 +199,11 @@ class KnowledgeBase:
         """How often terms occur in its passages, for BM25; None when the base is empty."""
         return self._read(lambda snapshot: snapshot.term_statistics) if len(self) else None
 
+    @property
+    def published(self) -> Manifest:
+        """The state that it answers from now."""
+        return self._current()
+
     def _current(self) -> Manifest:
         """The state that is published now."""
         stamp = self._place.stamp(MANIFEST_FILE)
