@@ -44,13 +44,13 @@ class KnowledgeBase:
     is for the caller to say. `manifest.retracted` counts them.
     """
 
-    def __init__(self, place: Place, manifest: Manifest, encoder: "Encoder | None") -> None:
+    def __init__(self, manifest: Manifest, encoder: "Encoder | None") -> None:
         """For `open`."""
-        self.path = place.path
+        self.path = manifest.place.path
         """The folder, or the URL in an object store."""
         self.manifest = manifest
         """As it was on opening; `info` has it as it is."""
-        self._place = place
+        self._place = manifest.place
         self._encoder = encoder
         self._loading = threading.RLock()
         self._stamp: object = None
@@ -69,8 +69,8 @@ class KnowledgeBase:
         if (manifest := Manifest.published(place)) is None:
             raise KnowledgeBaseError(_why_not(place))
         if encoder is not None:
-            manifest.check_encoder(encoder, place)
-        return cls(place, manifest, encoder)
+            manifest.check(encoder)
+        return cls(manifest, encoder)
 
     def close(self) -> None:
         """Close its files."""
@@ -107,7 +107,7 @@ class KnowledgeBase:
                 from briefcontext.knowledge.encoders import load_encoder
 
                 encoder = load_encoder(self.manifest.encoder.name)
-                self.manifest.check_encoder(encoder, self._place)
+                self.manifest.check(encoder)
                 self._encoder = encoder
             return self._encoder
 
@@ -172,12 +172,11 @@ class KnowledgeBase:
     def named(self, names: Sequence[str]) -> list[Document]:
         """The passages that are named by their own ids or by their sources', in the order of the names."""
         by_id, by_source = self._read(lambda snapshot: (snapshot.get(names), snapshot.sources(names)))
-        named = (
-            document
-            for name in names
-            for document in [*([by_id[name]] if name in by_id else []), *by_source.get(name, [])]
-        )
-        return list({str(document.id): document for document in named}.values())
+        named: dict[str | None, Document] = {}
+        for name in names:
+            found = [by_id[name]] if name in by_id else []
+            named |= {document.id: document for document in found + by_source.get(name, [])}
+        return list(named.values())
 
     def ids(self) -> list[str]:
         """The ids of all passages, sorted."""
@@ -225,7 +224,7 @@ class KnowledgeBase:
                 with self._loading:
                     if self._snapshot is None or self._snapshot.manifest.serial != manifest.serial:
                         # Another thread may be searching the one before, which ends with the last that uses it.
-                        self._snapshot = Snapshot(self._place, manifest)
+                        self._snapshot = Snapshot(manifest)
                     snapshot = self._snapshot
                 return read(snapshot)
             except KnowledgeBaseError:
@@ -243,7 +242,7 @@ class KnowledgeBase:
         """Return what is wrong with it, one sentence each, with what to do; nothing when it is sound."""
         from briefcontext.knowledge.store.verification import verify
 
-        return verify(self._place, self._current(), self.encoder)
+        return verify(self._current(), self.encoder)
 
 
 def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def stored(folder: Path | str) -> pa.Table:
     """The table of passages that readers of a base see, in the order of adding."""
     manifest = Manifest.published(open_place(folder))
     assert manifest is not None
-    table = manifest.table(open_place(folder), PASSAGES)
+    table = manifest.table(PASSAGES)
     return table.read(table.data.schema.names).sort_by("number")
 
 
@@ -90,4 +90,4 @@ def vector_search(folder: Path) -> ChromaVectors:
     """Where the vectors of a base are searched, which is not its table."""
     manifest = Manifest.published(open_place(folder))
     assert manifest is not None
-    return ChromaVectors(open_place(folder), manifest)
+    return ChromaVectors(manifest)

@@ -111,7 +111,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         "has format version 99, and this BriefContext reads up to 2: upgrade",
     ),
     "no JSON": (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json is damaged"),
-    "no text": (lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"), "cannot be read"),
+    "no text": (lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"), "manifest.json is damaged"),
     "no object": (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest.json is damaged"),
     "no encoder": (lambda folder: edit_manifest(folder, encoder=None), r"damaged \(encoder: "),
     "old": (

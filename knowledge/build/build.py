@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -30,9 +29,6 @@ from briefcontext.knowledge.store.place import LOCK_FILE, Place, open_place
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
-
-WHOLE_TEXTS = frozenset({"article", "markdown", "pdf", "text"})
-"""Kinds of documents of which an encoder would read no more than the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +110,10 @@ def build_knowledge_base(
     check_build(place, given, encoder.name, chunk_tokens=chunk_tokens, store=store)
     with place.lock():
         if (manifest := Manifest.latest(place)) is None:
-            manifest = Manifest.new(encoder, store=store, chunk_tokens=chunk_tokens)
-            manifest.write_draft(place)
-        manifest.check_encoder(encoder, place)
-        manifest.check_options(place, encoder=encoder.name, chunk_tokens=chunk_tokens, store=store)
-        return _build(place, Draft(place, manifest), encoder, given, on, progress)
+            manifest = Manifest.new(place, encoder, store=store, chunk_tokens=chunk_tokens)
+            manifest.write_draft()
+        manifest.check(encoder, chunk_tokens=chunk_tokens, store=store)
+        return _build(Draft(manifest), encoder, given, on, progress)
 
 
 def check_build(
@@ -128,7 +123,7 @@ def check_build(
     if chunk_tokens is not None and chunk_tokens < 1:
         raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
     if (manifest := Manifest.latest(place)) is not None:
-        manifest.check_options(place, encoder=encoder, chunk_tokens=chunk_tokens, store=store)
+        manifest.check(encoder, chunk_tokens=chunk_tokens, store=store)
     elif others := place.names() - {LOCK_FILE, f"{DRAFT_FILE}.partial"}:
         raise KnowledgeBaseError(
             f"{place} is not empty and is no knowledge base (it holds {min(others)!r}): name another folder."
@@ -152,7 +147,6 @@ def _sources(given: Iterable[Source] | Iterable[Entry]) -> list[Source]:
 
 
 def _build(
-    place: Place,
     draft: Draft,
     encoder: "Encoder",
     sources: list[Source],
@@ -160,7 +154,7 @@ def _build(
     progress: Callable[[Progress], None] | None,
 ) -> BuildReport:
     """Build in a place that is locked."""
-    before = draft.manifest.sources
+    place, before = draft.manifest.place, draft.manifest.sources
     published = Manifest.published(place)
     # One that was read to its end by a build that was stopped later is not skipped, and not read again.
     indexed = {number for number, source in enumerate(published.sources if published else []) if source.finished}
@@ -170,14 +164,14 @@ def _build(
     written = 0
     if ledger.due():
         draft.begin(ledger)
-        pipeline = Pipeline(draft, ledger, encoder, partial(_cut, encoder, draft.manifest.chunk_tokens))
+        pipeline = Pipeline(draft, ledger, encoder)
         if on is None:
             written = pipeline.run(progress)
         else:
-            from briefcontext.knowledge.build.ray_workers import RayWorkers
+            from briefcontext.knowledge.build.ray_workers import ray_workers
 
-            with RayWorkers(encoder, draft.passages.uri) as workers:
-                written = pipeline.run(progress, workers.encode_all)
+            with ray_workers(encoder, draft.passages.uri) as encode_all:
+                written = pipeline.run(progress, encode_all)
     if ledger.read or ledger.entries != before or not draft.is_published():
         draft.publish(ledger)
     return BuildReport(
@@ -202,15 +196,6 @@ def _reports(
         yield SourceReport(source.name, entry.fingerprint, skipped, counts, replaced.get(source.name))
 
 
-def _cut(encoder: "Encoder", chunk_tokens: int | None, document: Document) -> list[Document] | None:
-    """A document's chunks; None where it is not to be cut."""
-    from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
-
-    whole_text = document.metadata.get("kind") in WHOLE_TEXTS
-    tokens = chunk_tokens or (CHUNK_TOKENS if whole_text else None)
-    return None if tokens is None else chunk_document(document, encoder, tokens=tokens)
-
-
 def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> BuildReport:
     """Take documents out of the knowledge base at `path`, by their source ids; no encoder is loaded.
 
@@ -220,14 +205,13 @@ def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> B
         KnowledgeBaseError: there is no base, a build of it is not complete, or one of the ids is not held; nothing is
             removed then.
     """
-    place = open_place(path)
     with KnowledgeBase.open(path) as base:
-        manifest = base.manifest
+        manifest, place = base.manifest, base.manifest.place
     if Manifest.draft(place) is not None:
         raise KnowledgeBaseError(
             f"An update of {place} is not complete: run its index command again to finish it, and remove then."
         )
-    records = manifest.table(place, RECORDS).find(["source_id"], "source_id", source_ids, "NOT deleted")
+    records = manifest.table(RECORDS).find(["source_id"], "source_id", source_ids, "NOT deleted")
     held = set(records["source_id"].to_pylist())
     if missing := [id for id in dict.fromkeys(source_ids) if id not in held]:
         raise KnowledgeBaseError(

@@ -11,7 +11,6 @@ from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.store import chroma, indexes
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, REJECTS, Manifest, TableVersions
 from briefcontext.knowledge.store.passages import passage_rows, passage_schema
-from briefcontext.knowledge.store.place import Place
 from briefcontext.knowledge.store.table import Table
 
 if TYPE_CHECKING:
@@ -37,19 +36,18 @@ class Draft:
     manifest names.
     """
 
-    def __init__(self, place: Place, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest) -> None:
         """Go on from a state, or begin a new base."""
         self.manifest = manifest
-        self._place = place
         schemas = {
             PASSAGES: passage_schema(manifest.encoder.dimension),
             RECORDS: RECORD_SCHEMA,
             REJECTS: _REJECT_SCHEMA,
         }
         self.passages, self.records, self._rejects = (
-            Table.create(place.table(name), schema)
+            Table.create(manifest.place.table(name), schema)
             if manifest.versions is None
-            else Table.restore(place.table(name), getattr(manifest.versions, name))
+            else Table.restore(manifest.place.table(name), getattr(manifest.versions, name))
             for name, schema in schemas.items()
         )
         self._unindexed = len(self.records) - indexes.indexed(self.records).get("source_id", 0)
@@ -64,10 +62,9 @@ class Draft:
         """Write a batch, with its new passages encoded, and that it was written."""
         if len(self.passages):
             self.passages.delete("source_id", changes.removed)
-        if isinstance(encoded, list):
-            self.passages.append_fragments(encoded)
-        elif len(encoded):
-            self.passages.append(passage_rows(changes.new_passages(), encoded))
+        if len(encoded):
+            rows = encoded if isinstance(encoded, list) else passage_rows(changes.new_passages(), encoded)
+            self.passages.append(rows)
         if changes.records:
             if len(self.records):
                 self.records.delete("source_id", changes.records)
@@ -90,16 +87,16 @@ class Draft:
         self.manifest.versions = TableVersions(
             passages=self.passages.version, records=self.records.version, rejects=self._rejects.version
         )
-        self.manifest.write_draft(self._place)
+        self.manifest.write_draft()
 
     def is_published(self) -> bool:
         """Return whether readers see this very state, and all that they search is sound."""
-        published = Manifest.published(self._place)
+        published = Manifest.published(self.manifest.place)
         if published is None or published.serial != self.manifest.serial:
             return False
         try:
             indexes.check(self.passages, self._metric)
-            return not chroma.problems(self._place, self.manifest, self.passages)
+            return not chroma.problems(self.manifest, self.passages)
         except KnowledgeBaseError:
             return False
 
@@ -109,7 +106,7 @@ class Draft:
         manifest.trained = indexes.bring_up_to_date(self.passages, self._metric, manifest.trained)
         if self._unindexed > UNINDEXED_RECORDS // 10:
             indexes.index_columns(self.records, ("source_id",))
-        stale = chroma.bring_up_to_date(self._place, manifest, self.passages)
+        stale = chroma.bring_up_to_date(manifest, self.passages)
         for number, source in enumerate(ledger.entries):
             if source.note and not self.records.count(f"source = {number} AND NOT deleted"):
                 ledger.change(number, note="")
@@ -121,11 +118,11 @@ class Draft:
         manifest.terms = sum(int(part.sum()) for part in lengths)
         self._save()
         self._write_rejects()
-        manifest.publish(self._place)
+        manifest.publish()
         # What no state needs any more.
         for table in (self.passages, self.records, self._rejects):
             table.clean()
-        chroma.clean(self._place, manifest, stale)
+        chroma.clean(manifest, stale)
 
     def _write_rejects(self) -> None:
         """Write the source's name, the position and the reason of every record that was left out, in order."""
@@ -133,4 +130,4 @@ class Draft:
         named = [{**row, "source": self.manifest.sources[row["source"]].name} for row in rows]
         if named:
             lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in named)
-            self._place.write(REJECTS_FILE, lines.encode())
+            self.manifest.place.write(REJECTS_FILE, lines.encode())

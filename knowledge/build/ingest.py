@@ -3,25 +3,31 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.files import encodable
+from briefcontext.knowledge.build.draft import Draft
 from briefcontext.knowledge.build.records import Changes, HeldRecords, RecordState
 from briefcontext.knowledge.build.source_ledger import SourceLedger
+from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import NewPassage
 
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+
 MAX_ID_LENGTH = 512
+WHOLE_TEXTS = frozenset({"article", "markdown", "pdf", "text"})
+"""Kinds of documents of which an encoder would read no more than the beginning."""
 
 Outcome = Literal["indexed", "updated", "unchanged", "deleted", "rejected"]
-Cut = Callable[[Document], list[Document] | None]
 
 
 @dataclass(slots=True)
@@ -80,13 +86,12 @@ def gather_records(entries: Iterable[Entry]) -> Generator[tuple[Item, int]]:
 class Ingest:
     """Finds out what the records of one source after the other change."""
 
-    def __init__(self, held: HeldRecords, ledger: SourceLedger, *, cut: Cut, dimension: int, next_number: int) -> None:
-        """`cut` divides a document into its chunks, or returns None to leave it whole."""
-        self._held = held
+    def __init__(self, draft: Draft, ledger: SourceLedger, encoder: "Encoder") -> None:
+        self._held = HeldRecords(draft.records, draft.passages)
         self._ledger = ledger
-        self._cut = cut
-        self._dimension = dimension
-        self._next_number = next_number
+        self._encoder = encoder
+        self._chunk_tokens = draft.manifest.chunk_tokens
+        self._next_number = draft.manifest.next_number
         self._changes = Changes()
         self._source = 0
 
@@ -211,8 +216,8 @@ class Ingest:
             name = f"Document {document.id or record.source_id!r}"
             if not document.page_content.strip():
                 return f"{name} has no text."
-            if vector is not None and vector.shape != (self._dimension,):
-                return f"{name} has a vector of shape {vector.shape} where ({self._dimension},) is needed."
+            if vector is not None and vector.shape != (dimension := self._encoder.dimension,):
+                return f"{name} has a vector of shape {vector.shape} where ({dimension},) is needed."
             if vector is not None and not is_storable(vector):
                 return f"{name} has a vector with values that are not finite."
         try:
@@ -228,14 +233,17 @@ class Ingest:
         for document, vector in zip(record.documents, record.vectors, strict=True):
             if document.id is None:
                 document = document.model_copy(update={"id": record.source_id})
+            whole_text = document.metadata.get("kind") in WHOLE_TEXTS
+            tokens = self._chunk_tokens or (CHUNK_TOKENS if whole_text else None)
             if vector is not None:
                 # Its vector stands for the whole document: a document with a vector is never cut.
                 yield document, np.ascontiguousarray(vector, np.float32)
-            elif (cut := self._cut(document)) is None:
+            elif tokens is None:
                 yield document, None
             else:
                 # A text without a token gives no chunk, and stays whole. Chunks are counted through the record.
-                for chunk in cut or [document.model_copy(deep=True)]:
+                chunked = chunk_document(document, self._encoder, tokens=tokens)
+                for chunk in chunked or [document.model_copy(deep=True)]:
                     chunk.id, chunk.metadata["chunk_index"] = f"{record.source_id}#{chunks}", chunks
                     chunks += 1
                     yield chunk, None

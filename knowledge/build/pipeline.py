@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.draft import Draft, Encoded
-from briefcontext.knowledge.build.ingest import Cut, Ingest, Item, Record, gather_records, is_storable
-from briefcontext.knowledge.build.records import Changes, HeldRecords
+from briefcontext.knowledge.build.ingest import Ingest, Item, Record, gather_records, is_storable
+from briefcontext.knowledge.build.records import Changes
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.store.manifest import Counts
@@ -49,15 +49,7 @@ class Progress:
     """Passages that this run has made vectors for, or taken them from where they were."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """The changes of some records, and their new passages."""
-
-    changes: Changes
-    passages: list[NewPassage]
-    progress: Progress
-
-
+Batch = tuple[Changes, Progress]
 EncodeAll = Callable[[Iterator[Batch]], Iterator[tuple[Batch, Encoded]]]
 """Gives each batch with its passages encoded, in order; it may take more batches meanwhile."""
 
@@ -69,17 +61,11 @@ class Pipeline:
     position in their source: wherever a build is cut off, it goes on behind the last batch that was written.
     """
 
-    def __init__(self, draft: Draft, ledger: SourceLedger, encoder: "Encoder", cut: Cut) -> None:
+    def __init__(self, draft: Draft, ledger: SourceLedger, encoder: "Encoder") -> None:
         self._draft = draft
         self._ledger = ledger
         self._encoder = encoder
-        self._ingest = Ingest(
-            HeldRecords(draft.records, draft.passages),
-            ledger,
-            cut=cut,
-            dimension=encoder.dimension,
-            next_number=draft.manifest.next_number,
-        )
+        self._ingest = Ingest(draft, ledger, encoder)
         self._size = SMALLEST_BATCH
 
     def run(self, progress: Callable[[Progress], None] | None, encode_all: EncodeAll | None = None) -> int:
@@ -87,24 +73,24 @@ class Pipeline:
         done = 0
         writes: Future[None] | None = None
         with closing(self._batches()) as batches, ThreadPoolExecutor(1, "store") as store:
-            for batch, encoded in (encode_all or self._encode_all)(_read_ahead(batches, store)):
+            for (changes, reached), encoded in (encode_all or self._encode_all)(_read_ahead(batches, store)):
                 if writes is not None:
                     writes.result()
-                writes = store.submit(self._draft.write, batch.changes, encoded)
-                done += len(batch.passages)
+                writes = store.submit(self._draft.write, changes, encoded)
+                done += len(changes.new_passages())
                 if progress is not None:
-                    progress(replace(batch.progress, vectors=done))
+                    progress(replace(reached, vectors=done))
             if writes is not None:
                 writes.result()
         return done
 
     def _encode_all(self, batches: Iterator[Batch]) -> Iterator[tuple[Batch, Encoded]]:
         for batch in batches:
-            began = time.monotonic()
-            yield batch, encode(self._encoder, batch.passages)
+            began, passages = time.monotonic(), batch[0].new_passages()
+            yield batch, encode(self._encoder, passages)
             # Of what was new: a short source, or one that is held already, does not tell how fast others are.
-            size = sum(len(passage.document.page_content) for passage in batch.passages)
-            size += 1000 * len(batch.changes.passages)
+            size = sum(len(passage.document.page_content) for passage in passages)
+            size += 1000 * len(batch[0].passages)
             fitting = size * BATCH_SECONDS / max(time.monotonic() - began, 1e-3)
             self._size = min(max(int(fitting), SMALLEST_BATCH), LARGEST_BATCH)
 
@@ -121,10 +107,8 @@ class Pipeline:
                     counts += changes.counts
                     if items:
                         position = items[-1][1]
-                    progress = Progress(
-                        source.name, number, max(number, len(due)), source.size, source.consumed, counts, 0
-                    )
-                    yield Batch(changes, changes.new_passages(), progress)
+                    count = max(number, len(due))
+                    yield changes, Progress(source.name, number, count, source.size, source.consumed, counts, 0)
 
 
 def _read_ahead(batches: Iterator[Batch], thread: ThreadPoolExecutor) -> Iterator[Batch]:

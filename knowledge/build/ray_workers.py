@@ -7,11 +7,13 @@ worker needs BriefContext, the encoder's weights and a way to where the base lie
 import os
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from briefcontext.errors import MissingExtraError
-from briefcontext.knowledge.build.pipeline import Batch, encode
+from briefcontext.knowledge.build.draft import Encoded
+from briefcontext.knowledge.build.pipeline import Batch, EncodeAll, encode
 from briefcontext.knowledge.store.passages import NewPassage, passage_rows
 
 if TYPE_CHECKING:
@@ -38,43 +40,42 @@ class _Worker:
         return write_fragments(passage_rows(passages, encode(self._encoder, passages)), self._uri)
 
 
-class RayWorkers:
-    """The workers of one build. Ray repeats what a worker was doing that died; what that had written is cleaned up."""
+@contextmanager
+def ray_workers(encoder: "Encoder", uri: str) -> Iterator[EncodeAll]:
+    """Start the workers of one build, for a table of passages, and give what has them encode and write batches.
 
-    def __init__(self, encoder: "Encoder", uri: str) -> None:
-        """For a table of passages. Raises MissingExtraError where Ray is not installed."""
-        try:
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            from ray.util import ActorPool
+    Ray repeats what a worker was doing that died; what that had written is cleaned up.
 
-            ray: Any = import_module("ray")
-        except ImportError:
-            raise MissingExtraError("Building on a cluster needs Ray: pip install 'briefcontext[cluster]'.") from None
-        self._ray = ray
-        self._ours = not ray.is_initialized()
-        if self._ours:
-            local: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
-            ray.init(log_to_driver=False, logging_level="ERROR", **local)
-        resources = ray.cluster_resources()
-        gpus = int(resources.get("GPU", 0))
-        self._count = gpus or max(1, int(resources.get("CPU", 1)))
-        remote: Any = ray.remote(num_cpus=1, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=-1)(_Worker)
-        self._pool: Any = ActorPool([remote.remote(encoder.name, uri) for _ in range(self._count)])
+    Raises MissingExtraError where Ray is not installed.
+    """
+    try:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        from ray.util import ActorPool
 
-    def __enter__(self) -> Self:
-        return self
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise MissingExtraError("Building on a cluster needs Ray: pip install 'briefcontext[cluster]'.") from None
+    if ours := not ray.is_initialized():
+        local: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
+        ray.init(log_to_driver=False, logging_level="ERROR", **local)
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0))
+    count = gpus or max(1, int(resources.get("CPU", 1)))
+    remote: Any = ray.remote(num_cpus=1, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=-1)(_Worker)
+    pool: Any = ActorPool([remote.remote(encoder.name, uri) for _ in range(count)])
 
-    def __exit__(self, *_: object) -> None:
-        if self._ours:
-            self._ray.shutdown()
-
-    def encode_all(self, batches: Iterator[Batch]) -> "Iterator[tuple[Batch, list[FragmentMetadata]]]":
-        """Have the passages of batches encoded and written; each batch with what was written of it, in order."""
+    def encode_all(batches: Iterator[Batch]) -> Iterator[tuple[Batch, Encoded]]:
         waiting: deque[Batch] = deque()
         for batch in batches:
-            self._pool.submit(lambda worker, passages: worker.write.remote(passages), batch.passages)
+            pool.submit(lambda worker, passages: worker.write.remote(passages), batch[0].new_passages())
             waiting.append(batch)
-            if len(waiting) > 2 * self._count:
-                yield waiting.popleft(), self._pool.get_next()
+            if len(waiting) > 2 * count:
+                yield waiting.popleft(), pool.get_next()
         while waiting:
-            yield waiting.popleft(), self._pool.get_next()
+            yield waiting.popleft(), pool.get_next()
+
+    try:
+        yield encode_all
+    finally:
+        if ours:
+            ray.shutdown()

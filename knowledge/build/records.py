@@ -61,8 +61,7 @@ class Changes:
 
     def new_passages(self) -> list[NewPassage]:
         """All new passages, in the order of their numbers."""
-        found = [passage for passages in self.passages.values() for passage in passages]
-        return sorted(found, key=lambda passage: passage.number)
+        return [passage for passages in self.passages.values() for passage in passages]
 
 
 class HeldRecords:

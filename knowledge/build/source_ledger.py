@@ -186,8 +186,7 @@ def gone_records(
     Returns:
         A source of deletions; None where there is nothing to delete.
     """
-    place = open_place(path)
-    if (manifest := Manifest.published(place)) is None:
+    if (manifest := Manifest.published(open_place(path))) is None:
         return None
     roots = [Path(folder).expanduser().resolve() for folder in folders if Path(folder).expanduser().is_dir()]
     now = {(_path_of(source), source.fingerprint) for source in sources if isinstance(source, FileSource)}
@@ -198,5 +197,5 @@ def gone_records(
         and (entry.path, entry.fingerprint) not in now
         and any(Path(entry.path).is_relative_to(root) for root in roots)
     ]
-    held = manifest.table(place, RECORDS).find(["source_id"], "source", gone, "NOT deleted")["source_id"].to_pylist()
+    held = manifest.table(RECORDS).find(["source_id"], "source", gone, "NOT deleted")["source_id"].to_pylist()
     return EntrySource([Deletion(id) for id in sorted(held)], name="files that are gone") if held else None

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from briefcontext.errors import InputError
+from briefcontext.knowledge.encoders.checkpoint import choose_device
 from briefcontext.knowledge.encoders.encoder import Encoder
+from briefcontext.knowledge.encoders.sentence_transformer import MedCPTEncoder, any_sentence_model, bge, minilm
 
 _loaded: dict[tuple[str, str], Encoder] = {}
 _lock = threading.Lock()
@@ -37,8 +39,6 @@ def load_encoder(name: str, *, device: str | None = None) -> Encoder:
     # tokenizers warns on standard error when a process forks after using its threads, unless this is set.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-    from briefcontext.knowledge.encoders.checkpoint import choose_device
-
     name = full_name(name)
     device = choose_device(device)
     with _lock:
@@ -60,8 +60,6 @@ def full_name(name: str) -> str:
 
 
 def _load(name: str, device: str) -> Encoder:
-    from briefcontext.knowledge.encoders.sentence_transformer import MedCPTEncoder, any_sentence_model, bge, minilm
-
     kind, colon, source = name.partition(":")
     known: dict[str, Callable[[str, Path | None, str], Encoder]]
     known = {"medcpt": MedCPTEncoder, "minilm": minilm, "bge": bge}

@@ -40,7 +40,7 @@ class ChromaVectors:
     of passages that are not published yet, or not any more: who searches leaves them out.
     """
 
-    def __init__(self, place: Place, manifest: Manifest, *, create: bool = False) -> None:
+    def __init__(self, manifest: Manifest, *, create: bool = False) -> None:
         """Open a base's collection, in its folder or on the server that it names; `create` it where it is missing.
 
         Raises:
@@ -48,7 +48,7 @@ class ChromaVectors:
             MissingExtraError: Chroma is not installed.
             KnowledgeBaseError: there is no such collection, or the server does not answer.
         """
-        at = _folder(place, manifest) if manifest.store == EMBEDDED else str(manifest.store)
+        at = _folder(manifest) if manifest.store == EMBEDDED else str(manifest.store)
         if isinstance(at, Path) and not create and not at.is_dir():
             raise _unusable(at, "the folder is missing")
         self._place = at
@@ -104,7 +104,7 @@ class ChromaVectors:
         return (slice(start, start + self._most) for start in range(0, len(numbers), self._most))
 
 
-def bring_up_to_date(place: Place, manifest: Manifest, table: Table) -> set[int]:
+def bring_up_to_date(manifest: Manifest, table: Table) -> set[int]:
     """Give Chroma the vectors of a table of passages that it lacks; the numbers that it holds without a passage.
 
     Nothing, where vectors are searched in the table itself.
@@ -115,8 +115,8 @@ def bring_up_to_date(place: Place, manifest: Manifest, table: Table) -> set[int]
         # A process that is killed while Chroma writes can leave an index that gives wrong answers
         # (chroma-core/chroma#7678 and #7238): the one in use is not written to, a new one takes its place.
         manifest.generation += 1
-        shutil.rmtree(_folder(place, manifest), ignore_errors=True)
-    with closing(ChromaVectors(place, manifest, create=True)) as vectors:
+        shutil.rmtree(_folder(manifest), ignore_errors=True)
+    with closing(ChromaVectors(manifest, create=True)) as vectors:
         held = vectors.numbers()
         for page in table.pages(["number", "vector"]):
             numbers = page["number"].to_pylist()
@@ -127,25 +127,25 @@ def bring_up_to_date(place: Place, manifest: Manifest, table: Table) -> set[int]
         return held
 
 
-def clean(place: Place, manifest: Manifest, stale: set[int]) -> None:
+def clean(manifest: Manifest, stale: set[int]) -> None:
     """Remove the vectors of some numbers, and what an earlier state had."""
     if manifest.store == EMBEDDED:
-        for folder in (place.folder / EMBEDDED).iterdir():
-            if folder != _folder(place, manifest):
+        for folder in _folder(manifest).parent.iterdir():
+            if folder != _folder(manifest):
                 shutil.rmtree(folder, ignore_errors=True)
     elif stale:
-        with closing(ChromaVectors(place, manifest)) as vectors:
+        with closing(ChromaVectors(manifest)) as vectors:
             vectors.remove(list(stale))
 
 
-def problems(place: Place, manifest: Manifest, table: Table) -> list[str]:
+def problems(manifest: Manifest, table: Table) -> list[str]:
     """Return what is wrong with the vectors of a table of passages that Chroma searches, one sentence each.
 
     Raises KnowledgeBaseError where they cannot be read at all.
     """
     if manifest.store is None:
         return []
-    with closing(ChromaVectors(place, manifest)) as vectors:
+    with closing(ChromaVectors(manifest)) as vectors:
         held = vectors.numbers()
     wanted = {number for page in table.pages(["number"]) for number in page["number"].to_pylist()}
     if wanted == held:
@@ -164,8 +164,8 @@ def check_store(place: Place, store: str) -> None:
         _disconnect(_connect(store))
 
 
-def _folder(place: Place, manifest: Manifest) -> Path:
-    return place.folder / EMBEDDED / str(manifest.generation)
+def _folder(manifest: Manifest) -> Path:
+    return manifest.place.folder / EMBEDDED / str(manifest.generation)
 
 
 def _connect(place: Path | str) -> "Client":

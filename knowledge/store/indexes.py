@@ -98,7 +98,11 @@ def bring_up_to_date(table: Table, metric: Literal["cosine", "ip"] | None, train
     """
     with table.errors():
         rows, data = len(table), table.data
-        _drop_unless_sound(table, metric)
+        try:
+            check(table, metric)
+        except KnowledgeBaseError:
+            for index in data.describe_indices():
+                data.drop_index(index.name)
         _merge_if_many_changed(table, rows)
         held = indexed(table)
         if "terms" not in held:
@@ -166,14 +170,6 @@ def check(table: Table, metric: Literal["cosine", "ip"] | None) -> None:
     if metric is not None:
         dimension = table.data.schema.field("vector").type.list_size
         table.read(["_distance"], nearest=nearest(np.ones(dimension, np.float32), 1, metric, len(table)))
-
-
-def _drop_unless_sound(table: Table, metric: Literal["cosine", "ip"] | None) -> None:
-    try:
-        check(table, metric)
-    except KnowledgeBaseError:
-        for index in table.data.describe_indices():
-            table.data.drop_index(index.name)
 
 
 def terms_query(terms: list[str]) -> MatchQuery:

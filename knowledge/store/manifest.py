@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.store.place import Place
@@ -83,8 +83,8 @@ class EncoderRecord(BaseModel):
     text_format: str
 
     @classmethod
-    def of(cls, encoder: "Encoder") -> "EncoderRecord":
-        return cls(**{name: getattr(encoder, name) for name in cls.model_fields})
+    def of(cls, encoder: "Encoder") -> Self:
+        return cls.model_validate(encoder, from_attributes=True)
 
 
 class TableVersions(BaseModel):
@@ -128,12 +128,19 @@ class Manifest(BaseModel):
     trained: int = 0
     """How many passages there were when the vector index was trained."""
     sources: list[IndexedSource] = []
+    _place: Place = PrivateAttr()
+
+    @property
+    def place(self) -> Place:
+        """Where it was read, or will be written."""
+        return self._place
 
     @classmethod
-    def new(cls, encoder: "Encoder", *, store: str | None, chunk_tokens: int | None) -> Self:
-        now = timestamp()
-        record = EncoderRecord.of(encoder)
-        return cls(created=now, updated=now, encoder=record, store=store, chunk_tokens=chunk_tokens)
+    def new(cls, place: Place, encoder: "Encoder", *, store: str | None, chunk_tokens: int | None) -> Self:
+        now, record = timestamp(), EncoderRecord.of(encoder)
+        manifest = cls(created=now, updated=now, encoder=record, store=store, chunk_tokens=chunk_tokens)
+        manifest._place = place
+        return manifest
 
     @classmethod
     def published(cls, place: Place) -> Self | None:
@@ -161,11 +168,7 @@ class Manifest(BaseModel):
         try:
             if (content := place.read(name)) is None:
                 return None
-            text = content.decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise KnowledgeBaseError(f"{where} cannot be read ({error}): restore it, or build again.") from error
-        try:
-            if (version := stored_version(text)) > FORMAT_VERSION:
+            if (version := stored_version(content)) > FORMAT_VERSION:
                 raise KnowledgeBaseError(
                     f"{place} has format version {version}, and this BriefContext reads up to {FORMAT_VERSION}: "
                     "upgrade with `pip install -U briefcontext`."
@@ -175,59 +178,55 @@ class Manifest(BaseModel):
                     f"{place} was built by an earlier BriefContext, in a format that is not read any more: build it "
                     f"anew with `briefcontext index SOURCE --kb DIR`, in a new folder or after removing {place}."
                 )
-            return cls.model_validate_json(text)
+            manifest = cls.model_validate_json(content)
+        except OSError as error:
+            raise KnowledgeBaseError(f"{where} cannot be read ({error}): restore it, or build again.") from error
         except ValidationError as error:
             raise KnowledgeBaseError(
                 f"{where} is damaged ({first_problem(error)}): restore it, or build again in another folder."
             ) from error
+        manifest._place = place
+        return manifest
 
-    def write_draft(self, place: Place) -> None:
+    def write_draft(self) -> None:
         """Keep it as the state that a build has reached."""
-        self._write(place, DRAFT_FILE)
+        self._write(DRAFT_FILE)
 
-    def publish(self, place: Place) -> None:
+    def publish(self) -> None:
         """Make it the state that readers see."""
         self.updated = timestamp()
-        self._write(place, MANIFEST_FILE)
-        place.remove(DRAFT_FILE)
+        self._write(MANIFEST_FILE)
+        self.place.remove(DRAFT_FILE)
 
-    def _write(self, place: Place, name: str) -> None:
+    def _write(self, name: str) -> None:
         self.serial += 1
-        place.write(name, (self.model_dump_json(indent=1) + "\n").encode())
+        self.place.write(name, (self.model_dump_json(indent=1) + "\n").encode())
 
-    def table(self, place: Place, name: str) -> "Table":
+    def table(self, name: str) -> "Table":
         """One of its tables, to be read as this state has it."""
         from briefcontext.knowledge.store.table import Table
 
         assert self.versions is not None
-        return Table(place.table(name), getattr(self.versions, name))
+        return Table(self.place.table(name), getattr(self.versions, name))
 
-    def check_encoder(self, encoder: "Encoder", place: Place) -> None:
-        """Raise KnowledgeBaseError unless the base's vectors were made with this very encoder."""
-        given = EncoderRecord.of(encoder)
-        for name in EncoderRecord.model_fields:
-            self._check_encoder_has(name, getattr(given, name), given.name, place)
+    def check(self, encoder: "Encoder | str", *, chunk_tokens: int | None = None, store: str | None = None) -> None:
+        """Raise KnowledgeBaseError unless the base's vectors were made with this very encoder, and with these options.
 
-    def check_options(self, place: Place, *, encoder: str, chunk_tokens: int | None, store: str | None) -> None:
-        """Raise KnowledgeBaseError unless the base can be updated with these: an encoder by its name, nothing loaded.
-
-        None stands for what the base has.
+        Of an encoder that is not loaded, the name is enough. None stands for what the base has.
         """
-        self._check_encoder_has("name", encoder, encoder, place)
+        given = {"name": encoder} if isinstance(encoder, str) else EncoderRecord.of(encoder).model_dump()
+        for name, got in given.items():
+            if (wanted := getattr(self.encoder, name)) != got:
+                raise KnowledgeBaseError(
+                    f"{self.place} was built with encoder {self.encoder.name!r} and {name} {wanted!r}, and the encoder "
+                    f"{given['name']!r} given has {name} {got!r}: use the same encoder, or build another base."
+                )
         for name, asked in (("chunk_tokens", chunk_tokens), ("store", store)):
             if asked is not None and asked != (held := getattr(self, name)):
                 raise KnowledgeBaseError(
-                    f"{place} was built with {name}={held!r}, not {asked!r}: leave the option out, or name another "
-                    "folder."
+                    f"{self.place} was built with {name}={held!r}, not {asked!r}: leave the option out, or name "
+                    "another folder."
                 )
-
-    def _check_encoder_has(self, name: str, got: object, given: str, place: Place) -> None:
-        wanted = getattr(self.encoder, name)
-        if wanted != got:
-            raise KnowledgeBaseError(
-                f"{place} was built with encoder {self.encoder.name!r} and {name} {wanted!r}, and the encoder "
-                f"{given!r} given has {name} {got!r}: use the same encoder, or build another base."
-            )
 
 
 def unfinished(sources: Iterable[IndexedSource]) -> list[str]:
@@ -245,7 +244,7 @@ class _Version(BaseModel):
     format_version: int
 
 
-def stored_version(text: str) -> int:
+def stored_version(text: str | bytes) -> int:
     """Return the format version of a stored model, whatever else stands in it.
 
     Raises:

@@ -13,7 +13,6 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.indexes import nearest, terms_query
 from briefcontext.knowledge.store.manifest import PASSAGES, Manifest
 from briefcontext.knowledge.store.passages import DOCUMENT_COLUMNS, documents, stored_vectors
-from briefcontext.knowledge.store.place import Place
 from briefcontext.knowledge.store.term_statistics import CorpusStatistics, TermStatistics
 from briefcontext.knowledge.store.tokenizer import tokenize
 
@@ -28,16 +27,15 @@ _Candidates = Callable[[int], tuple[pa.Table, NDArray[np.float64], bool]]
 class Snapshot:
     """The passages of one state. Safe to share between threads."""
 
-    def __init__(self, place: Place, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest) -> None:
         """For a state that was published."""
         self.manifest = manifest
-        self.table = manifest.table(place, PASSAGES)
-        self._place = place
+        self.table = manifest.table(PASSAGES)
 
     @cached_property
     def _vectors(self) -> ChromaVectors | None:
         """Where vectors are searched, if that is not the table."""
-        return None if self.manifest.store is None else ChromaVectors(self._place, self.manifest)
+        return None if self.manifest.store is None else ChromaVectors(self.manifest)
 
     def close(self) -> None:
         """Close the connection to where vectors are searched, if it is elsewhere."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.store.filters import one_of
@@ -14,6 +14,9 @@ os.environ.setdefault("LANCE_LOG", "error")
 
 import lance
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from lance.fragment import FragmentMetadata
 
 INDEX_CACHE_BYTES = 3 << 29
 METADATA_CACHE_BYTES = 1 << 28
@@ -84,17 +87,14 @@ class Table:
         with self.errors():
             return self.data.take(list(places), columns=list(columns))
 
-    def append(self, rows: pa.Table) -> None:
+    def append(self, rows: "pa.Table | list[FragmentMetadata]") -> None:
+        """Add rows, or what `lance.fragment.write_fragments` has put beside the table."""
         with self._alone():
-            self.data.insert(rows)
-
-    def append_fragments(self, fragments: Sequence[Any]) -> None:
-        """Add rows that stand beside the table, as `lance.fragment.write_fragments` gives them."""
-        if not fragments:
-            return
-        with self._alone():
-            operation = lance.LanceOperation.Append(list(fragments))
-            self.data = lance.LanceDataset.commit(self.data, operation, read_version=self.version)
+            if isinstance(rows, list):
+                operation = lance.LanceOperation.Append(rows)
+                self.data = lance.LanceDataset.commit(self.data, operation, read_version=self.version)
+            else:
+                self.data.insert(rows)
 
     def delete(self, by: str, values: Iterable[object]) -> None:
         """Take out the rows that have one of the values in the column `by`."""

@@ -15,9 +15,6 @@ import unicodedata
 
 from Stemmer import Stemmer  # type: ignore[import-not-found]
 
-TOKENIZER = "letters-and-numbers/snowball-english/1"
-"""Names what `tokenize` does. To be raised with every change of it, as stored indexes hold its terms."""
-
 _GREEK_LETTERS = "αβγδεζηθικλμνξοπρςστυφχψω"
 _GREEK_NAMES = """
     alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma sigma tau

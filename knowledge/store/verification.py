@@ -10,7 +10,6 @@ from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.store import chroma, indexes
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.passages import stored_vectors
-from briefcontext.knowledge.store.place import Place
 from briefcontext.knowledge.store.table import Table
 
 if TYPE_CHECKING:
@@ -25,20 +24,20 @@ LEAST_LIKENESS = 0.99
 REMEDY = "run the index command again"
 
 
-def verify(place: Place, manifest: Manifest, encoder: "Encoder") -> list[str]:
+def verify(manifest: Manifest, encoder: "Encoder") -> list[str]:
     """Return what is wrong with a published state, one sentence each, with what to do; nothing when it is sound.
 
     Reads the whole table of passages, compares what is counted in the tables, the indexes and the manifest, and
     encodes a few passages again.
     """
-    if Manifest.draft(place) is not None:
+    if Manifest.draft(manifest.place) is not None:
         return [
-            f"An update of {place} is not complete, and questions are answered from the state before it: "
+            f"An update of {manifest.place} is not complete, and questions are answered from the state before it: "
             f"wait until it has ended, or {REMEDY} to finish it."
         ]
     problems = [f"The source {name!r} was read in part only: index it again." for name in unfinished(manifest.sources)]
     try:
-        passages, records = manifest.table(place, PASSAGES), manifest.table(place, RECORDS)
+        passages, records = manifest.table(PASSAGES), manifest.table(RECORDS)
         problems += _count_problems(manifest, passages, records)
         metric = manifest.encoder.metric if manifest.store is None else None
         problems += [
@@ -47,7 +46,7 @@ def verify(place: Place, manifest: Manifest, encoder: "Encoder") -> list[str]:
             if held < len(passages)
         ]
         indexes.check(passages, metric)
-        problems += chroma.problems(place, manifest, passages)
+        problems += chroma.problems(manifest, passages)
         if len(passages):
             problems += _sample_problems(passages, encoder)
     except KnowledgeBaseError as error:
