@@ -4,9 +4,11 @@ It copies sentences, so what is measured is which. All settings are the defaults
 PubMedQA and other collections, encoded by minilm.
 
 - BioASQ, PubMedQA and the demo's questions: of those answered, first = the first sentence comes from a gold document,
-  cited = the share of gold among the documents cited; found = a gold document is among the 16 retrieved, and no reader
-  can do more. "gold out" asks the same with the gold documents taken out, and the demo's questions that have none: the
-  more abstentions, the better, but some of these questions are answered by documents that nobody marked.
+  cited = the share of gold among the documents cited; finding = the first sentence stands among the results or
+  conclusions of its abstract, and not its background, aim or methods (PubMedQA's abstracts are labelled, and the reader
+  sees no labels); found = a gold document is among the 16 retrieved, and no reader can do more. "gold out" asks the
+  same with the gold documents taken out, and the demo's questions that have none: the more abstentions, the better, but
+  some of these questions are answered by documents that nobody marked.
 - Evidence Inference: the whole text of a trial is read; first = the first sentence overlaps an annotated one. "another
   trial" asks the same of another text.
 
@@ -21,10 +23,11 @@ It encodes the passages and the sentences of those retrieved: half an hour on tw
 import argparse
 import gzip
 import json
+import re
 import statistics
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,6 +54,7 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 HALVES = ("tuned", "held out")
+FINDING = re.compile("RESULT|FINDING|CONCLUSION|DISCUSSION|INTERPRETATION")
 Spans = list[tuple[int, int]]
 
 
@@ -92,9 +96,12 @@ class Outcomes:
         self.found: list[bool] = []
         self.first: list[bool] = []
         self.cited: list[float] = []
+        self.finding: list[bool] = []
         self.lengths: list[int] = []
 
-    def add(self, answer: Answer, *, found: bool, first: bool, cited: float | None) -> None:
+    def add(
+        self, answer: Answer, *, found: bool, first: bool, cited: float | None = None, finding: bool | None = None
+    ) -> None:
         """Record an answer."""
         self.abstained.append(answer["abstained"])
         self.found.append(found)
@@ -103,6 +110,8 @@ class Outcomes:
             self.lengths.append(sum(len(citation["quotes"]) for citation in answer["citations"]))
             if cited is not None:
                 self.cited.append(cited)
+            if finding is not None:
+                self.finding.append(finding)
 
     def row(self) -> dict[str, Any]:
         """The figures; those that say nothing of a group are left out."""
@@ -111,6 +120,7 @@ class Outcomes:
         if any(self.found):
             row |= {"found": statistics.mean(self.found), "first": statistics.mean(self.first)}
             row |= {"cited": statistics.mean(self.cited)} if self.cited else {}
+            row |= {"finding": statistics.mean(self.finding)} if self.finding else {}
         return row
 
 
@@ -136,7 +146,28 @@ def read_questions(path: Path, gold: str) -> list[Question]:
     return [Question(str(row["id"]), row["question"], frozenset(together[row["question"]])) for row in rows]
 
 
-def on_passages(group: str, questions: Iterable[Question], retriever: RankingRetriever, reader: Any) -> list[Outcomes]:
+def read_findings(path: Path) -> dict[str, Spans]:
+    """Where the results and conclusions of abstracts stand, by PMID."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    findings: dict[str, Spans] = {}
+    for row in rows:
+        at, places = 0, []
+        for label, text in zip(row["labels"], row["sections"], strict=True):
+            at = row["text"].index(text, at)
+            places += [(at, at + len(text))] if FINDING.search(label) else []
+            at += len(text)
+        findings[row["id"]] = places
+    return findings
+
+
+def on_passages(
+    group: str,
+    questions: Iterable[Question],
+    retriever: RankingRetriever,
+    reader: Any,
+    findings: Mapping[str, Spans],
+) -> list[Outcomes]:
     """Ask with the gold documents in the base, and without."""
     asked = list(questions)
     without = WithoutGold(retriever=retriever, left_out={question.text: question.gold for question in asked})
@@ -151,11 +182,13 @@ def on_passages(group: str, questions: Iterable[Question], retriever: RankingRet
             answer = state["answer"]
             retrieved = {document.metadata["source_id"] for document in state["ranking"]}
             cited = [citation["source_id"] in question.gold for citation in answer["citations"]]
+            places = findings.get(answer["citations"][0]["source_id"]) if cited else None
             halves[half_of(question.id)].add(
                 answer,
                 found=not question.gold.isdisjoint(retrieved),
                 first=bool(cited) and cited[0],
                 cited=statistics.mean(cited) if cited and documents == "all" else None,
+                finding=None if places is None else overlaps(answer, places),
             )
         outcomes += [each for each in halves.values() if each.abstained]
     return outcomes
@@ -180,7 +213,7 @@ def on_trials(data: Path, most: int, reader: Any) -> list[Outcomes]:
             document = Document(id=wanted, page_content=text["text"], metadata={"title": text["title"]})
             answer = graph.invoke({"question": row["question"], "documents": [document]})["answer"]
             spans = [(span["start"], span["end"]) for span in row["evidence"]] if documents == "all" else []
-            halves[half_of(row["doc_id"])].add(answer, found=bool(spans), first=overlaps(answer, spans), cited=None)
+            halves[half_of(row["doc_id"])].add(answer, found=bool(spans), first=overlaps(answer, spans))
         outcomes += list(halves.values())
     return outcomes
 
@@ -197,7 +230,7 @@ def on_demo(ranker: SentenceRanker) -> list[Outcomes]:
     questions = [Question(row["id"], row["question"], frozenset(row["gold_ids"])) for row in demo_questions()]
     with demo_knowledge_base() as base:
         reader = ExtractiveReader(partial(ranker.rank, statistics=base.term_statistics))
-        return on_passages("demo", questions, DenseRetriever(knowledge_base=base), reader)
+        return on_passages("demo", questions, DenseRetriever(knowledge_base=base), reader, {})
 
 
 def measure(data: Path, most: int, trials: int, cache: Path, work: Path) -> list[dict[str, Any]]:
@@ -213,12 +246,14 @@ def measure(data: Path, most: int, trials: int, cache: Path, work: Path) -> list
         retriever = DenseRetriever(knowledge_base=base)
         reader = ExtractiveReader(partial(ranker.rank, statistics=base.term_statistics))
         outcomes = []
+        findings = read_findings(data / "pubmedqa" / "corpus.jsonl.gz")
         for group, folder in (("BioASQ", "bioasq"), ("PubMedQA", "pubmedqa")):
             questions = read_questions(data / folder / "queries.jsonl", "gold_pmids")
             encoder.encode_queries([question.text for question in questions])
             # Neighbours in the file are of one year's batch.
             questions.sort(key=lambda question: zlib.crc32(question.text.encode()))
-            outcomes += on_passages(group, questions[:most], retriever, reader)
+            known_findings = findings if group == "PubMedQA" else {}
+            outcomes += on_passages(group, questions[:most], retriever, reader, known_findings)
     outcomes += on_trials(data / "evidence_inference", trials, ExtractiveReader(ranker.rank))
     outcomes += on_demo(ranker)
     return [outcome.row() for outcome in outcomes]

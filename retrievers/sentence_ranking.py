@@ -1,5 +1,6 @@
 """Sentences of retrieved documents, ranked by how likely they answer a question."""
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
@@ -25,9 +26,36 @@ CORPUS_SIZE = -0.4
 """Log-odds that a document answers: by the similarity of its sentence and its best one, each at most 1; by the share of
 the question's terms that the sentence and the document hold; and by the logarithm of the number of documents searched,
 as among more of them more come near a question by chance. Chosen on one half of the questions of
-`benchmarks/extractive.py`, where a logistic regression on their sum has slope 1.0; weights a third larger or smaller
-rank about as well. Left out, as they brought nothing: the sentence under its title, its neighbours, its place, its
-length, and the document's rank."""
+`benchmarks/extractive.py`; weights a third larger or smaller rank about as well. Its README says what was left out, as
+it brought nothing."""
+FINDING = 1.0
+"""What a sentence gains on the others of its source if it reports a finding, and loses if it says only what was asked
+or done. Chosen on the same half."""
+
+_STUDIED = (
+    "(?:aim|analy[sz]|assess|compar|describ|determin|evaluat|examin|explor|investigat|measur|perform|record|review|studi"
+    "|test)e?[ds]"
+)
+_TAKEN = (
+    "(?:administered|allocated|asked|assigned|calculated|collected|conducted|defined|divided|enrolled|given|included"
+    "|obtained|random\\w*|recruited|selected|treated|used)"
+)
+_ASKED_OR_DONE = re.compile(
+    r"^(?:background|context|introduction|objectives?|aims?|purpose|methods?|design|setting|participants)\b[^:.]*:"
+    r"|^(?:\w+: )?to [a-z]+|\?\s*$"
+    r"|\b(?:aim|objective|purpose|goal|hypothesis|hypothesi[sz]ed|sought|whether|unclear|unknown|controversial)\b"
+    rf"|\b(?:this|present|current|our) (?:study|trial|review|paper|article|analysis) (?:is|was|were|{_STUDIED})\b"
+    rf"|\bwe (?:\w+ly )?{_STUDIED}\b|\b(?:was|were) (?:\w+ly )?(?:{_STUDIED}|{_TAKEN})\b"
+    r"|\b(?:received|underwent|participated)\b",
+    re.IGNORECASE,
+)
+"""The background, the aim or the methods of a study: its question, and no answer."""
+_FOUND = re.compile(
+    r"^(?:results?|findings?|conclusions?)\b[^:.]*:"
+    r"|\b(?:significan\w*|differ(?:ed|s|ences?)?|associated|higher|lower|greater|fewer|better|worse|superior|inferior"
+    r"|similar|compared (?:with|to)|than)\b|\bp ?[<=>≤]|\bCI\b|\d ?%",
+    re.IGNORECASE,
+)
 
 PAIRS = (
     ("Does aspirin prevent a second heart attack?", "Low-dose aspirin reduced recurrent myocardial infarction."),
@@ -58,6 +86,8 @@ class SentenceEncoder(Protocol):
 
 class SentenceRanker:
     """Ranks sentences by the encoder and by BM25's terms, each of the sentence and of its whole document.
+
+    Sources rank by their best sentence. Within one, what was found comes before what was asked or done.
 
     What a similarity means differs from encoder to encoder. So it is put on a scale on which a sentence that has
     nothing to do with a question is at 0 and one that answers it at 1, by a few such pairs that the encoder is given
@@ -112,12 +142,22 @@ class SentenceRanker:
         searched = len(documents) if statistics is None else statistics.n_documents
         odds = INTERCEPT + CORPUS_SIZE * np.log(searched) + SIMILARITY * (similarity + best[of])
         odds += COVERAGE * (holds @ share) + DOCUMENT_COVERAGE * (document_holds @ share)[of]
+        findings = FINDING * np.array([_finding(text) for text in texts])
+        sources = np.array([str(document.metadata.get("source_id", document.id)) for document in documents])[of]
+        for source in set(sources.tolist()):
+            here = sources == source
+            odds[here] += findings[here] + odds[here].max() - (odds[here] + findings[here]).max()
         scores = 1 / (1 + np.exp(-odds))
         ranked = [
             RankedSentence(str(documents[number].id), text, start, end, float(score))
             for (number, start, end), text, score in zip(places, texts, scores, strict=True)
         ]
         return sorted(ranked, key=lambda sentence: -sentence.score)
+
+
+def _finding(sentence: str) -> int:
+    """Return 1 for a finding, -1 for what was asked or done, and 0 where the words do not tell."""
+    return -1 if _ASKED_OR_DONE.search(sentence) else int(bool(_FOUND.search(sentence)))
 
 
 def _sentences(document: Document) -> list[tuple[int, int]]:

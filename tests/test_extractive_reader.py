@@ -94,6 +94,61 @@ def test_a_sentence_ranks_by_its_document_too() -> None:
     assert [place.document_id for place in ranked if "risk" in place.text] == ["d1", "d0"]
 
 
+@pytest.mark.parametrize(("ranks", "first"), [((5, 2), "d1"), ((2, 5), "d0"), (("1", 1), "d0"), ((0, -3), "d0")])
+def test_of_equal_sentences_that_of_the_document_retrieved_first_is_first(
+    ranks: tuple[object, ...], first: str
+) -> None:
+    documents = _documents("Aspirin and a stroke were seen.", "A stroke and aspirin were seen.")
+    for document, rank in zip(documents, ranks, strict=True):
+        document.metadata["rank"] = rank
+    assert READER.answer(ASKED, documents, "vanilla", ACCOUNT)["quotes"][0]["document_id"] == first
+    extractions = [READER.extract(ASKED, [document], i, ACCOUNT) for i, document in enumerate(documents)]
+    assert READER.reduce(ASKED, documents, extractions, ACCOUNT)["quotes"][0]["document_id"] == first
+
+
+def test_evidence_at_the_end_of_the_ranking_is_evidence() -> None:
+    (document,) = _documents(NEAR)
+    document.metadata["rank"] = 1000
+    assert READER.extract(ASKED, [document], 0, ACCOUNT)["status"] == "evidence"
+
+
+FOUND = "The risk of stroke was lower with aspirin."
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "To assess whether aspirin lowers the risk of stroke.",
+        "OBJECTIVE: Aspirin and the risk of stroke.",
+        "The aim was to compare the risk of stroke with aspirin.",
+        "This study evaluates aspirin for the risk of stroke.",
+        "We investigated aspirin and the risk of stroke.",
+        "Aspirin was given to people at risk of stroke.",
+        "People at risk of stroke received aspirin.",
+        "The risk of stroke with aspirin remains unclear.",
+        "Does aspirin lower the risk of stroke?",
+    ],
+)
+def test_within_a_source_a_finding_comes_before_what_was_asked_or_done(sentence: str) -> None:
+    text = f"{sentence} {FOUND}"
+    rank = SentenceRanker(WordCountEncoder()).rank
+    first, *_ = rank(ASKED["text"], _documents(text))
+    assert first.text == FOUND
+    chunks = _documents(sentence, FOUND)
+    for chunk in chunks:
+        chunk.metadata["source_id"] = "one"
+    assert rank(ASKED["text"], chunks)[0].text == FOUND
+
+
+def test_what_a_sentence_reports_does_not_move_its_source_among_others() -> None:
+    rank = SentenceRanker(WordCountEncoder()).rank
+    asked = "Aspirin was given to people at risk of stroke."
+    ranked = rank(ASKED["text"], _documents("The stroke rate was lower with aspirin.", asked))
+    assert [sentence.document_id for sentence in ranked] == ["d1", "d0"]
+    (alone,), (plain,) = (rank(ASKED["text"], _documents(text)) for text in (asked, asked.replace("was given", "is")))
+    assert alone.score == pytest.approx(plain.score)
+
+
 def test_among_more_documents_more_is_asked_of_a_sentence() -> None:
     class Corpus:
         average_length = 5.0
