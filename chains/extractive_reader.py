@@ -111,7 +111,7 @@ class ExtractiveReader:
 
 def _best(quotes: Iterable[Quote], documents: Sequence[Document]) -> list[Quote]:
     """Return the best quotes and those near them, best first, each wording once."""
-    ranks = {str(document.id): _rank(document) for document in documents}
+    ranks = {str(document.id): document.metadata.get("rank", 1) for document in documents}
 
     def weight(quote: Quote) -> float:
         score = quote["score"]
@@ -122,11 +122,6 @@ def _best(quotes: Iterable[Quote], documents: Sequence[Document]) -> list[Quote]
         once.setdefault(quote["text"], quote)
     ranked = list(once.values())
     return [quote for quote in ranked if weight(quote) >= NEAR_BEST * weight(ranked[0])][:MOST_SENTENCES]
-
-
-def _rank(document: Document) -> int:
-    rank = document.metadata.get("rank")
-    return rank if isinstance(rank, int) and rank > 0 else 1  # Documents that were given are all alike.
 
 
 def _draft(question: Question, documents: Sequence[Document], quotes: list[Quote]) -> Draft:

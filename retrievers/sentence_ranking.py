@@ -51,7 +51,7 @@ _ASKED_OR_DONE = re.compile(
 )
 """The background, the aim or the methods of a study: its question, and no answer."""
 _FOUND = re.compile(
-    r"^(?:results?|findings?|conclusions?)\b[^:.]*:"
+    r"^(?:results?|findings?|conclusions?|interpretation)\b[^:.]*:"
     r"|\b(?:significan\w*|differ(?:ed|s|ences?)?|associated|higher|lower|greater|fewer|better|worse|superior|inferior"
     r"|similar|compared (?:with|to)|than)\b|\bp ?[<=>≤]|\bCI\b|\d ?%",
     re.IGNORECASE,

@@ -94,10 +94,8 @@ def test_a_sentence_ranks_by_its_document_too() -> None:
     assert [place.document_id for place in ranked if "risk" in place.text] == ["d1", "d0"]
 
 
-@pytest.mark.parametrize(("ranks", "first"), [((5, 2), "d1"), ((2, 5), "d0"), (("1", 1), "d0"), ((0, -3), "d0")])
-def test_of_equal_sentences_that_of_the_document_retrieved_first_is_first(
-    ranks: tuple[object, ...], first: str
-) -> None:
+@pytest.mark.parametrize(("ranks", "first"), [((5, 2), "d1"), ((2, 5), "d0")])
+def test_of_equal_sentences_that_of_the_document_retrieved_first_is_first(ranks: tuple[int, int], first: str) -> None:
     documents = _documents("Aspirin and a stroke were seen.", "A stroke and aspirin were seen.")
     for document, rank in zip(documents, ranks, strict=True):
         document.metadata["rank"] = rank
