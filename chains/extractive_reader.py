@@ -1,6 +1,7 @@
 """The reader without a language model: it returns the documents' own sentences."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 from langchain_core.documents import Document
@@ -111,11 +112,11 @@ class ExtractiveReader:
 
 def _best(quotes: Iterable[Quote], documents: Sequence[Document]) -> list[Quote]:
     """Return the best quotes and those near them, best first, each wording once."""
-    ranks = {str(document.id): document.metadata.get("rank", 1) for document in documents}
+    ranks = {str(document.id): int(document.metadata.get("rank", 1)) for document in documents}
 
     def weight(quote: Quote) -> float:
         score = quote["score"]
-        return score / (score + (1 - score) * ranks[quote["document_id"]] ** RANK)
+        return score / (score + (1 - score) * math.pow(ranks[quote["document_id"]], RANK))
 
     once: dict[str, Quote] = {}
     for quote in sorted(quotes, key=weight, reverse=True):
