@@ -24,9 +24,6 @@ from briefcontext.commands.experiment import experiment
 from briefcontext.commands.interrupt import EXIT_INTERRUPTED, Interrupted, end_now
 from briefcontext.commands.mcp import mcp
 from briefcontext.commands.options import (
-    MODEL,
-    OUTPUT,
-    READING,
     CalibrationFile,
     CrossEncoder,
     Document,
@@ -48,6 +45,9 @@ from briefcontext.commands.options import (
     Temperature,
     Years,
     check_document_options,
+    model_option,
+    output_option,
+    reading_option,
     settings_from,
 )
 from briefcontext.commands.prompts import prompts as prompts_command
@@ -92,7 +92,8 @@ def main() -> None:
         sys.exit(code)
     except _UsageError as error:
         hint = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
-        _fail(f"{error.format_message().rstrip('.')}.{hint}", EXIT_BAD_INPUT)
+        message = error.format_message().replace("Value error, ", "").rstrip(".")
+        _fail(f"{message}.{hint}", EXIT_BAD_INPUT)
     except ModelCallError as error:
         _fail(str(error), EXIT_FAILED)
     except BriefContextError as error:
@@ -167,7 +168,7 @@ def ask(
     encoder: DocumentEncoder = None,
     model: Annotated[
         str | None,
-        typer.Option(rich_help_panel=MODEL, help="Chat model as provider:model, for example openai:gpt-4o-mini."),
+        model_option(help="Chat model as provider:model, for example openai:gpt-4o-mini."),
     ] = None,
     extract_model: ExtractModel = None,
     temperature: Temperature = None,
@@ -178,38 +179,29 @@ def ask(
     prompts: PromptsFolder = None,
     reader: Annotated[
         ReaderName | None,
-        typer.Option(
-            rich_help_panel=MODEL, help="Copy sentences (extractive), or ask a model (llm). Default: llm with --model."
-        ),
+        model_option(help="Copy sentences (extractive), or ask a model (llm). Default: llm with --model."),
     ] = None,
     route: Route = None,
     fallback: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel=READING, help="When the rankings agree: vanilla or order_preserving. Default: vanilla."
-        ),
+        reading_option(help="When the rankings agree: vanilla or order_preserving. Default: vanilla."),
     ] = None,
-    top_k: Annotated[
-        int | None, typer.Option(rich_help_panel=READING, help="Documents to retrieve. Default: 16.")
-    ] = None,
-    partition_size: Annotated[
-        int | None, typer.Option(rich_help_panel=READING, help="Documents for one extraction. Default: 4.")
-    ] = None,
+    top_k: Annotated[int | None, reading_option(help="Documents to retrieve. Default: 16.")] = None,
+    partition_size: Annotated[int | None, reading_option(help="Documents for one extraction. Default: 4.")] = None,
     preflight_top_n: Annotated[
         int | None,
-        typer.Option(rich_help_panel=READING, help="Documents at the top that the preflight compares. Default: 3."),
+        reading_option(help="Documents at the top that the preflight compares. Default: 3."),
     ] = None,
     iou_threshold: Annotated[
         float | None,
-        typer.Option(rich_help_panel=READING, help="Overlap above which the rankings agree. Default: 0.2."),
+        reading_option(help="Overlap above which the rankings agree. Default: 0.2."),
     ] = None,
     preflight: Preflight = None,
     calibration_file: CalibrationFile = None,
     reduce: Annotated[
         str | None,
-        typer.Option(
+        reading_option(
             metavar="always|auto",
-            rich_help_panel=READING,
             help="auto: a single partition's finding, cited and whole, is the answer without a call. Default: always.",
         ),
     ] = None,
@@ -219,8 +211,7 @@ def ask(
     ] = None,
     retrieval: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel=READING,
+        reading_option(
             help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid.",
         ),
     ] = None,
@@ -231,16 +222,12 @@ def ask(
     mesh: Mesh = None,
     languages: Languages = None,
     include_retracted: IncludeRetracted = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print the answer as one JSON object.")
-    ] = False,
+    as_json: Annotated[bool, output_option("--json", help="Print the answer as one JSON object.")] = False,
     references: Annotated[
         Literal["ris", "bibtex", "nlm"] | None,
-        typer.Option(rich_help_panel=OUTPUT, help="Print what the answer cites, for a reference manager."),
+        output_option(help="Print what the answer cites, for a reference manager."),
     ] = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", rich_help_panel=OUTPUT, help="Show every document and quote.")
-    ] = False,
+    verbose: Annotated[bool, output_option("--verbose", help="Show every document and quote.")] = False,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""
     if questions is None:

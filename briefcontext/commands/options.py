@@ -11,11 +11,8 @@ if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
 __all__ = [
-    "FILTERS",
     "MODEL",
     "OUTPUT",
-    "READING",
-    "SOURCES",
     "CalibrationFile",
     "CrossEncoder",
     "Document",
@@ -37,57 +34,66 @@ __all__ = [
     "Temperature",
     "Years",
     "check_document_options",
+    "model_option",
+    "output_option",
+    "reading_option",
     "settings_from",
 ]
 
-SOURCES, MODEL, READING = "What is read", "Model", "How it is read"
-FILTERS, OUTPUT = "Filters", "Output"
-"""How the help of a command groups its options."""
-_sources, _model, _reading, _filters = (
-    partial(typer.Option, rich_help_panel=panel) for panel in (SOURCES, MODEL, READING, FILTERS)
+MODEL, OUTPUT = "Model", "Output"
+"""Two of the groups in which the help of a command shows its options."""
+source_option, model_option, reading_option, filter_option, output_option = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("What is read", MODEL, "How it is read", "Filters", OUTPUT)
 )
 
 KnowledgeBaseName = Annotated[
     str | None,
-    _sources("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
+    source_option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
 ]
-Document = Annotated[str | None, _sources(help="One long file to answer from, read in the order of its text.")]
-DocumentEncoder = Annotated[str | None, _sources(help="Encoder for that file. Default: minilm.")]
-ExtractModel = Annotated[str | None, _model(help="Another chat model for the extractions. Default: the same.")]
-Temperature = Annotated[float | None, _model(help="The models' temperature. Default: the provider's own.")]
-MaxOutputTokens = Annotated[int | None, _model(help="The most tokens of a reply. Default: the provider's own.")]
+Document = Annotated[str | None, source_option(help="One long file to answer from, read in the order of its text.")]
+DocumentEncoder = Annotated[str | None, source_option(help="Encoder for that file. Default: minilm.")]
+ExtractModel = Annotated[str | None, model_option(help="Another chat model for the extractions. Default: the same.")]
+Temperature = Annotated[float | None, model_option(help="The models' temperature. Default: the provider's own.")]
+MaxOutputTokens = Annotated[int | None, model_option(help="The most tokens of a reply. Default: the provider's own.")]
 ModelArguments = Annotated[
     list[str] | None,
-    _model("--model-arg", metavar="NAME=VALUE", help="What the model takes besides: --model-arg top_p=0.9."),
+    model_option("--model-arg", metavar="NAME=VALUE", help="What the model takes besides: --model-arg top_p=0.9."),
 ]
-ModelCache = Annotated[str | None, _model(help="SQLite file that keeps the replies of models.")]
-ModelTimeout = Annotated[float | None, _model("--timeout", help="Seconds for one model call. Default: 120.")]
-PromptsFolder = Annotated[str | None, _model(metavar="DIR", help="Folder of prompts in place of the bundled ones.")]
-Route = Annotated[str | None, _reading(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")]
-CrossEncoder = Annotated[str | None, _reading(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")]
+ModelCache = Annotated[str | None, model_option(help="SQLite file that keeps the replies of models.")]
+ModelTimeout = Annotated[float | None, model_option("--timeout", help="Seconds for one model call. Default: 120.")]
+PromptsFolder = Annotated[
+    str | None, model_option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
+]
+Route = Annotated[str | None, reading_option(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")]
+CrossEncoder = Annotated[
+    str | None, reading_option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
+]
 Preflight = Annotated[
     str | None,
-    _reading(
+    reading_option(
         metavar="iou|calibrated",
         help="Decide by the rankings' overlap, or by the calibration in the knowledge base's folder. Default: iou.",
     ),
 ]
 CalibrationFile = Annotated[
-    str | None, _reading("--calibration-file", metavar="FILE", help="Decide by the calibration in this file.")
+    str | None, reading_option("--calibration-file", metavar="FILE", help="Decide by the calibration in this file.")
 ]
-IncludeRetracted = Annotated[bool, _filters("--include-retracted", help="Use retracted articles, too, labelled.")]
+IncludeRetracted = Annotated[bool, filter_option("--include-retracted", help="Use retracted articles, too, labelled.")]
 
-Years = Annotated[str | None, _filters(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")]
+Years = Annotated[str | None, filter_option(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")]
 StudyTypes = Annotated[
     list[str] | None,
-    _filters("--type", help='Only this publication type, or one of several: --type "Randomized Controlled Trial".'),
+    filter_option(
+        "--type", help='Only this publication type, or one of several: --type "Randomized Controlled Trial".'
+    ),
 ]
 Journals = Annotated[
-    list[str] | None, _filters("--journal", help="Only this journal, or one of several, by title or abbreviation.")
+    list[str] | None, filter_option("--journal", help="Only this journal, or one of several, by title or abbreviation.")
 ]
-Mesh = Annotated[list[str] | None, _filters("--mesh", help="Only under this MeSH heading, or one of several.")]
+Mesh = Annotated[list[str] | None, filter_option("--mesh", help="Only under this MeSH heading, or one of several.")]
 Languages = Annotated[
-    list[str] | None, _filters("--language", help="Only in this language, or one of several: eng or en.")
+    list[str] | None, filter_option("--language", help="Only in this language, or one of several: eng or en.")
 ]
 
 
