@@ -47,54 +47,31 @@ class ExtractiveReader:
     def __init__(self, rank: SentenceRanking) -> None:
         self._rank = rank
 
-    def extract(self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget) -> Extraction:
-        """Return the partition's best sentences, or `none` when there is no evidence among them."""
-        if not (found := self._evidence(question, documents)):
-            return extraction_of(index, documents, "none")
-        return Extraction(
-            index=index,
-            document_ids=[str(document.id) for document in documents],
-            status="evidence",
-            finding="",
-            quotes=found,
-            choice=None,
-            confidence=found[0]["score"],
-            error=None,
-        )
-
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
-        """Do as `extract` does, in a thread."""
-        return await asyncio.to_thread(self.extract, question, documents, index, budget)
+        """Return the partition's best sentences, or `none` when there is no evidence among them."""
+        if not (found := await self._evidence(question, documents)):
+            return extraction_of(index, documents, "none")
+        return extraction_of(index, documents, "evidence", quotes=found, confidence=found[0]["score"])
 
-    def reduce(
+    async def areduce(
         self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
         """Return the best of all partitions' sentences."""
         quotes = _best((quote for extraction in extractions for quote in extraction["quotes"]), documents)
         return _draft(question, documents, quotes)
 
-    async def areduce(
-        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
-    ) -> Draft:
-        """Do as `reduce` does; there is nothing to wait for."""
-        return self.reduce(question, documents, extractions, budget)
-
-    def answer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
-        """Return the best sentences of all documents."""
-        return _draft(question, documents, self._evidence(question, documents))
-
     async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
-        """Do as `answer` does, in a thread."""
-        return await asyncio.to_thread(self.answer, question, documents, stage, budget)
+        """Return the best sentences of all documents."""
+        return _draft(question, documents, await self._evidence(question, documents))
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> None:
         """Return None: no prompt is written."""
 
-    def _evidence(self, question: Question, documents: Sequence[Document]) -> list[Quote]:
-        """Return the best sentences; none where the best is no evidence."""
-        ranked = self._rank(question["text"], documents)
+    async def _evidence(self, question: Question, documents: Sequence[Document]) -> list[Quote]:
+        """Return the best sentences, ranked in a thread; none where the best is no evidence."""
+        ranked = await asyncio.to_thread(self._rank, question["text"], documents)
         evidence = (
             Quote(
                 text=sentence.text,
@@ -112,11 +89,13 @@ class ExtractiveReader:
 
 def _best(quotes: Iterable[Quote], documents: Sequence[Document]) -> list[Quote]:
     """Return the best quotes and those near them, best first, each wording once."""
-    ranks = {str(document.id): int(document.metadata.get("rank", 1)) for document in documents}
+    ranks = {str(document.id): document.metadata.get("rank") for document in documents}
 
     def weight(quote: Quote) -> float:
-        score = quote["score"]
-        return score / (score + (1 - score) * math.pow(ranks[quote["document_id"]], RANK))
+        score, rank = quote["score"], ranks[quote["document_id"]]
+        # A caller's own documents may have any rank, or none.
+        divisor = math.pow(rank, RANK) if isinstance(rank, int) and rank > 0 else 1
+        return score / (score + (1 - score) * divisor)
 
     once: dict[str, Quote] = {}
     for quote in sorted(quotes, key=weight, reverse=True):

@@ -150,11 +150,8 @@ class SilentReader:
 
     name = "silent"
 
-    def extract(self, question: Any, documents: Any, index: int, budget: Any) -> Any:
-        return extraction_of(index, documents, "none")
-
     async def aextract(self, question: Any, documents: Any, index: int, budget: Any) -> Any:
-        return self.extract(question, documents, index, budget)
+        return extraction_of(index, documents, "none")
 
     def vanilla_characters(self, question: Any, documents: Any) -> None:
         return None

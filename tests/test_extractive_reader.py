@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from briefcontext.chains.citation import assign_keys, cite
 from briefcontext.chains.extractive_reader import MIN_SCORE, ExtractiveReader
+from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.retrievers.sentence_ranking import PAIRS, SentenceRanker
@@ -51,7 +52,7 @@ READER = ExtractiveReader(SentenceRanker(WordCountEncoder()).rank)
 
 
 def test_the_best_sentence_is_copied_with_its_place() -> None:
-    extraction = READER.extract(ASKED, _documents(FAR, NEAR), 3, ACCOUNT)
+    extraction = wait_for(READER.aextract(ASKED, _documents(FAR, NEAR), 3, ACCOUNT))
     assert (extraction["status"], extraction["index"]) == ("evidence", 3)
     quote = extraction["quotes"][0]
     assert quote["text"] == "Aspirin lowers the risk of stroke."
@@ -61,15 +62,15 @@ def test_the_best_sentence_is_copied_with_its_place() -> None:
 
 
 def test_documents_that_do_not_answer_are_no_evidence() -> None:
-    extraction = READER.extract(ASKED, _documents(FAR), 0, ACCOUNT)
+    extraction = wait_for(READER.aextract(ASKED, _documents(FAR), 0, ACCOUNT))
     assert (extraction["status"], extraction["quotes"]) == ("none", [])
-    draft = READER.answer(ASKED, _documents(FAR), "vanilla", ACCOUNT)
+    draft = wait_for(READER.aanswer(ASKED, _documents(FAR), "vanilla", ACCOUNT))
     assert draft["abstained"]
 
 
 def test_the_answer_is_made_of_sentences_and_says_so() -> None:
     documents = _documents(FAR, NEAR)
-    draft = READER.answer(ASKED, documents, "vanilla", ACCOUNT)
+    draft = wait_for(READER.aanswer(ASKED, documents, "vanilla", ACCOUNT))
     preface, first, *_ = draft["text"].splitlines()
     assert "nothing was inferred" in preface
     assert first == f"- Aspirin lowers the risk of stroke. {cite(documents[1])}"
@@ -99,15 +100,22 @@ def test_of_equal_sentences_that_of_the_document_retrieved_first_is_first(ranks:
     documents = _documents("Aspirin and a stroke were seen.", "A stroke and aspirin were seen.")
     for document, rank in zip(documents, ranks, strict=True):
         document.metadata["rank"] = rank
-    assert READER.answer(ASKED, documents, "vanilla", ACCOUNT)["quotes"][0]["document_id"] == first
-    extractions = [READER.extract(ASKED, [document], i, ACCOUNT) for i, document in enumerate(documents)]
-    assert READER.reduce(ASKED, documents, extractions, ACCOUNT)["quotes"][0]["document_id"] == first
+    assert wait_for(READER.aanswer(ASKED, documents, "vanilla", ACCOUNT))["quotes"][0]["document_id"] == first
+    extractions = [wait_for(READER.aextract(ASKED, [document], i, ACCOUNT)) for i, document in enumerate(documents)]
+    assert wait_for(READER.areduce(ASKED, documents, extractions, ACCOUNT))["quotes"][0]["document_id"] == first
+
+
+@pytest.mark.parametrize("rank", [None, 0, -3, "first", "2"])
+def test_a_rank_that_is_none_counts_as_none(rank: object) -> None:
+    (document,) = _documents(NEAR)
+    document.metadata["rank"] = rank
+    assert wait_for(READER.aanswer(ASKED, [document], "vanilla", ACCOUNT))["quotes"]
 
 
 def test_evidence_at_the_end_of_the_ranking_is_evidence() -> None:
     (document,) = _documents(NEAR)
     document.metadata["rank"] = 1000
-    assert READER.extract(ASKED, [document], 0, ACCOUNT)["status"] == "evidence"
+    assert wait_for(READER.aextract(ASKED, [document], 0, ACCOUNT))["status"] == "evidence"
 
 
 FOUND = "The risk of stroke was lower with aspirin."
@@ -164,31 +172,31 @@ def test_among_more_documents_more_is_asked_of_a_sentence() -> None:
 
 @pytest.mark.parametrize("title", ["Aspirin lowers the risk of stroke", "Aspirin lowers the risk of stroke."])
 def test_a_title_alone_is_no_evidence(title: str) -> None:
-    assert READER.extract(ASKED, _documents(title, title=title), 0, ACCOUNT)["status"] == "none"
+    assert wait_for(READER.aextract(ASKED, _documents(title, title=title), 0, ACCOUNT))["status"] == "none"
 
 
 @pytest.mark.parametrize(("length", "offset"), [(1, 0), (8, 6), (0.1, 2)])
 def test_any_encoder_has_a_measure_of_what_is_unrelated(length: float, offset: float) -> None:
     reader = ExtractiveReader(SentenceRanker(WordCountEncoder(length=length, offset=offset)).rank)
-    assert reader.answer(ASKED, _documents(FAR), "vanilla", ACCOUNT)["abstained"]
-    ours = reader.answer(ASKED, _documents(FAR, NEAR), "vanilla", ACCOUNT)["quotes"]
-    plain = READER.answer(ASKED, _documents(FAR, NEAR), "vanilla", ACCOUNT)["quotes"]
+    assert wait_for(reader.aanswer(ASKED, _documents(FAR), "vanilla", ACCOUNT))["abstained"]
+    ours = wait_for(reader.aanswer(ASKED, _documents(FAR, NEAR), "vanilla", ACCOUNT))["quotes"]
+    plain = wait_for(READER.aanswer(ASKED, _documents(FAR, NEAR), "vanilla", ACCOUNT))["quotes"]
     assert [quote["text"] for quote in ours] == [quote["text"] for quote in plain]
     assert [quote["score"] for quote in ours] == pytest.approx([quote["score"] for quote in plain], abs=1e-4)
 
 
 def test_documents_without_a_sentence_are_no_evidence() -> None:
-    assert READER.answer(ASKED, _documents("", " "), "vanilla", ACCOUNT)["abstained"]
+    assert wait_for(READER.aanswer(ASKED, _documents("", " "), "vanilla", ACCOUNT))["abstained"]
 
 
 def test_the_same_sentence_is_copied_once() -> None:
-    extraction = READER.extract(ASKED, _documents(NEAR, NEAR), 0, ACCOUNT)
+    extraction = wait_for(READER.aextract(ASKED, _documents(NEAR, NEAR), 0, ACCOUNT))
     texts = [quote["text"] for quote in extraction["quotes"]]
     assert len(set(texts)) == len(texts)
 
 
 def test_it_chooses_no_option_and_says_why() -> None:
     asked = check_question("aspirin stroke risk", {"A": "yes", "B": "no"})
-    draft = READER.answer(asked, _documents(NEAR), "vanilla", ACCOUNT)
+    draft = wait_for(READER.aanswer(asked, _documents(NEAR), "vanilla", ACCOUNT))
     assert draft["choice"] is None
     assert "does not reason" in draft["warnings"][0]
