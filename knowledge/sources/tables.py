@@ -194,7 +194,7 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
         wrong = error.errors()[0]
         if (field := str(wrong["loc"][0])) not in found:
             raise UnreadableError(f"It has no {field}: {' or '.join(columns[field])}.") from None
-        reason = f"Its {found[field]} cannot be read from {repr(wrong['input'])[:40]}: {wrong['msg']}."
+        reason = f"Its {found[field]} cannot be read from {repr(wrong['input'])[:40]}: {wrong['msg'].replace('Input', 'it')}."
         raise UnreadableError(reason) from None
     kind, text = (known.kind or "passage", known.text) if known.text.strip() else ("title", known.title)
     if not text.strip():
