@@ -114,6 +114,8 @@ _SAYS_MORE = re.compile(
     r"|though|thus|unless|whereas|which|while|who|yet|evidence (?:of|for|against)|(?:and|as|or)\b.* (?:is|are|was|were"
     r"|has|have|had|can|could|may|might|must|should|will|would|do|does|did|it|they))\b"
 )
+_LONGEST_CLAUSE = 500
+"""Characters of a sentence that says no more than what is missing; a longer one may take the patterns long."""
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 
@@ -188,6 +190,8 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
 
 def _says_what_is_missing(sentence: str) -> bool:
     plain = _plain(sentence).replace("’", "'").strip()
+    if len(plain) > _LONGEST_CLAUSE:
+        return False
     one_clause = len(_NEGATED.findall(plain)) <= 1 and not _SAYS_MORE.search(plain)
     return one_clause and bool(_ON_WHAT_IS_MISSING.fullmatch(plain))
 

@@ -180,18 +180,24 @@ class KnowledgeBase:
 
     def ids(self) -> list[str]:
         """The ids of all passages, sorted."""
-        return sorted(row["id"] for row in self._rows("id"))
+
+        def read(snapshot: "Snapshot") -> list[str]:
+            return sorted(id for page in snapshot.table.pages(["id"]) for id in page["id"].to_pylist())
+
+        return self._read(read)
 
     def documents(self) -> list[dict[str, Any]]:
         """What it holds, by source id: `source_id`, `title`, `kind`, `year`, and how many `passages` of each."""
-        found: dict[str, dict[str, Any]] = {}
-        for row in self._rows("source_id", "title", "kind", "year"):
-            known = found.setdefault(row["source_id"], {**row, "passages": 0})
-            known["passages"] += 1
-        return [found[id] for id in sorted(found)]
 
-    def _rows(self, *columns: str) -> list[dict[str, Any]]:
-        return self._read(lambda snapshot: snapshot.table.read(columns).to_pylist())
+        def read(snapshot: "Snapshot") -> list[dict[str, Any]]:
+            found: dict[str, dict[str, Any]] = {}
+            for page in snapshot.table.pages(["source_id", "title", "kind", "year"]):
+                for row in page.to_pylist():
+                    known = found.setdefault(row["source_id"], {**row, "passages": 0})
+                    known["passages"] += 1
+            return [found[id] for id in sorted(found)]
+
+        return self._read(read)
 
     @property
     def term_statistics(self) -> "TermStatistics | None":

@@ -232,6 +232,7 @@ def test_long_texts_stand_in_the_row_or_beside(tmp_path: Path) -> None:
     ("row", "error"),
     [
         ("{", r"line 2: this is not JSON"),
+        ("{\n", r"line 2: this is not JSON"),
         ("[1]", r"line 2: an object is needed"),
         ('{"id": "b", "id": "c", "question": "Who?"}', r"line 2: the key 'id' occurs twice"),
         ({"id": "b"}, r"line 2: there is no question"),

@@ -82,6 +82,13 @@ def test_what_is_removed_is_found_no_more_and_comes_back_when_its_file_is_indexe
     assert "indexed before" in index(folder)
 
 
+def test_the_bundled_base_stays_as_it_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("kb", "remove", "demo", "demo-1")
+    assert (code, list(tmp_path.iterdir())) == (2, [])
+    assert "demo names the bundled knowledge base, which stays as it is" in err
+
+
 def test_of_several_ids_none_is_removed_when_one_is_not_held(
     run: Run, index: Index, folder: Path, tmp_path: Path
 ) -> None:

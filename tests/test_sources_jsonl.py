@@ -17,6 +17,7 @@ from briefcontext.knowledge.sources.tables import (
     COLUMNS,
     MAX_LINE_BYTES,
     columns_of,
+    csv_rows,
     jsonl_rows,
     read_table,
     without_text,
@@ -167,19 +168,19 @@ def test_a_mapping_of_an_unknown_field_is_refused() -> None:
         (b'{"id": "a", "text": "\xe9"}', "The line is not UTF-8: invalid continuation byte at byte 21."),
         (b'{"text": "x"}', "It has no id: _id or id or pmid or PMID."),
         (b'{"id": "", "text": "x"}', "It has no id: "),
-        (b'{"id": 1.5, "text": "x"}', "Its id cannot be read from 1.5: it should be a valid string."),
-        (b'{"id": true, "text": "x"}', "Its id cannot be read from True: it should be a valid string."),
+        (b'{"id": 1.5, "text": "x"}', "Its id is 1.5 where a string or a whole number is needed."),
+        (b'{"id": true, "text": "x"}', "Its id is True where a string or a whole number is needed."),
         (b'{"id": "a"}', "It has neither a text (text or content or contents) nor a title."),
         (b'{"id": "a", "text": "", "title": " "}', "It has neither a text "),
-        (b'{"id": "a", "text": ["x"]}', "Its text cannot be read from ['x']: it should be a valid string."),
-        (b'{"id": "a", "text": "x", "title": 3}', "Its title cannot be read from 3: it should be a valid string."),
+        (b'{"id": "a", "text": ["x"]}', "Its text is ['x'] where a string is needed."),
+        (b'{"id": "a", "text": "x", "title": 3}', "Its title is 3 where a string is needed."),
         (
             b'{"id": "a", "text": "x", "retracted": "maybe"}',
-            "Its retracted cannot be read from 'maybe': ",
+            "Its retracted is 'maybe' where true or false is needed.",
         ),
         (
             b'{"id": "a", "text": "x", "publication_types": {}}',
-            "Its publication_types cannot be read from {}: ",
+            "Its publication_types is {} where a string or a list of strings is needed.",
         ),
     ],
 )
@@ -200,6 +201,16 @@ def test_blank_lines_and_a_byte_order_mark_are_no_records() -> None:
     assert document.id == "a"
     assert isinstance(bad, Reject)
     assert bad.position == "line 4"
+
+
+def test_labels_are_read_leniently_and_places_are_whole_numbers() -> None:
+    (document,) = read(
+        '{"id": "a", "text": "X", "retracted": " yes ", "mesh": ["A", null, "B"], "chunk_index": true, "start": "7", '
+        '"end": false}'
+    )
+    assert isinstance(document, Document)
+    found = {name: document.metadata[name] for name in ("retracted", "mesh", "chunk_index", "start", "end")}
+    assert found == {"retracted": True, "mesh": "A; B", "chunk_index": 0, "start": 7, "end": 8}
 
 
 def test_what_a_data_frame_writes_for_gaps_is_no_value() -> None:
@@ -271,6 +282,11 @@ def _readable_lines(packed: bytes) -> int:
 )
 def test_a_table_without_a_column_of_text_is_told_by_its_first_row(content: str, problem: str | None) -> None:
     assert without_text(jsonl_rows(io.BytesIO(content.encode())), COLUMNS) == problem
+
+
+@pytest.mark.parametrize(("head", "is_table"), [("id,title\n", False), ("id;title;text\n", True)])
+def test_a_table_without_rows_is_told_by_its_head(head: str, is_table: bool) -> None:
+    assert (without_text(csv_rows(io.BytesIO(head.encode())), COLUMNS) is None) == is_table
 
 
 @given(

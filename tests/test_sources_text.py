@@ -118,6 +118,7 @@ def test_html_is_read_block_by_block_without_menus_and_scripts() -> None:
         (b'<?xml version="1.0" encoding="UTF-8"?><html><body>Dose</body></html>', "Dose"),
         (b"", "It has no text."),
         (b"<html><body><script>x</script></body></html>", "It has no text."),
+        (b"<html><body><p>A\x0bdose\x01 of&#11;zinc</p>\x0c</body></html>", "A dose of zinc"),
         ("<p>Dose: 5 µg</p>".encode("utf-16"), "Dose: 5 µg"),
         ("<p>Dose: 5 µg</p>".encode(), "Dose: 5 µg"),
         (b"<p>" * 3000 + b"Deep", "Deep"),

@@ -93,7 +93,7 @@ def experiment(
     ] = False,
     batch: Annotated[
         Literal["export", "import"] | None,
-        _model(help="Write the requests of a stage as OpenAI-batch JSONL, or go on."),
+        _model(help="export: write the requests of a stage as OpenAI-batch JSONL; import: go on with --replies FILE."),
     ] = None,
     replies: Annotated[Path | None, _model(help="With --batch import: the file of results.")] = None,
     verdicts: Annotated[Path | None, _output(help="open_ended: a CSV of verdicts to take in.")] = None,

@@ -90,7 +90,7 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in enumerate(_lines(path), 1):
         if line.strip():
             with at(f"{path}, line {number}"):
-                row = object_of(_parsed(line, path, number))
+                row = object_of(_parsed(line.rstrip(b"\r\n"), path, number))
             yield number, row
 
 

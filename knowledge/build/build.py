@@ -13,7 +13,7 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress
 from briefcontext.knowledge.build.source_ledger import SourceLedger, keep_ids, replaced_files
-from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.sources.source import (
     Deletion,
     Entry,
@@ -202,9 +202,13 @@ def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> B
     One whose file is indexed again comes back.
 
     Raises:
-        KnowledgeBaseError: there is no base, a build of it is not complete, or one of the ids is not held; nothing is
-            removed then.
+        KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete, or one of the ids is
+            not held; nothing is removed then.
     """
+    if path == DEMO:
+        raise KnowledgeBaseError(
+            f"{DEMO} names the bundled knowledge base, which stays as it is: name a folder of yours."
+        )
     with KnowledgeBase.open(path) as base:
         manifest, place = base.manifest, base.manifest.place
     if Manifest.draft(place) is not None:

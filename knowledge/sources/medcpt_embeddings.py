@@ -23,7 +23,14 @@ from briefcontext.knowledge.sources.file_source import (
     file_errors,
     open_content,
 )
-from briefcontext.knowledge.sources.publication import NO_TITLE, has_retracted_title, pubmed_url, record, year_in
+from briefcontext.knowledge.sources.publication import (
+    NO_TITLE,
+    has_retracted_title,
+    is_pmid,
+    pubmed_url,
+    record,
+    year_in,
+)
 from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 
 READER_VERSION = 2
@@ -79,23 +86,24 @@ class MedCPTEmbeddings(FileSource):
 
     def _matched(self, stream: BufferedIOBase) -> Iterator[Entry]:
         """The chunk's articles in the order of their file, then a reject for each vector left over."""
-        vectors, rows = self._vectors(), {str(pmid): row for row, pmid in enumerate(self._pmids())}
+        vectors, rows = self._vectors(), {pmid: row for row, pmid in enumerate(self._pmids())}
+        listed = len(rows)
         problem = ""
         try:
             for pmid, article in _articles(stream):
-                row = rows.pop(pmid, None)
+                row = rows.pop(int(pmid), None) if is_pmid(pmid) else None
                 yield _entry(pmid, article, None if row is None else vectors[row])
         except UnreadableError as reason:
             problem = str(reason)
-        if problem or len(rows) == len(vectors):
+        if problem or len(rows) == listed:
             explanation = problem or "None of the chunk's PMIDs has an article in it"
             yield Reject(
-                f"{self.path.name} after {len(vectors) - len(rows):,} articles",
+                f"{self.path.name} after {listed - len(rows):,} articles",
                 f"{explanation}. {len(rows):,} articles are left out.",
             )
             return
-        for pmid in rows:
-            yield Reject(f"PMID {pmid}", f"It has a vector, and no article in {self.path.name}.")
+        for unread in rows:
+            yield Reject(f"PMID {unread}", f"It has a vector, and no article in {self.path.name}.")
 
     def _vectors(self) -> NDArray[np.floating[Any]]:
         try:

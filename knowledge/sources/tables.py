@@ -22,14 +22,20 @@ MAX_LINE_BYTES = 1 << 25
 SNIFFED_ROWS = 100
 
 Columns = Mapping[str, tuple[str, ...]]
-Rows = Iterable[tuple[str, dict[str, Any] | str]]
-"""Rows of a table, each with its position in the file: by columns, or why it cannot be read."""
+Rows = Iterable[tuple[str, dict[str, Any] | list[str] | str]]
+"""Rows of a table, each with its position in the file: by columns, the names of the columns, or why it cannot be read.
+"""
 
 
 def _digits(value: object) -> object:
     """The digits of a whole number, also of one written as 12.0: data frames turn a column with gaps into floats."""
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return str(int(value)) if whole and not isinstance(value, bool) else value  # type: ignore[call-overload]
+
+
+def _strings(value: object) -> object:
+    """The strings of a list."""
+    return [part for part in value if isinstance(part, str)] if isinstance(value, list) else value
 
 
 def _joined(value: object) -> object:
@@ -50,8 +56,19 @@ def _if_usable(value: object, validated: Callable[[object], Any]) -> Any:
 _Name = Annotated[str, BeforeValidator(_digits)]
 _Names = Annotated[str, BeforeValidator(_joined)]
 _Label = Annotated[_Name | None, WrapValidator(_if_usable)]
-_Labels = Annotated[_Names | None, WrapValidator(_if_usable)]
-_Place = Annotated[NonNegativeInt | None, WrapValidator(_if_usable)]
+_Labels = Annotated[Annotated[_Names, BeforeValidator(_strings)] | None, WrapValidator(_if_usable)]
+_Place = Annotated[
+    Annotated[NonNegativeInt, BeforeValidator(lambda value: str(_digits(value)))] | None, WrapValidator(_if_usable)
+]
+_Truth = Annotated[bool | None, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else value)]
+
+_NEEDED = {
+    "id": "a string or a whole number",
+    "source_id": "a string or a whole number",
+    "publication_types": "a string or a list of strings",
+    "retracted": "true or false",
+}
+"""What a value must be where a string alone is not the answer."""
 
 
 class _Row(BaseModel):
@@ -68,7 +85,7 @@ class _Row(BaseModel):
     mesh: _Labels = None
     languages: _Labels = None
     authors: _Labels = None
-    retracted: bool | None = None
+    retracted: _Truth = None
     url: _Label = None
     journal: _Label = None
     chunk_index: _Place = None
@@ -121,6 +138,8 @@ def read_table(
         columns: where each field is looked for.
     """
     for position, row in rows(stream):
+        if isinstance(row, list):
+            continue
         try:
             yield Reject(position, row) if isinstance(row, str) else _document(row, columns)
         except UnreadableError as reason:
@@ -133,7 +152,7 @@ def without_text(rows: Rows, columns: Columns) -> str | None:
     A table without a column of text is something else, a list of files or of questions.
     """
     try:
-        names = next((list(row) for _, row in islice(rows, SNIFFED_ROWS) if isinstance(row, dict)), None)
+        names = next((list(row) for _, row in islice(rows, SNIFFED_ROWS) if not isinstance(row, str)), None)
     except (UnreadableError, *DAMAGED_GZIP):
         return None
     if names is None or not set(names).isdisjoint(columns["text"]):
@@ -177,6 +196,7 @@ def csv_rows(stream: BufferedIOBase) -> Rows:
         first = stream.readline().decode("utf-8-sig")
         lines = chain([first], (line.decode() for line in stream))
         rows = csv.DictReader(lines, delimiter=max(",;\t", key=first.count))
+        yield "line 1", list(rows.fieldnames or ())
         for row in rows:
             yield f"line {rows.line_num}", {name: value for name, value in row.items() if name is not None}
     except (UnicodeDecodeError, csv.Error) as error:
@@ -194,8 +214,8 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
         wrong = error.errors()[0]
         if (field := str(wrong["loc"][0])) not in found:
             raise UnreadableError(f"It has no {field}: {' or '.join(columns[field])}.") from None
-        reason = f"Its {found[field]} cannot be read from {repr(wrong['input'])[:40]}: {wrong['msg'].replace('Input', 'it')}."
-        raise UnreadableError(reason) from None
+        shown, needed = repr(row[found[field]])[:40], _NEEDED.get(field, "a string")
+        raise UnreadableError(f"Its {found[field]} is {shown} where {needed} is needed.") from None
     kind, text = (known.kind or "passage", known.text) if known.text.strip() else ("title", known.title)
     if not text.strip():
         raise UnreadableError(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")

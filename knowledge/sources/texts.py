@@ -37,6 +37,8 @@ _BLOCKS = (
 """Elements that stand on lines of their own; all others are within a line."""
 _CELLS = ("td", "th")
 _LEFT_OUT = ("button", "head", "nav", "noscript", "script", "select", "style", "svg", "template", "textarea")
+_CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that HTML may have, by mistake, and XML may not."""
 _BLOCK_MARK, _CELL_MARK = "\ufdd0", "\ufdd1"
 """Characters that Unicode gives to programs for use inside them, and to no text."""
 _STATED = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|\b(?:charset|encoding)\s*=", re.IGNORECASE)
@@ -86,9 +88,9 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     etree.strip_elements(root, etree.Comment, etree.ProcessingInstruction, *_LEFT_OUT, with_tail=False)
     for element in root.iter(*_BLOCKS, *_CELLS, "br"):
         mark = "\n" if element.tag == "br" else _CELL_MARK if element.tag in _CELLS else _BLOCK_MARK
-        element.text = mark + (element.text or "")
+        element.text = mark + _CONTROLS.sub(" ", element.text or "")
         if mark == _BLOCK_MARK:
-            element.tail = mark + (element.tail or "")
+            element.tail = mark + _CONTROLS.sub(" ", element.tail or "")
     blocks = str(root.text_content()).split(_BLOCK_MARK)
     rows = ("\t".join(filter(None, (" ".join(cell.split()) for cell in block.split(_CELL_MARK)))) for block in blocks)
     yield file_document(document_id, "\n\n".join(filter(None, rows)), title=title, kind="text")

@@ -84,7 +84,7 @@ class EncoderRecord(BaseModel):
 
     @classmethod
     def of(cls, encoder: "Encoder") -> Self:
-        return cls.model_validate(encoder, from_attributes=True)
+        return cls(**{name: getattr(encoder, name) for name in cls.model_fields})
 
 
 class TableVersions(BaseModel):
