@@ -58,8 +58,6 @@ def chunk_document(
 
     Args:
         document: the text, with its `source_id`, or its id, to name chunks after.
-        encoder: whose tokens count.
-        tokens: of a chunk.
         exact: cut between words wherever `tokens` tokens are reached, also within a sentence, as OP-RAG does.
 
     Returns:
@@ -157,7 +155,6 @@ def _whole_tokens(text: str, offsets: list[tuple[int, int]]) -> tuple[list[int],
 def _chunk_starts(
     text: str, offsets: list[tuple[int, int]], sections: Sequence[_Section], tokens: int, *, exact: bool
 ) -> list[int]:
-    """The offsets that chunks begin at."""
     starts, before = _whole_tokens(text, offsets)
     end = len(starts) - 1
     blanks = {match.end(): match[0] for match in _BREAKS.finditer(text)}

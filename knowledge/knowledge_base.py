@@ -49,7 +49,7 @@ class KnowledgeBase:
         self.path = manifest.place.path
         """The folder, or the URL in an object store."""
         self.manifest = manifest
-        """As it was on opening; `info` has it as it is."""
+        """As it was on opening; `published` is as it is now."""
         self._place = manifest.place
         self._encoder = encoder
         self._loading = threading.RLock()
@@ -73,7 +73,6 @@ class KnowledgeBase:
         return cls(manifest, encoder)
 
     def close(self) -> None:
-        """Close its files."""
         with self._loading:
             if self._snapshot is not None:
                 self._snapshot.close()
@@ -87,7 +86,7 @@ class KnowledgeBase:
 
     def __len__(self) -> int:
         """Return how many passages it holds."""
-        return self._current().passages
+        return self.published.passages
 
     def __bool__(self) -> bool:
         """True, also when it is empty."""
@@ -207,10 +206,6 @@ class KnowledgeBase:
     @property
     def published(self) -> Manifest:
         """The state that it answers from now."""
-        return self._current()
-
-    def _current(self) -> Manifest:
-        """The state that is published now."""
         stamp = self._place.stamp(MANIFEST_FILE)
         if stamp != self._stamp:
             with self._loading:
@@ -225,7 +220,7 @@ class KnowledgeBase:
         from briefcontext.knowledge.store.snapshot import Snapshot
 
         while True:
-            manifest = self._current()
+            manifest = self.published
             try:
                 with self._loading:
                     if self._snapshot is None or self._snapshot.manifest.serial != manifest.serial:
@@ -234,25 +229,20 @@ class KnowledgeBase:
                     snapshot = self._snapshot
                 return read(snapshot)
             except KnowledgeBaseError:
-                if self._current().serial == manifest.serial:
+                if self.published.serial == manifest.serial:
                     raise
-
-    def info(self) -> dict[str, Any]:
-        """The manifest as it is now, with `path`, `state`, the `counts` of all sources, and the `bytes` of the folder.
-
-        `state` is `building` while there is a build that is not complete, running or stopped.
-        """
-        return knowledge_base_info(self.path)
 
     def verify(self) -> list[str]:
         """Return what is wrong with it, one sentence each, with what to do; nothing when it is sound."""
         from briefcontext.knowledge.store.verification import verify
 
-        return verify(self._current(), self.encoder)
+        return verify(self.published, self.encoder)
 
 
 def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `KnowledgeBase.info` says, also of a base whose first build is not complete: its `state` is `half-built`.
+    """A base's manifest as it is now, with `path`, `state`, the `counts` of all sources, and the `bytes` of the folder.
+
+    `state` is `building` while there is a build that is not complete, running or stopped; `half-built` for a first one.
 
     Raises KnowledgeBaseError when there is no base.
     """

@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
-from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.sources.source import Entry, EntrySource
 from briefcontext.knowledge.store.chroma import ChromaVectors
 from briefcontext.knowledge.store.manifest import PASSAGES, Counts, Manifest
@@ -75,10 +75,11 @@ def contents(
             for document, vector in zip(documents(rows), vectors, strict=True)
         }
         assert len(base) == len(rows) == len(held)
+        info = knowledge_base_info(folder)
         return {
             "passages": held,
-            "counts": {source["name"]: source["counts"] for source in base.info()["sources"]},
-            "records": base.info()["records"],
+            "counts": {source["name"]: source["counts"] for source in info["sources"]},
+            "records": info["records"],
             "terms": {
                 question: {document.id: document.metadata["score"] for document in base.search_terms(question, 1000)}
                 for question in questions

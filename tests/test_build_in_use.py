@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.pipeline import Progress
-from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store.table import Table
 from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
@@ -103,7 +103,7 @@ def test_a_base_that_is_opened_during_an_update_answers_from_its_old_state(tmp_p
     def look() -> None:
         with opened(tmp_path) as other:
             assert versions(other) == OLD
-            assert other.info()["state"] == "building"
+            assert knowledge_base_info(tmp_path)["state"] == "building"
             (problem,) = other.verify()
             assert "An update of" in problem
 

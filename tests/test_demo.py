@@ -64,10 +64,8 @@ def test_it_opens_by_its_name() -> None:
 
 @needs_weights
 def test_its_index_is_built_once() -> None:
-    with demo_knowledge_base() as base:
-        first = base.info()
-    with demo_knowledge_base() as base:
-        assert base.info() == first
+    first = knowledge_base_info("demo")
+    assert knowledge_base_info("demo") == first
 
 
 @pytest.mark.slow

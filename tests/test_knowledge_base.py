@@ -17,7 +17,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
-from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.store.indexes import bring_up_to_date
 from briefcontext.knowledge.store.manifest import PASSAGES
 from briefcontext.knowledge.store.place import open_place
@@ -299,8 +299,8 @@ def test_closing_again_does_nothing(built: Path) -> None:
     base.close()
 
 
-def test_info_says_what_it_is(base: KnowledgeBase, built: Path) -> None:
-    info = base.info()
+def test_info_says_what_it_is(built: Path) -> None:
+    info = knowledge_base_info(built)
     assert info["path"] == str(built)
     assert info["encoder"] == {
         "name": "hashing",

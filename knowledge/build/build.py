@@ -63,7 +63,6 @@ class BuildReport:
 
     @property
     def counts(self) -> Counts:
-        """The records of all sources."""
         return Counts.total(source.counts for source in self.sources)
 
 

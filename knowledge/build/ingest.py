@@ -28,6 +28,8 @@ WHOLE_TEXTS = frozenset({"article", "markdown", "pdf", "text"})
 """Kinds of documents of which an encoder would read no more than the beginning."""
 
 Outcome = Literal["indexed", "updated", "unchanged", "deleted", "rejected"]
+Part = tuple[Document, NDArray[np.float32] | None]
+"""A document or a passage, and the vector (d,) that comes with it, if any."""
 
 
 @dataclass(slots=True)
@@ -35,18 +37,20 @@ class Record:
     """One source id's entries: a document, or several that follow each other."""
 
     source_id: str
-    documents: list[Document] = field(default_factory=list)
-    vectors: list[NDArray[np.float32] | None] = field(default_factory=list)
-    """Those that come with the documents."""
+    parts: dict[str | None, Part]
+    """By the documents' ids."""
     position: str = ""
     digest: bytes = b""
     revision: str = ""
-    passages: list[tuple[Document, NDArray[np.float32] | None]] = field(default_factory=list)
+    passages: list[Part] = field(default_factory=list)
 
     @property
     def ids(self) -> list[str]:
         """The ids of its passages."""
         return [str(document.id) for document, _ in self.passages]
+
+    def is_continued_by(self, other: "Record") -> bool:
+        return self.source_id == other.source_id and self.parts.keys().isdisjoint(other.parts)
 
 
 Item = Record | Deletion | Reject
@@ -59,28 +63,24 @@ def gather_records(entries: Iterable[Entry]) -> Generator[tuple[Item, int]]:
     again begins another version of it.
     """
     taken = 0
-    record: Record | None = None
-    ids: set[str | None] = set()
+    last: Item | None = None
     for entry in entries:
-        if isinstance(entry, Deletion | Reject):
-            if record is not None:
-                yield record, taken
-                record = None
-            taken += 1
-            yield entry, taken
-            continue
-        document, vector = (entry.document, entry.vector) if isinstance(entry, VectorDocument) else (entry, None)
-        source_id = str(document.metadata.get("source_id") or document.id or "")
-        if record is None or source_id != record.source_id or document.id in ids:
-            if record is not None:
-                yield record, taken
-            record, ids = Record(source_id), set()
-        record.documents.append(document)
-        record.vectors.append(vector)
-        ids.add(document.id)
+        item = entry if isinstance(entry, Deletion | Reject) else _record(entry)
+        if isinstance(item, Record) and isinstance(last, Record) and last.is_continued_by(item):
+            last.parts |= item.parts
+        else:
+            if last is not None:
+                yield last, taken
+            last = item
         taken += 1
-    if record is not None:
-        yield record, taken
+    if last is not None:
+        yield last, taken
+
+
+def _record(entry: Document | VectorDocument) -> Record:
+    document, vector = (entry.document, entry.vector) if isinstance(entry, VectorDocument) else (entry, None)
+    source_id = str(document.metadata.get("source_id") or document.id or "")
+    return Record(source_id, {document.id: (document, vector)})
 
 
 class Ingest:
@@ -155,7 +155,11 @@ class Ingest:
                 return self._reject(record.position, reason)
         elif state is not None:
             if record.digest == state.digest or order == -1:
-                return self._confirm(record.source_id, state)
+                # The source that has a record last owns it: other content in the same source is then a duplicate.
+                if self._source != state.source:
+                    self._changes.records[record.source_id] = state._replace(source=self._source)
+                    self._ledger.take_over(state.source, self._source, replaced=False)
+                return "unchanged"
             if order != 1 and state.source == self._source:
                 reason = f"Source id {record.source_id!r} stands in this source before, with other content."
                 return self._reject(record.position, reason)
@@ -164,13 +168,6 @@ class Ingest:
                 return "unchanged"
         return self._replace(record, state, order)
 
-    def _confirm(self, source_id: str, state: RecordState) -> Outcome:
-        # The source that has a record last owns it: other content for it in the same source is then a duplicate.
-        if self._source != state.source:
-            self._changes.records[source_id] = state._replace(source=self._source)
-            self._ledger.take_over(state.source, self._source, replaced=False)
-        return "unchanged"
-
     def _replace(self, record: Record, state: RecordState | None, order: int | None) -> Outcome:
         """Put a record in the place of what is held, unless its passages have ids of others."""
         if not record.passages:
@@ -178,7 +175,7 @@ class Ingest:
             self._held.look_up_ids(record.ids)
         ids = record.ids
         if len(set(ids)) < len(ids) or any(self._held.owner(id) not in (None, record.source_id) for id in ids):
-            named = ", ".join(repr(document.id) for document in record.documents[:3])
+            named = ", ".join(map(repr, list(record.parts)[:3]))
             return self._reject(record.position, f"The passage ids of {named} are those of another record.")
         changes, held = self._changes, state is not None and not state.deleted
         if held:
@@ -208,11 +205,11 @@ class Ingest:
 
     def _problem(self, record: Record) -> str | None:
         """Note a record's digest and revision; or return why it cannot be indexed."""
-        ids = [("id", document.id) for document in record.documents if document.id is not None]
+        ids = [("id", id) for id in record.parts if id is not None]
         for what, id in [("source id", record.source_id), *ids]:
             if (problem := _id_problem(what, id)) is not None:
                 return problem
-        for document, vector in zip(record.documents, record.vectors, strict=True):
+        for document, vector in record.parts.values():
             name = f"Document {document.id or record.source_id!r}"
             if not document.page_content.strip():
                 return f"{name} has no text."
@@ -220,17 +217,18 @@ class Ingest:
                 return f"{name} has a vector of shape {vector.shape} where ({dimension},) is needed."
             if vector is not None and not is_storable(vector):
                 return f"{name} has a vector with values that are not finite."
+        first, _ = next(iter(record.parts.values()))
         try:
-            content = [(part.id, part.page_content, sorted(part.metadata.items())) for part in record.documents]
+            content = [(id, part.page_content, sorted(part.metadata.items())) for id, (part, _) in record.parts.items()]
             stored = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
-            return f"Document {record.documents[0].id or record.source_id!r} cannot be stored: {error}."
-        record.digest, record.revision = hashlib.sha256(stored).digest()[:16], _revision(record.documents[0])
+            return f"Document {first.id or record.source_id!r} cannot be stored: {error}."
+        record.digest, record.revision = hashlib.sha256(stored).digest()[:16], _revision(first)
         return None
 
-    def _passages_of(self, record: Record) -> Iterator[tuple[Document, NDArray[np.float32] | None]]:
+    def _passages_of(self, record: Record) -> Iterator[Part]:
         chunks = 0
-        for document, vector in zip(record.documents, record.vectors, strict=True):
+        for document, vector in record.parts.values():
             if document.id is None:
                 document = document.model_copy(update={"id": record.source_id})
             whole_text = document.metadata.get("kind") in WHOLE_TEXTS
@@ -251,10 +249,7 @@ class Ingest:
 
 def is_storable(vectors: NDArray[np.float32]) -> bool:
     """Return whether half precision can hold the values of vectors: they are finite, and not too large."""
-    return bool((np.abs(vectors) <= _LARGEST).all())
-
-
-_LARGEST = float(np.finfo(np.float16).max)
+    return bool((np.abs(vectors) <= float(np.finfo(np.float16).max)).all())
 
 
 def _id_problem(what: str, value: str) -> str | None:

@@ -126,8 +126,8 @@ def _take(records: Iterator[tuple[Item, int]], position: int, size: int) -> tupl
     for item, taken in records:
         if taken > position:
             items.append((item, taken))
-            texts = item.documents if isinstance(item, Record) else []
-            taken_up += 1000 + sum(len(document.page_content) for document in texts)
+            parts = item.parts.values() if isinstance(item, Record) else ()
+            taken_up += 1000 + sum(len(document.page_content) for document, _ in parts)
             if taken_up >= size:
                 return items, False
     return items, True

@@ -52,7 +52,6 @@ class SourceLedger:
         return number
 
     def change(self, number: int, **changes: Any) -> None:
-        """Note something of a source."""
         self.entries[number] = self.entries[number].model_copy(update=changes)
 
     def entry(self, place: int) -> int:
@@ -140,8 +139,7 @@ def replaced_files(records: Table, listed: Sequence[IndexedSource], sources: Ite
 
     Such a file was moved, or its place was taken: who reads the report can tell.
 
-    Raises:
-        KnowledgeBaseError: a file that is still there would lose its document to another one of that name.
+    Raises KnowledgeBaseError when a file that is still there would lose its document to another one of that name.
     """
     gone = {}
     given: dict[str, FileSource] = {}
@@ -176,15 +174,9 @@ def _clash(source: FileSource, held: str) -> str:
 def gone_records(
     path: str | os.PathLike[str], folders: Iterable[str | Path], sources: Iterable[object]
 ) -> EntrySource | None:
-    """The deletion of what a base has from files in some folders that are gone, or say something else by now.
+    """The deletions of what a base has from files in some folders that are gone, or say something else by now, if any.
 
-    Args:
-        path: of the base, into which the sources were just indexed.
-        folders: those among them that are no folder are left out.
-        sources: what lies in the folders now.
-
-    Returns:
-        A source of deletions; None where there is nothing to delete.
+    The sources are what lies in the folders now, and were just indexed into the base. What is no folder is left out.
     """
     if (manifest := Manifest.published(open_place(path))) is None:
         return None

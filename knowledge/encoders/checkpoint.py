@@ -28,7 +28,6 @@ def find_checkpoint(source: str, *, needs: str, local_option: str) -> Path:
     cache, downloaded first if it is not there. A model in the cache is used as it is, without asking the network.
 
     Args:
-        source: a folder, or a model's name on the Hugging Face hub.
         needs: a file that the folder must hold besides its weights, such as `config.json`.
         local_option: how a person points to a folder with these weights, for the error message.
 
@@ -132,7 +131,6 @@ class Model:
         return np.asarray(rows, np.float32)
 
     def token_offsets(self, text: str) -> list[tuple[int, int]]:
-        """Character offsets `(start, end)` of each token."""
         offsets: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
         return offsets
 

@@ -6,9 +6,6 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-Metric = Literal["cosine", "ip"]
-"""How two vectors are compared: cosine (the vectors have unit length) or inner product."""
-
 
 @runtime_checkable
 class Encoder(Protocol):
@@ -27,7 +24,7 @@ class Encoder(Protocol):
         """Length of one vector."""
 
     @property
-    def metric(self) -> Metric:
+    def metric(self) -> Literal["cosine", "ip"]:
         """`cosine` (unit vectors) or `ip` (inner product of vectors as the model gives them)."""
 
     @property

@@ -17,15 +17,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError, retry_after
 from briefcontext.knowledge.sources.source import Reject
-
-__all__ = ["EUtilities", "PoliteRate"]
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +71,6 @@ class PoliteRate:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Allow so many requests a second from now on, by a clock that never goes back; both count in seconds."""
-        self.per_second = per_second
         self.interval = MARGIN / per_second
         self._clock = clock
         self._sleep = sleep
@@ -118,8 +115,7 @@ class EUtilities:
             timeout: seconds to wait for a connection, and for each piece of an answer.
             rate: spaces the requests; None: the one that this process shares.
 
-        Raises:
-            KnowledgeBaseError: the address, or the environment's proxy, cannot be used.
+        Raises KnowledgeBaseError when the address, or the environment's proxy, cannot be used.
         """
         import httpx2
 
@@ -147,14 +143,7 @@ class EUtilities:
             ) from error
 
     def close(self) -> None:
-        """Close its connections."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def search(self, query: str, most: int) -> list[str]:
         """The PMIDs of the records that match a PubMed query, the most relevant first, at most `most`.

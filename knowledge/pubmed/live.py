@@ -19,8 +19,6 @@ from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest, times
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
-__all__ = ["LIVE_PUBMED", "LivePubMed"]
-
 LIVE_PUBMED = "pubmed:"
 """How a knowledge base's name says that it is this one; an encoder's name may follow."""
 
@@ -81,7 +79,6 @@ class LivePubMed:
         return cls(name.removeprefix(LIVE_PUBMED).strip() or DEFAULT_ENCODER)
 
     def close(self) -> None:
-        """Close its connections."""
         self._eutilities.close()
 
     def __enter__(self) -> Self:

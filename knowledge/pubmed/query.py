@@ -7,8 +7,6 @@ from itertools import combinations
 from briefcontext.knowledge.sources.publication import language
 from briefcontext.knowledge.store.filters import Filters
 
-__all__ = ["pubmed_filters", "pubmed_queries"]
-
 MOST_WORDS = 40
 """A case report of a question has hundreds of words; the longest of them tend to be the rarest."""
 

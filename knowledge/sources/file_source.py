@@ -66,10 +66,7 @@ class FileSource:
         """Name a file and its reader; nothing is read yet.
 
         Args:
-            path: the file.
             read: the entries of its uncompressed content; given the document's id by its name where there is one.
-            name: what people call it.
-            format: what `read` takes it for.
             reading: what else decides how it is read, JSON values: the version of the reader, options. A file
                 that is read in another way is another source.
             document_id: the id of the document that the file is, where its place gives it; None: its documents have
@@ -102,7 +99,6 @@ class FileSource:
         self.__dict__.pop("fingerprint", None)
 
     def entries(self) -> Iterator[Entry]:
-        """Read it from the beginning, lazily."""
         self.consumed = 0
         named = {} if self.document_id is None else {"document_id": self.document_id}
         with open_content(self.path) as (stream, position):

@@ -47,11 +47,9 @@ class SkippedFile(EntrySource):
 class FileSources(list[Source]):
     """Sources in the order of their paths."""
 
-    skipped: list[SkippedFile]
-    """The files among them that are not read."""
-
     def __init__(self) -> None:
-        self.skipped = []
+        self.skipped: list[SkippedFile] = []
+        """The files among them that are not read."""
 
 
 def open_sources(

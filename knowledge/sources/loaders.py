@@ -15,8 +15,6 @@ from briefcontext.knowledge.sources.publication import article_url
 from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, EntrySource, Reject
 from briefcontext.knowledge.sources.texts import file_document, stem
 
-BETWEEN_PAGES = "\n\n"
-
 SET_HERE = ("source_id", "source", "title", "kind", "chunk_index", "start", "end", "page", "page_label")
 
 LOADERS = {
@@ -45,12 +43,10 @@ class LoaderSource(EntrySource):
     """
 
     def __init__(self, loader: BaseLoader, *, name: str | None = None, fingerprint: str = "") -> None:
-        """Name the source; nothing is loaded yet.
+        """Name the source, by default after the loader's class; nothing is loaded yet.
 
-        Args:
-            loader: any loader; it is asked again whenever the source is read.
-            name: what people call it; by default the loader's class.
-            fingerprint: changes whenever the content does; "": the source is read whenever it is given.
+        The loader is asked again whenever the source is read. The `fingerprint` changes whenever the content does; "":
+        the source is read whenever it is given.
         """
         name = name or type(loader).__name__
         super().__init__(lambda: load(lambda: loader, name), name=name, fingerprint=fingerprint)
@@ -82,12 +78,9 @@ def loader_class(named: str) -> Callable[..., BaseLoader]:
 def load(make: Callable[[], BaseLoader], source: str, *, source_is_the_file: bool = False) -> Iterator[Entry]:
     """The documents of a loader, completed, and the reject of what it could not load.
 
-    Args:
-        make: gives the loader.
-        source: what documents without a `source` are named after; with `source_is_the_file` all are.
+    Those without a `source` of their own are named after the one given; with `source_is_the_file` all are.
 
-    Raises:
-        MissingExtraError: the loader's own package is not installed.
+    Raises MissingExtraError when the loader's own package is not installed.
     """
     counts, apart = Counter[str](), count()
 
@@ -116,7 +109,7 @@ def _whole(source: str, number: int, parts: list[Document]) -> Entry:
     text, starts = "", []
     for part in parts:
         if part.page_content.strip():
-            text += BETWEEN_PAGES if text else ""
+            text += "\n\n" if text else ""
             starts.append((len(text), part.metadata.get("page", 0) + 1))
             text += part.page_content
     if not text:

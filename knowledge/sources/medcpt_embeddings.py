@@ -59,14 +59,9 @@ class MedCPTEmbeddings(FileSource):
     )
 
     def __init__(self, path: Path, *, name: str) -> None:
-        """Open the three parts of a chunk.
+        """Open a chunk by its `embeds_chunk_N.npy`, with its other two parts beside it.
 
-        Args:
-            path: `embeds_chunk_N.npy`, with its other two parts beside it.
-            name: what people call it.
-
-        Raises:
-            KnowledgeBaseError: a part is missing, damaged, or of another size than the others.
+        Raises KnowledgeBaseError when a part is missing, damaged, or of another size than the others.
         """
         self._vectors_path, self._pmids_path = path, part_beside(path, "pmids")
         super().__init__(

@@ -108,7 +108,6 @@ class EntrySource:
         self.consumed = 0
 
     def entries(self) -> Iterator[Entry]:
-        """Each entry in turn."""
         self.consumed = 0
         for entry in self._entries() if callable(self._entries) else self._entries:
             self.consumed += 1

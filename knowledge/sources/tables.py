@@ -132,10 +132,7 @@ def read_table(
     Other columns are kept as metadata where they are strings, numbers or truth values; lists, objects, nulls
     and NaN are not, nor `rank` and `score`, which retrieval sets.
 
-    Args:
-        stream: the table.
-        rows: takes its rows apart: `jsonl_rows`, `csv_rows`.
-        columns: where each field is looked for.
+    `rows` takes the table apart: `jsonl_rows`, `csv_rows`. `columns` says where each field is looked for.
     """
     for position, row in rows(stream):
         if isinstance(row, list):

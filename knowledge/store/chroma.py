@@ -81,7 +81,6 @@ class ChromaVectors:
         return [int(id) for id in found["ids"][0]][:k]
 
     def numbers(self) -> set[int]:
-        """The numbers of all vectors that it holds."""
         held: set[int] = set()
         with _errors(self._place):
             while page := self._collection.get(limit=self._most, offset=len(held), include=[])["ids"]:

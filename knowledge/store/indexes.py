@@ -10,6 +10,7 @@ from lance.query import MatchQuery
 from numpy.typing import NDArray
 
 from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.store.filters import LABELLED
 from briefcontext.knowledge.store.table import Table
 
 EXACT_BELOW = 20_000
@@ -47,15 +48,7 @@ _TERMS: dict[str, Any] = {
     "max_token_length": None,
     "with_position": False,
 }
-_SCALAR = {
-    "id": "BTREE",
-    "source_id": "BTREE",
-    "year": "BTREE",
-    "journals": "LABEL_LIST",
-    "publication_types": "LABEL_LIST",
-    "mesh": "LABEL_LIST",
-    "languages": "LABEL_LIST",
-}
+_SCALAR = dict.fromkeys(("id", "source_id", "year"), "BTREE") | dict.fromkeys(LABELLED, "LABEL_LIST")
 
 
 def nearest(

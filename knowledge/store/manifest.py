@@ -245,11 +245,7 @@ class _Version(BaseModel):
 
 
 def stored_version(text: str | bytes) -> int:
-    """Return the format version of a stored model, whatever else stands in it.
-
-    Raises:
-        ValidationError: there is none.
-    """
+    """Return the format version of a stored model, whatever else stands in it. Raises ValidationError without one."""
     return _Version.model_validate_json(text).format_version
 
 

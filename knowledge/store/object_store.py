@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -69,11 +69,8 @@ class ObjectStore(Place):
             self._store.put(name, content)
 
     def remove(self, name: str) -> None:
-        with self._errors():
-            try:
-                self._store.delete(name)
-            except FileNotFoundError:
-                return
+        with self._errors(), suppress(FileNotFoundError):
+            self._store.delete(name)
 
     def stamp(self, name: str) -> object:
         found = self._head(name)
@@ -116,11 +113,8 @@ class ObjectStore(Place):
     def _take_lock(self) -> str:
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with self._errors():
-            try:
-                return self._put_lock("create")
-            except (AlreadyExistsError, PreconditionError):
-                pass
+        with self._errors(), suppress(AlreadyExistsError, PreconditionError):
+            return self._put_lock("create")
         age = self._lock_age()
         if age is None or age < GIVEN_UP_SECONDS:
             raise KnowledgeBaseError(

@@ -34,11 +34,9 @@ class Place:
         return self.path / name if isinstance(self.path, Path) else f"{self.path}/{name}"
 
     def table(self, name: str) -> str:
-        """The URI of one of its tables."""
         return str(self.named(f"{name}.lance"))
 
     def exists(self, name: str) -> bool:
-        """Return whether it holds a file of that name."""
         return self.stamp(name) is not None
 
     def names(self) -> set[str]:

@@ -13,7 +13,7 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.indexes import nearest, terms_query
 from briefcontext.knowledge.store.manifest import PASSAGES, Manifest
 from briefcontext.knowledge.store.passages import DOCUMENT_COLUMNS, documents, stored_vectors
-from briefcontext.knowledge.store.term_statistics import CorpusStatistics, TermStatistics
+from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.knowledge.store.tokenizer import tokenize
 
 MORE = 16
@@ -28,7 +28,6 @@ class Snapshot:
     """The passages of one state. Safe to share between threads."""
 
     def __init__(self, manifest: Manifest) -> None:
-        """For a state that was published."""
         self.manifest = manifest
         self.table = manifest.table(PASSAGES)
 
@@ -105,13 +104,11 @@ class Snapshot:
 
     @cached_property
     def term_statistics(self) -> TermStatistics:
-        """How often terms occur in its passages."""
-
         def top_score(term: str) -> tuple[float, list[str]] | None:
             found = self.table.read(["terms", "_score"], full_text_query=terms_query([term]), limit=1)
             return (found["_score"][0].as_py(), found["terms"][0].as_py().split()) if len(found) else None
 
-        return CorpusStatistics(self.manifest.texts, self.manifest.terms, top_score)
+        return TermStatistics(self.manifest.texts, self.manifest.terms, top_score)
 
 
 def _best(candidates: _Candidates, k: int) -> list[Document]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol
 
 BM25_K1 = 1.2
 """How far more occurrences of a term count for more; Lucene's default, and Lance's."""
@@ -13,23 +12,8 @@ BM25_B = 0.75
 _KEPT_FREQUENCIES = 65_536
 
 
-class TermStatistics(Protocol):
-    """Document frequencies of a corpus. Passages without any term do not count."""
-
-    @property
-    def n_documents(self) -> int:
-        """Number of passages in the corpus."""
-
-    @property
-    def average_length(self) -> float:
-        """Mean number of terms in a passage."""
-
-    def document_frequency(self, term: str) -> int:
-        """Return how many passages hold the term, written as `tokenize` writes it."""
-
-
-class CorpusStatistics:
-    """The statistics of an indexed corpus.
+class TermStatistics:
+    """Document frequencies of an indexed corpus. Passages without any term do not count.
 
     The index does not tell in how many passages a term occurs, but the score of any passage that holds it does: all
     else in BM25's formula is known.
@@ -41,8 +25,10 @@ class CorpusStatistics:
         """`top_score`: the score that BM25 gives the best passage for one term, and that passage's terms, if any."""
         self.n_documents = n_documents
         self.average_length = n_terms / n_documents if n_documents else 0.0
+        """Mean number of terms in a passage."""
         self._top_score = top_score
         self.document_frequency = lru_cache(_KEPT_FREQUENCIES)(self._document_frequency)
+        """How many passages hold a term, written as `tokenize` writes it."""
 
     def _document_frequency(self, term: str) -> int:
         if (top := self._top_score(term)) is None:
