@@ -27,7 +27,6 @@ DEMO = "demo"
 """The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
 _LABELS_OF = 2000
 """Passages whose labels are looked at."""
-_MOST_LABELS = 200
 _NOT_TOLD = {"serial", "texts", "terms", "versions", "next_number", "generation", "trained"}
 _NOT_TOLD_OF_SOURCES = {"position", "path", "shared_with", "replaced_by"}
 
@@ -119,9 +118,7 @@ class KnowledgeBase:
         """Return labels that filters may ask for, by kind, the most frequent first, as its first passages have them."""
         sample = self._read(lambda snapshot: snapshot.table.read(LABELLED, limit=_LABELS_OF))
         counts = {name: Counter(label for row in sample[name].to_pylist() for label in row or ()) for name in LABELLED}
-        return {
-            name: [label for label, _ in count.most_common(_MOST_LABELS)] for name, count in counts.items() if count
-        }
+        return {name: [label for label, _ in count.most_common(200)] for name, count in counts.items() if count}
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` passages most similar to a question, best first, of those that the filters let through.

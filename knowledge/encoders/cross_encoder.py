@@ -11,8 +11,6 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint
 from briefcontext.knowledge.encoders.encoder import titled_text
 
-CROSS_ENCODER_MODEL = "ncbi/MedCPT-Cross-Encoder"
-
 CROSS_ENCODER_TOKENS = 512
 """Of question and passage together: README of github.com/ncbi/MedCPT, and the model card."""
 
@@ -29,7 +27,7 @@ class CrossEncoderScorer:
                 model has not exactly one output.
         """
         checkpoint = find_checkpoint(
-            CROSS_ENCODER_MODEL if folder is None else str(folder),
+            "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
             needs="config.json",
             local_option="CrossEncoderScorer(Path('/path/to/MedCPT-Cross-Encoder'))",
         )

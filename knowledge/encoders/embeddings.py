@@ -33,7 +33,6 @@ class EmbeddingsEncoder:
         Args:
             embeddings: what embeds; called from several threads at once if this encoder is.
             name: goes into a knowledge base's manifest and is compared when it is opened.
-            revision: which weights these are, where that is known.
         """
         self.name = name
         self.revision = revision

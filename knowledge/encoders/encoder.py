@@ -35,10 +35,7 @@ class Encoder(Protocol):
         """Vectors of questions, `(n, dimension) float32`, in the order given."""
 
     def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Vectors of `(title, text)` passages, `(n, dimension) float32`, in the order given.
-
-        The title may be empty.
-        """
+        """Vectors of `(title, text)` passages, `(n, dimension) float32`, in the order given; a title may be empty."""
 
     def token_offsets(self, text: str) -> list[tuple[int, int]]:
         """Character offsets `(start, end)` of each token of `text`: no special tokens, nothing cut off."""

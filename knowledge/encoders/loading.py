@@ -42,10 +42,9 @@ def load_encoder(name: str, *, device: str | None = None) -> Encoder:
     name = full_name(name)
     device = choose_device(device)
     with _lock:
-        encoder = _loaded.get((name, device))
-        if encoder is None:
-            encoder = _loaded[name, device] = _load(name, device)
-        return encoder
+        if (name, device) not in _loaded:
+            _loaded[name, device] = _load(name, device)
+        return _loaded[name, device]
 
 
 def full_name(name: str) -> str:

@@ -45,14 +45,10 @@ MOST_FOUND = 9_999
 BATCH = 200
 """Records in one request."""
 
-TIMEOUT = 30.0
 TRIES = 4
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 """Seconds. A longer Retry-After is for the person to wait, not for the program."""
-
-LONGEST_COMPLAINT = 200
-"""Characters of NCBI's own error text that a message quotes."""
 
 _XML_ERROR = re.compile(rb"<ERROR>(.*?)</ERROR>", re.DOTALL)
 
@@ -105,9 +101,7 @@ class EUtilities:
     usual environment variables.
     """
 
-    def __init__(
-        self, base_url: str | None = None, *, timeout: float = TIMEOUT, rate: PoliteRate | None = None
-    ) -> None:
+    def __init__(self, base_url: str | None = None, *, timeout: float = 30.0, rate: PoliteRate | None = None) -> None:
         """Make a client; it opens no connection yet.
 
         Args:
@@ -261,11 +255,11 @@ def _entries(body: bytes) -> list[Document | Reject]:
 
 
 def _complaint(body: bytes) -> str:
-    """The error that an answer carries, whatever its status, on one line; "" if none."""
+    """The error that an answer carries, whatever its status, on one line, as far as a message quotes it; "" if none."""
     answer, result = _json(body)
     texts = [match[1].decode("utf-8", "replace") for match in _XML_ERROR.finditer(body)]
     texts += [str(error) for error in (answer.get("error"), result.get("ERROR")) if error]
-    return " ".join(" ".join(texts).split())[:LONGEST_COMPLAINT]
+    return " ".join(" ".join(texts).split())[:200]
 
 
 def _json(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -23,7 +23,6 @@ LIVE_PUBMED = "pubmed:"
 """How a knowledge base's name says that it is this one; an encoder's name may follow."""
 
 DEFAULT_ENCODER = "medcpt"
-CANDIDATES = 100
 REMEMBERED_SECONDS = 60.0
 """How long the ranking of the last question is kept: the graph asks again, for more, when it leaves out retracted
 records."""
@@ -46,7 +45,7 @@ class LivePubMed:
         self,
         encoder: "Encoder | str" = DEFAULT_ENCODER,
         *,
-        candidates: int = CANDIDATES,
+        candidates: int = 100,
         eutilities: EUtilities | None = None,
     ) -> None:
         """Make the base; it opens no connection yet.

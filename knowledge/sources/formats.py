@@ -50,7 +50,6 @@ COLLECTIONS = {"pubmed": read_pubmed_xml, "jats": read_jats}
 """Formats of articles with ids of their own."""
 
 BEIR_CORPUS = "corpus.jsonl"
-BEIR_QUERIES = "queries.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ def open_loaded(file: FoundFile, loader: Callable[..., BaseLoader], arguments: M
 def _check_table(file: FoundFile, format: str, columns: Columns) -> None:
     """Raise NotASourceError where a table holds something else than passages: a list of files, or of questions."""
     corpus = [file.path.with_name(name) for name in (BEIR_CORPUS, f"{BEIR_CORPUS}.gz")]
-    if file.found_by == "folder" and file.plain_name == BEIR_QUERIES and any(path.is_file() for path in corpus):
+    if file.found_by == "folder" and file.plain_name == "queries.jsonl" and any(path.is_file() for path in corpus):
         raise NotASourceError(f"it holds the questions on the {BEIR_CORPUS} beside it")
     with open_content(file.path) as (stream, _):
         problem = without_text(TABLES[format](stream), columns)

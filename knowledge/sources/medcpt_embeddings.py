@@ -39,8 +39,6 @@ DIMENSION = 768
 PARTS = re.compile(r"(?P<part>embeds|pmids|pubmed)_chunk_(?P<chunk>\w+)\.(?:npy|json)(?:\.gz)?")
 DOWNLOAD = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
 
-CHUNK_BYTES = 1 << 16
-
 
 class MedCPTEmbeddings(FileSource):
     """One chunk, as a source of documents with their vectors. `size` counts the bytes of its articles' file.
@@ -156,7 +154,7 @@ def _articles(stream: BufferedIOBase) -> Iterator[tuple[str, Any]]:
     problem, chunk = "", b"-"
     while chunk and not problem:
         try:
-            if chunk := stream.read1(CHUNK_BYTES):
+            if chunk := stream.read1(1 << 16):
                 parser.send(chunk)
             else:
                 parser.close()

@@ -145,11 +145,7 @@ def _storable(text: Any) -> str:
 
 
 def _running_text(lines: Sequence[_Line]) -> tuple[str, list[tuple[int, int]]]:
-    """Join lines, in the order of reading, to paragraphs that blank lines part.
-
-    Returns:
-        The text, and for each page with text of its own where in it that begins: `(offset, page)`.
-    """
+    """Lines in the order of reading as paragraphs that blank lines part; and `(offset, page)` where a page begins."""
     lines = _without_running_heads(lines)
     words = Counter(word.casefold() for line in lines for word in _WORD.findall(line.text))
     gap = _usual_gap(lines)

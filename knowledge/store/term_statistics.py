@@ -9,8 +9,6 @@ BM25_K1 = 1.2
 BM25_B = 0.75
 """How much a passage's length counts against it; Lucene's default, and Lance's."""
 
-_KEPT_FREQUENCIES = 65_536
-
 
 class TermStatistics:
     """Document frequencies of an indexed corpus. Passages without any term do not count.
@@ -27,7 +25,7 @@ class TermStatistics:
         self.average_length = n_terms / n_documents if n_documents else 0.0
         """Mean number of terms in a passage."""
         self._top_score = top_score
-        self.document_frequency = lru_cache(_KEPT_FREQUENCIES)(self._document_frequency)
+        self.document_frequency = lru_cache(65_536)(self._document_frequency)
         """How many passages hold a term, written as `tokenize` writes it."""
 
     def _document_frequency(self, term: str) -> int:

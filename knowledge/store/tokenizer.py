@@ -43,8 +43,6 @@ _STOP_WORDS = frozenset(
     for form in ((word, word.capitalize()) if len(word) > 1 else (word,))
 )
 
-_MOST_WORDS = 500_000
-
 
 class _KnownWords(dict[str, str]):
     """The term of each word that was met, "" for a function word. Words repeat: most are looked up, not stemmed."""
@@ -55,7 +53,7 @@ class _KnownWords(dict[str, str]):
         self._stemming = threading.Lock()
 
     def __missing__(self, word: str) -> str:
-        if len(self) >= _MOST_WORDS:
+        if len(self) >= 500_000:
             self.clear()
         with self._stemming:
             term: str = "" if word in _STOP_WORDS else self._stemmer.stemWord(word.casefold())
