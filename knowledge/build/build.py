@@ -14,15 +14,7 @@ from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress
 from briefcontext.knowledge.build.source_ledger import SourceLedger, keep_ids, replaced_files
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
-from briefcontext.knowledge.sources.source import (
-    Deletion,
-    Entry,
-    EntrySource,
-    Reject,
-    Source,
-    VectorDocument,
-    check_encoder,
-)
+from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
 from briefcontext.knowledge.store.chroma import check_store
 from briefcontext.knowledge.store.manifest import DRAFT_FILE, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.place import LOCK_FILE, Place, open_place
@@ -130,7 +122,12 @@ def check_build(
     elif store is not None:
         check_store(place, store)
     for source in sources:
-        check_encoder(source, encoder)
+        # Vectors of another encoder may have the right length, and their similarities would mean nothing.
+        if (needed := getattr(source, "encoder", None)) not in (None, encoder.partition(":")[0]):
+            raise KnowledgeBaseError(
+                f"{source.name} holds vectors of the encoder {needed!r}, and the knowledge base's encoder is "
+                f"{encoder!r}: index it into a base of its own, with --encoder {needed}."
+            )
 
 
 def _sources(given: Iterable[Source] | Iterable[Entry]) -> list[Source]:

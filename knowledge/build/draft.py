@@ -22,6 +22,7 @@ UNINDEXED_RECORDS = 1_000_000
 """Rows that may be looked through for each batch of records before an index over them is made or renewed."""
 
 REJECTS_FILE = "rejects.jsonl"
+"""The source, the position and the reason of every record that was left out, in order."""
 _REJECT_SCHEMA = pa.schema({"source": pa.int32(), "position": pa.string(), "reason": pa.string()})
 
 Encoded = Union["NDArray[np.float32]", "list[FragmentMetadata]"]
@@ -117,17 +118,13 @@ class Draft:
         manifest.texts = sum(int((part > 0).sum()) for part in lengths)
         manifest.terms = sum(int(part.sum()) for part in lengths)
         self._save()
-        self._write_rejects()
+        rows = [row for page in self._rejects.pages(_REJECT_SCHEMA.names) for row in page.to_pylist()]
+        if rows:
+            named = ({**row, "source": manifest.sources[row["source"]].name} for row in rows)
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in named)
+            manifest.place.write(REJECTS_FILE, lines.encode())
         manifest.publish()
         # What no state needs any more.
         for table in (self.passages, self.records, self._rejects):
             table.clean()
         chroma.clean(manifest, stale)
-
-    def _write_rejects(self) -> None:
-        """Write the source's name, the position and the reason of every record that was left out, in order."""
-        rows = [row for page in self._rejects.pages(_REJECT_SCHEMA.names) for row in page.to_pylist()]
-        named = [{**row, "source": self.manifest.sources[row["source"]].name} for row in rows]
-        if named:
-            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in named)
-            self.manifest.place.write(REJECTS_FILE, lines.encode())

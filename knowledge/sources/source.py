@@ -8,8 +8,6 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError
-
 WHOLE_FILE = "the whole file"
 """The position of a reject that is not a part of its file."""
 
@@ -74,19 +72,6 @@ class Source(Protocol):
 
     def entries(self) -> Iterator[Entry]:
         """Read it from the beginning, lazily."""
-
-
-def check_encoder(source: Source, encoder: str) -> None:
-    """Raise KnowledgeBaseError where a source's vectors are not those of the encoder, named as `load_encoder` does.
-
-    Vectors of another encoder may have the right length, and their similarities would mean nothing.
-    """
-    needed = getattr(source, "encoder", None)
-    if needed not in (None, encoder.partition(":")[0]):
-        raise KnowledgeBaseError(
-            f"{source.name} holds vectors of the encoder {needed!r}, and the knowledge base's encoder is "
-            f"{encoder!r}: index it into a base of its own, with --encoder {needed}."
-        )
 
 
 class EntrySource:
