@@ -9,8 +9,7 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.knowledge.sources.files import FileSources, open_sources
-from briefcontext.knowledge.sources.formats import READER_VERSION
+from briefcontext.knowledge.sources.files import READER_VERSION, FileSources, open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, Source
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

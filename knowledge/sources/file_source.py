@@ -58,7 +58,6 @@ class FileSource:
         read: Callable[..., Iterator[Entry]],
         *,
         name: str,
-        format: str,
         reading: Sequence[object],
         document_id: str | None = None,
         beside: Sequence[Path] = (),
@@ -66,20 +65,19 @@ class FileSource:
         """Name a file and its reader; nothing is read yet.
 
         Args:
-            read: the entries of its uncompressed content; given the document's id by its name where there is one.
-            reading: what else decides how it is read, JSON values: the version of the reader, options. A file
-                that is read in another way is another source.
+            read: the entries of its uncompressed content; given the document's id as well where there is one.
+            reading: how it is read, JSON values: the format, the version of the reader, options. A file that is read
+                in another way is another source.
             document_id: the id of the document that the file is, where its place gives it; None: its documents have
                 ids of their own.
             beside: files that it is read together with.
         """
         self.path = path
         self.name = name
-        self.format = format
+        self.reading = reading
         self.document_id = document_id
         self.consumed = 0
         self._read = read
-        self._reading = [format, *reading]
         self._files = [*beside, path]
         with file_errors(path):
             self.size = path.stat().st_size
@@ -91,7 +89,7 @@ class FileSource:
         for path in self._files:
             with file_errors(path):
                 digests.append(file_sha256(path))
-        return f"sha256:{sha256(json.dumps([*self._reading, *digests]))}"
+        return f"sha256:{sha256(json.dumps([*self.reading, *digests]))}"
 
     def keep_id(self, document_id: str) -> None:
         """Have its document keep the id that it has in a base."""
@@ -100,9 +98,9 @@ class FileSource:
 
     def entries(self) -> Iterator[Entry]:
         self.consumed = 0
-        named = {} if self.document_id is None else {"document_id": self.document_id}
+        ids = [] if self.document_id is None else [self.document_id]
         with open_content(self.path) as (stream, position):
-            for entry in self._read(stream, **named):
+            for entry in self._read(stream, *ids):
                 self.consumed = position()
                 yield entry
             self.consumed = position()

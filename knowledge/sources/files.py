@@ -1,36 +1,65 @@
-"""From paths to sources: files, folders and globs, each file read by its format."""
+"""From paths to sources: files, folders and globs, and each file read by its format."""
 
 import glob
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from io import BufferedIOBase
 from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import Literal
 
+from langchain_core.document_loaders import BaseLoader
+
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
 from briefcontext.files import sha256
-from briefcontext.knowledge.sources.file_source import FileSource, file_errors
-from briefcontext.knowledge.sources.formats import (
-    ENDINGS,
-    TABLES,
-    FoundFile,
-    NotASourceError,
-    detect_format,
-    has_name_of,
-    open_file,
-    open_loaded,
-    printable,
-)
-from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, loader_class
-from briefcontext.knowledge.sources.medcpt_embeddings import part_beside
-from briefcontext.knowledge.sources.source import WHOLE_FILE, EntrySource, Reject, Source
-from briefcontext.knowledge.sources.tables import columns_of
+from briefcontext.knowledge.sources.file_source import FileSource, file_errors, open_content
+from briefcontext.knowledge.sources.jats import ROOTS, read_jats
+from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
+from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
+from briefcontext.knowledge.sources.pdf import read_pdf, require_pdf
+from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
+from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, EntrySource, Reject, Source
+from briefcontext.knowledge.sources.tables import Columns, columns_of, csv_rows, jsonl_rows, read_table, without_text
+from briefcontext.knowledge.sources.texts import read_html, read_markdown, read_text
+from briefcontext.knowledge.sources.xml_stream import root_name
+
+READER_VERSION = 5
+"""Goes up when a reader makes other entries of the same file, so that files are read again."""
+
+ENDINGS: dict[str, tuple[str, ...]] = {
+    "jsonl": (".jsonl", ".ndjson"),
+    "csv": (".csv", ".tsv"),
+    "pubmed": (".xml",),
+    "jats": (".nxml", ".xml"),
+    "text": (".txt", ".text"),
+    "markdown": (".md", ".markdown"),
+    "html": (".html", ".htm"),
+    "pdf": (".pdf",),
+    "medcpt": (".npy", ".json"),
+}
+"""The formats, and how the names of their files end, before a `.gz`."""
+WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
+    "text": read_text,
+    "markdown": read_markdown,
+    "html": read_html,
+    "pdf": read_pdf,
+}
+"""Formats whose files are one document each, named by its path."""
+TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
+"""Formats whose rows are passages, in columns that may be named."""
+COLLECTIONS = {"pubmed": read_pubmed_xml, "jats": read_jats}
+"""Formats of articles with ids of their own."""
 
 AUTO = "auto"
-FORMATS = tuple(ENDINGS)
-_ADVICE = f"Known formats: {', '.join(FORMATS)}; --format names one."
+BEIR_CORPUS = "corpus.jsonl"
+_ADVICE = f"Known formats: {', '.join(ENDINGS)}; --format names one."
+
+
+class NotASourceError(Exception):
+    """A file is not read; the message is a clause without the file's name."""
 
 
 class SkippedFile(EntrySource):
@@ -52,6 +81,29 @@ class FileSources(list[Source]):
         """The files among them that are not read."""
 
 
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """One file of those that a path stands for."""
+
+    path: Path
+    document_id: str
+    """`guidelines/asthma.md`: its place from the folder that was given, that folder's name included.
+
+    For a file named by itself it is the place from the folder that holds it.
+    """
+    found_by: Literal["name", "glob", "folder"]
+
+    @property
+    def name(self) -> str:
+        """The path as it was given, and for what lies in a folder, the way from there."""
+        return _printable(self.path)
+
+    def is_named_as(self, format: str) -> bool:
+        if format == "medcpt":
+            return PARTS.fullmatch(self.path.name) is not None
+        return self.path.name.lower().removesuffix(".gz").endswith(ENDINGS[format])
+
+
 def open_sources(
     paths: Sequence[str | Path] | str | Path,
     *,
@@ -67,7 +119,7 @@ def open_sources(
 
     Args:
         paths: files; folders, read to their depths; globs, with `**` for folders at any depth.
-        format: one of `FORMATS` for all files. A folder's files are still chosen by their names. By default
+        format: one of `ENDINGS` for all files. A folder's files are still chosen by their names. By default
             each file's name tells, and for XML its root element.
         fields: the columns of JSONL and CSV files, by field: `{"id": "doc", "text": "body"}`. Fields that are not
             named stand where they usually do: see `briefcontext.knowledge.sources.tables.COLUMNS`.
@@ -80,8 +132,8 @@ def open_sources(
         KnowledgeBaseError: a path matches nothing, a file named by itself cannot be a source, or nothing that
             a path stands for can.
     """
-    if format != AUTO and format not in FORMATS:
-        raise InputError(f"There is no format {format!r}: use one of {', '.join((AUTO, *FORMATS))}.")
+    if format not in (AUTO, *ENDINGS):
+        raise InputError(f"There is no format {format!r}: use one of {', '.join((AUTO, *ENDINGS))}.")
     if loader is not None and (format != AUTO or fields):
         raise InputError(f"The loader {loader} reads all files its own way: leave out the format and the fields.")
     if loader_arguments and loader is None:
@@ -94,17 +146,15 @@ def open_sources(
         if format == AUTO and reads is None and (ending := file.path.suffix.lower()) in READ_BY_LOADER:
             reads = loader_class(LOADERS[ending])
         if reads is not None:
-            return open_loaded(file, reads, loader_arguments or {})
-        if format == AUTO:
-            return open_file(file, detect_format(file), columns)
-        if file.found_by == "folder" and not has_name_of(format, file):
+            return _open_loaded(file, reads, loader_arguments or {})
+        if file.found_by == "folder" and format != AUTO and not file.is_named_as(format):
             raise NotASourceError(f"its name does not end on {' or '.join(ENDINGS[format])}")
-        return open_file(file, format, columns)
+        return _open_read(file, _detected_format(file) if format == AUTO else format, columns)
 
     found, opened = FileSources(), dict[Path, FileSource]()
     for path in [paths] if isinstance(paths, str | Path) else paths:
         skipped = []
-        for file in (files := find_files(path)):
+        for file in (files := _find_files(path)):
             try:
                 main = _main_file(file) if loader is None else file
                 if (real := main.path.resolve()) not in opened:
@@ -130,7 +180,7 @@ def open_sources(
                 f"{other.name} and {source.name} would both be document {source.document_id!r}: give the folder above "
                 "both."
             )
-    if fields and TABLES.keys().isdisjoint(source.format for source in opened.values()):
+    if fields and TABLES.keys().isdisjoint(source.reading[0] for source in opened.values()):
         raise InputError(
             f"Fields ({', '.join(fields)}) were given, and none of the files is JSONL or CSV: leave them out."
         )
@@ -138,20 +188,73 @@ def open_sources(
 
 
 def _main_file(file: FoundFile) -> FoundFile:
-    """The file itself, or for a part of MedCPT's embeddings the one with the vectors.
-
-    Raises NotASourceError for a part without vectors.
-    """
-    if not has_name_of("medcpt", file):
-        return file
+    """The file itself, or for a part of MedCPT's embeddings the one with the vectors."""
     try:
-        path = part_beside(file.path, "embeds")
+        return replace(file, path=part_beside(file.path, "embeds")) if file.is_named_as("medcpt") else file
     except KnowledgeBaseError as error:
         raise NotASourceError(str(error).rstrip(".")) from None
-    return replace(file, path=path)
 
 
-def find_files(given: str | Path) -> list[FoundFile]:
+def _detected_format(file: FoundFile) -> str:
+    """The format of a file, by its name, and for XML by its root element."""
+    formats = [format for format in ENDINGS if file.is_named_as(format)]
+    if len(formats) == 1:
+        return formats[0]
+    if not formats:
+        loader = LOADERS.get(file.path.suffix.lower())
+        hint = loader and f"a loader reads it: briefcontext index FILE --kb DIR --loader {loader}"
+        raise NotASourceError(hint or "its kind is not known")
+    with open_content(file.path) as (stream, _):
+        root = root_name(stream)
+    if root is None:
+        raise NotASourceError("it does not begin like XML")
+    if root not in (*SETS, *RECORDS, *ROOTS):
+        raise NotASourceError(f"its root element {root} is neither PubMed's nor that of a JATS article")
+    return "jats" if root in ROOTS else "pubmed"
+
+
+def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
+    """The file as a source of that format."""
+    if format == "medcpt":
+        return MedCPTEmbeddings(file.path, name=file.name)
+    read: Callable[..., Iterator[Entry]]
+    options: list[object] = []
+    if format in TABLES:
+        _check_table(file, format, columns)
+        read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
+    elif format == "pdf":
+        require_pdf()
+        read = partial(read_pdf, url=file.path.resolve().as_uri())
+    else:
+        read = (COLLECTIONS | WHOLE_FILES)[format]
+    # The document's id comes from the path: the same text elsewhere is another document.
+    id = file.document_id if format in WHOLE_FILES else None
+    return FileSource(file.path, read, name=file.name, reading=[format, READER_VERSION, *options], document_id=id)
+
+
+def _open_loaded(file: FoundFile, loader: Callable[..., BaseLoader], arguments: Mapping[str, object]) -> FileSource:
+    """The file as a source that a document loader of LangChain reads."""
+
+    def read(_: BufferedIOBase, document_id: str) -> Iterator[Entry]:
+        return load(partial(loader, str(file.path), **arguments), document_id, source_is_the_file=True)
+
+    reading = ["loader", READER_VERSION, [f"{loader.__module__}:{loader.__qualname__}", sorted(arguments.items())]]
+    return FileSource(file.path, read, name=file.name, reading=reading, document_id=file.document_id)
+
+
+def _check_table(file: FoundFile, format: str, columns: Columns) -> None:
+    """Raise NotASourceError where a table holds something else than passages: a list of files, or of questions."""
+    corpus = [file.path.with_name(name) for name in (BEIR_CORPUS, f"{BEIR_CORPUS}.gz")]
+    name = file.path.name.lower().removesuffix(".gz")
+    if file.found_by == "folder" and name == "queries.jsonl" and any(path.is_file() for path in corpus):
+        raise NotASourceError(f"it holds the questions on the {BEIR_CORPUS} beside it")
+    with open_content(file.path) as (stream, _):
+        problem = without_text(TABLES[format](stream), columns)
+    if problem:
+        raise NotASourceError(f"{problem} (name the one that holds the text: --field text=COLUMN)")
+
+
+def _find_files(given: str | Path) -> list[FoundFile]:
     """All files that `given` stands for: a file, those in a folder, or those that match a glob, sorted.
 
     Folders are read to their depths, and so is `**` in a glob. What is hidden, by a name that begins with a
@@ -191,4 +294,9 @@ def _walk(folder: Path, above: set[Path]) -> Iterator[Path]:
 def _found(path: Path, root: Path, found_by: Literal["name", "glob", "folder"]) -> FoundFile:
     root = Path(os.path.normpath(root))
     place = PurePath(root.name, Path(os.path.normpath(path.absolute())).relative_to(root))
-    return FoundFile(path, printable(place).replace(os.sep, "/"), found_by)
+    return FoundFile(path, _printable(place).replace(os.sep, "/"), found_by)
+
+
+def _printable(path: PurePath) -> str:
+    """The path with what is no UTF-8 in it replaced, so that it can be stored."""
+    return os.fsencode(path).decode("utf-8", "replace")

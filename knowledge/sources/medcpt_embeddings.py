@@ -66,8 +66,7 @@ class MedCPTEmbeddings(FileSource):
             part_beside(path, "pubmed"),
             self._matched,
             name=name,
-            format="medcpt",
-            reading=[READER_VERSION],
+            reading=["medcpt", READER_VERSION],
             beside=[path, self._pmids_path],
         )
         rows, pmids = len(self._vectors()), len(self._pmids())
