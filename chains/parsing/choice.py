@@ -23,7 +23,7 @@ _SENTENCE = re.compile(
     rf"\b{_LABEL}\b(?: to (?:this|the)\b[^.\n]*?)?[*_\"']*\s*"
     r"(?::|(?:is|(?:would|should|must) be)\b(?: (?:therefore|most likely|likely|probably))?(?: to be)?:?)"
     r"|\bI(?:'d| would| will)? (?:choose|select|pick|go with)\b|\b(?:therefore|thus|hence),(?= *\W*(?:option )?\w+\W*$)"
-    r"|(?=(?<!\w)(?:option )?[(*]*[A-Z][)*]* is (?:the )?(?:most likely |single )?(?:correct|right|best)\b)",
+    r"|(?=(?<!\w)(?:option )?[(*]{0,8}[A-Z][)*]* is (?:the )?(?:most likely |single )?(?:correct|right|best)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
 _DENIED = re.compile(
