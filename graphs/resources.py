@@ -23,7 +23,7 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
 from briefcontext.graphs.settings import DEMO, IOU, Settings
 from briefcontext.knowledge.encoders import Encoder, load_encoder
-from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
+from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
 from briefcontext.knowledge.store.filters import LABELLED

@@ -21,6 +21,7 @@ SOURCES: dict[str, tuple[Entry, ...]] = {
     "20 mg": (record("dose", "Give 20 mg."),),
     "same": (record("dose", "Give 10 mg."), record("third", "Fever falls.")),
     "deletion": (Deletion("dose"), Deletion("third")),
+    "given and deleted": (record("dose", "Give 10 mg."), Deletion("dose")),
     "third": (record("third", "Fever rises."), record("other", "Gout hurts.")),
 }
 
@@ -40,6 +41,7 @@ def give(folder: Path, *names: str) -> dict[str, bool]:
         (["10 mg", "deletion", "20 mg"], "deletion", None),
         (["10 mg", "same", "20 mg"], "10 mg", "Give 10 mg."),
         (["10 mg", "same", "deletion"], "10 mg", "Give 10 mg."),
+        (["10 mg", "given and deleted"], "10 mg", "Give 10 mg."),
     ],
 )
 def test_what_was_replaced_or_deleted_comes_back_when_it_is_given_again(

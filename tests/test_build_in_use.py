@@ -164,7 +164,7 @@ def test_vectors_that_are_not_published_yet_do_not_thin_out_what_a_server_finds(
         before = base.search("Aspirin for stroke", 10)
         nearest = HashingEncoder().encode_queries(["Aspirin for stroke"] * 30)
         with closing(vector_search(tmp_path)) as vectors:
-            vectors.add(list(range(1000, 1030)), nearest)
+            vectors.collection.add([str(number) for number in range(1000, 1030)], embeddings=nearest)
         assert base.search("Aspirin for stroke", 10) == before
         assert len(base.search("Aspirin for stroke", 100)) == SIZE
 

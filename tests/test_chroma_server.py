@@ -74,7 +74,7 @@ def test_chroma_can_search_the_vectors(tmp_path: Path, chroma: str) -> None:
 def test_what_chroma_lacks_is_found_and_given_to_it_again_without_encoding(tmp_path: Path, chroma: str) -> None:
     build(tmp_path, source("a", record("1"), record("2")), store=chroma)
     with closing(vector_search(tmp_path)) as vectors:
-        vectors.remove([2])
+        vectors.collection.delete(["2"])
     with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
         (problem,) = base.verify()
         assert problem.startswith("1 passages have no vector in ")

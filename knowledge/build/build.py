@@ -15,7 +15,6 @@ from briefcontext.knowledge.build.pipeline import Pipeline, Progress
 from briefcontext.knowledge.build.source_ledger import SourceLedger, keep_ids, replaced_files
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
-from briefcontext.knowledge.store.chroma import check_store
 from briefcontext.knowledge.store.manifest import DRAFT_FILE, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.place import LOCK_FILE, Place, open_place
 
@@ -71,7 +70,7 @@ def build_knowledge_base(
     """Index sources into the knowledge base at `path`.
 
     A source whose content was indexed before (by its fingerprint) is skipped, unless a source that came later, and
-    that does not follow it here, replaced or deleted records of it: then it is read again, and the last word counts.
+    that does not follow it here, gave or deleted records of it: then it is read again, and the last word counts.
     A record with a revision (`version`, `revised`) does not give way to an older one, and what is read again neither
     puts a record without a revision in its place nor deletes it. A record that a source no longer has stays: only a
     `Deletion` removes it. A build that was stopped, in whatever way, goes on where it was when it is called again with
@@ -120,6 +119,8 @@ def check_build(
             f"{place} is not empty and is no knowledge base (it holds {min(others)!r}): name another folder."
         )
     elif store is not None:
+        from briefcontext.knowledge.store.chroma import check_store
+
         check_store(place, store)
     for source in sources:
         # Vectors of another encoder may have the right length, and their similarities would mean nothing.

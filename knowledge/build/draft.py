@@ -1,6 +1,7 @@
 """The next state of a knowledge base, while a build writes it."""
 
 import json
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Union
 
 import pyarrow as pa
@@ -8,10 +9,11 @@ import pyarrow as pa
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.records import RECORD_SCHEMA, Changes
 from briefcontext.knowledge.build.source_ledger import SourceLedger
-from briefcontext.knowledge.store import chroma, indexes
+from briefcontext.knowledge.store import indexes
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, REJECTS, Manifest, TableVersions
 from briefcontext.knowledge.store.passages import passage_rows, passage_schema
 from briefcontext.knowledge.store.table import Table
+from briefcontext.knowledge.store.verification import search_problems
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +54,6 @@ class Draft:
             for name, schema in schemas.items()
         )
         self._unindexed = len(self.records) - indexes.indexed(self.records).get("source_id", 0)
-        self._metric = manifest.encoder.metric if manifest.store is None else None
 
     def begin(self, ledger: SourceLedger) -> None:
         """Keep which sources were given, and that there is a build which is not complete."""
@@ -96,35 +97,40 @@ class Draft:
         if published is None or published.serial != self.manifest.serial:
             return False
         try:
-            indexes.check(self.passages, self._metric)
-            return not chroma.problems(self.manifest, self.passages)
+            return not search_problems(self.manifest, self.passages)
         except KnowledgeBaseError:
             return False
 
     def publish(self, ledger: SourceLedger) -> None:
-        """Bring all indexes up to date, and make this the state that readers see."""
+        """Bring all indexes up to date, make this the state that readers see, and remove what none needs any more."""
         manifest = self.manifest
-        manifest.trained = indexes.bring_up_to_date(self.passages, self._metric, manifest.trained)
+        metric = manifest.encoder.metric if manifest.store is None else None
+        manifest.trained = indexes.bring_up_to_date(self.passages, metric, manifest.trained)
         if self._unindexed > UNINDEXED_RECORDS // 10:
             indexes.index_columns(self.records, ("source_id",))
-        stale = chroma.bring_up_to_date(manifest, self.passages)
         for number, source in enumerate(ledger.entries):
             if source.note and not self.records.count(f"source = {number} AND NOT deleted"):
                 ledger.change(number, note="")
         manifest.sources = ledger.entries
         manifest.records = self.records.count("NOT deleted")
         manifest.passages, manifest.retracted = len(self.passages), self.passages.count("retracted")
-        lengths = [page["length"].to_numpy(zero_copy_only=False) for page in self.passages.pages(["length"])]
-        manifest.texts = sum(int((part > 0).sum()) for part in lengths)
-        manifest.terms = sum(int(part.sum()) for part in lengths)
-        self._save()
-        rows = [row for page in self._rejects.pages(_REJECT_SCHEMA.names) for row in page.to_pylist()]
-        if rows:
-            named = ({**row, "source": manifest.sources[row["source"]].name} for row in rows)
-            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in named)
-            manifest.place.write(REJECTS_FILE, lines.encode())
-        manifest.publish()
-        # What no state needs any more.
+        manifest.texts = self.passages.count("length > 0")
+        lengths = self.passages.pages(["length"])
+        manifest.terms = sum(int(page["length"].to_numpy(zero_copy_only=False).sum()) for page in lengths)
+        with ExitStack() as stale:
+            if manifest.store is not None:
+                from briefcontext.knowledge.store.chroma import updating
+
+                stale.enter_context(updating(manifest, self.passages))
+            self._save()
+            self._write_rejects()
+            manifest.publish()
         for table in (self.passages, self.records, self._rejects):
             table.clean()
-        chroma.clean(manifest, stale)
+
+    def _write_rejects(self) -> None:
+        rows = [row for page in self._rejects.pages(_REJECT_SCHEMA.names) for row in page.to_pylist()]
+        if rows:
+            named = ({**row, "source": self.manifest.sources[row["source"]].name} for row in rows)
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in named)
+            self.manifest.place.write(REJECTS_FILE, lines.encode())

@@ -93,7 +93,7 @@ class Ingest:
         self._chunk_tokens = draft.manifest.chunk_tokens
         self._next_number = draft.manifest.next_number
         self._changes = Changes()
-        self._source = 0
+        self._source, self._again = 0, False
 
     def batch(self, items: Sequence[tuple[Item, int]], source: int, *, finished: bool) -> Changes:
         """What records of the source change, each with the number of entries up to its end; `finished`: the last ones.
@@ -101,7 +101,7 @@ class Ingest:
         Whether its changes are written meanwhile or not, the next batch knows of them.
         """
         changes = self._changes = Changes()
-        self._source = source
+        self._source, self._again = source, self._ledger.entries[source].again
         checked = [self._checked(item, taken) for item, taken in items]
         self._held.begin(changes, [one.source_id for one in checked if not isinstance(one, Reject)])
         for record in checked:
@@ -132,14 +132,14 @@ class Ingest:
         source_id, state = deletion.source_id, self._held.state(deletion.source_id)
         held = state is not None and not state.deleted
         known = _NO_REVISION if state is None else state.revision
-        if held and known != _NO_REVISION and self._ledger.is_read_again(self._source):
+        if held and known != _NO_REVISION and self._again:
             # The record came back by a revision after this very deletion, which is given once more.
             return "unchanged"
         # What remains of it: an older copy, in a source that is read later, is not to bring it back.
         revision = _latest(known, deletion.revised)
         self._changes.records[source_id] = RecordState(self._source, b"", revision, deleted=True)
         if state is not None and (not held or _compare(known, revision) is None):
-            self._ledger.take_over(state.source, self._source, replaced=held)
+            self._ledger.take_over(state.source, self._source)
         if not held:
             return "unchanged"
         self._changes.remove(source_id)
@@ -154,18 +154,17 @@ class Ingest:
                 reason = f"{record.source_id!r} was deleted by {name}, and this copy of it is not newer."
                 return self._reject(record.position, reason)
         elif state is not None:
-            if record.digest == state.digest or order == -1:
+            # A record with a revision came after this one, which is read again.
+            outdated = self._source != state.source and self._again and record.revision == _NO_REVISION
+            if record.digest == state.digest or order == -1 or (outdated and state.revision != _NO_REVISION):
                 # The source that has a record last owns it: other content in the same source is then a duplicate.
                 if self._source != state.source:
                     self._changes.records[record.source_id] = state._replace(source=self._source)
-                    self._ledger.take_over(state.source, self._source, replaced=False)
+                    self._ledger.take_over(state.source, self._source)
                 return "unchanged"
             if order != 1 and state.source == self._source:
                 reason = f"Source id {record.source_id!r} stands in this source before, with other content."
                 return self._reject(record.position, reason)
-            if record.revision == _NO_REVISION != state.revision and self._ledger.is_read_again(self._source):
-                # A record with a revision came after it, and stays.
-                return "unchanged"
         return self._replace(record, state, order)
 
     def _replace(self, record: Record, state: RecordState | None, order: int | None) -> Outcome:
@@ -188,9 +187,7 @@ class Ingest:
         self._next_number += len(record.passages)
         changes.owners |= dict.fromkeys(ids, record.source_id)
         if state is not None and order != 1:
-            # What was deleted would be so again; a record, only where no revision was in the place of none.
-            came_back = not held or record.revision == _NO_REVISION or state.revision != _NO_REVISION
-            self._ledger.take_over(state.source, self._source, replaced=came_back)
+            self._ledger.take_over(state.source, self._source)
         return "updated" if held else "indexed"
 
     def _checked(self, item: Item, taken: int) -> Item:

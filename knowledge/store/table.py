@@ -72,10 +72,10 @@ class Table:
         with self.errors():
             return self.data.scanner(columns=list(columns), filter=where, **options).to_table()
 
-    def pages(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def pages(self, columns: Sequence[str], **options: Any) -> Iterator[pa.RecordBatch]:
         """Some columns of all rows, in order, little by little."""
         with self.errors():
-            yield from self.data.scanner(columns=list(columns), scan_in_order=True).to_batches()
+            yield from self.data.scanner(columns=list(columns), scan_in_order=True, **options).to_batches()
 
     def find(self, columns: Sequence[str], by: str, values: Iterable[object], also: str | None = None) -> pa.Table:
         """Some columns of the rows that have one of the values in the column `by`."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import title_and_text
-from briefcontext.knowledge.store import chroma, indexes
+from briefcontext.knowledge.store import indexes
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.passages import stored_vectors
 from briefcontext.knowledge.store.table import Table
@@ -39,19 +39,30 @@ def verify(manifest: Manifest, encoder: "Encoder") -> list[str]:
     try:
         passages, records = manifest.table(PASSAGES), manifest.table(RECORDS)
         problems += _count_problems(manifest, passages, records)
-        metric = manifest.encoder.metric if manifest.store is None else None
         problems += [
             f"The index of {column} has {held:,} of {len(passages):,} passages: {REMEDY}."
             for column, held in indexes.indexed(passages).items()
             if held < len(passages)
         ]
-        indexes.check(passages, metric)
-        problems += chroma.problems(manifest, passages)
+        problems += search_problems(manifest, passages)
         if len(passages):
             problems += _sample_problems(passages, encoder)
     except KnowledgeBaseError as error:
         problems.append(str(error))
     return problems
+
+
+def search_problems(manifest: Manifest, passages: Table) -> list[str]:
+    """Return what is wrong with vectors that are searched elsewhere than in the table of passages.
+
+    Raises KnowledgeBaseError where what is searched cannot be read at all.
+    """
+    indexes.check(passages, manifest.encoder.metric if manifest.store is None else None)
+    if manifest.store is None:
+        return []
+    from briefcontext.knowledge.store.chroma import problems
+
+    return problems(manifest, passages)
 
 
 def _count_problems(manifest: Manifest, passages: Table, records: Table) -> Iterator[str]:
