@@ -1,5 +1,6 @@
 """The answer that every route ends in: the same fields in Python, in JSON and over a server."""
 
+from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Literal
@@ -67,8 +68,7 @@ class Conflict(TypedDict):
 
     choices: dict[str, list[int]]
     """Option letter to the indices of the partitions that chose it; empty for a free answer.
-
-    A partition that was read in parts stands under each letter that a part of it chose."""
+"""
     statement: str | None
     """Which sources say what, in the reader's words, with citation numbers."""
     settled: str | None
@@ -170,6 +170,9 @@ def compose(
             cautions.append(f"{place} was not read ({', '.join(extraction['document_ids'])}): {error}")
         elif error:
             warnings.append(f"{place}: {error}")
+    read = Counter(id for extraction in extractions for id in extraction["document_ids"])
+    if cut := [id for id, pieces in read.items() if pieces > 1]:
+        warnings.append(f"Too long for the model's input window, and so read in pieces: {', '.join(cut)}.")
     if asked["options"] and (unchosen := _unchosen(draft["choice"], extractions)):
         cautions.insert(0, unchosen)
     if not draft["abstained"]:
@@ -224,12 +227,11 @@ def compose(
 def find_conflict(
     extractions: Sequence[Extraction], settled: str | None, statement: str | None = None
 ) -> Conflict | None:
-    """Return the conflict when partitions, or parts of one, chose different options, or the reader reports one."""
+    """Return the conflict when partitions chose different options, or the reader reports one."""
     choices: dict[str, list[int]] = {}
     for extraction in extractions:
-        for choice in [extraction["choice"], *extraction.get("other_choices", [])]:
-            if choice:
-                choices.setdefault(choice, []).append(extraction["index"])
+        if choice := extraction["choice"]:
+            choices.setdefault(choice, []).append(extraction["index"])
     if len(choices) < 2 and statement is None:
         return None
     return Conflict(choices=choices, statement=statement, settled=settled)

@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.reader import Match, Quote
+from briefcontext.chains.reader import CUT_AT, Match, Quote
 from briefcontext.chains.study_type import StudyType, journal, source_notes, species, study_type
 
 __all__ = [
@@ -118,7 +118,9 @@ def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
         while (key := _key(f"{question}\0{document.id}", attempt)) in signs or key in taken:
             attempt += 1
         taken.add(key)
-        keyed.append(document.model_copy(update={"metadata": {**document.metadata, "key": key}}))
+        # Whatever a document brings along under these names is not ours.
+        own = {name: value for name, value in document.metadata.items() if name != CUT_AT}
+        keyed.append(document.model_copy(update={"metadata": {**own, "key": key}}))
     return keyed
 
 

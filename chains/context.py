@@ -1,5 +1,6 @@
 """The context of a prompt: documents and evidence, delimited, unable to break out, and cut to fit the window."""
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from briefcontext.chains.citation import cite, document_key, publication_year
 from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
 from briefcontext.chains.model.limits import CallBudget
-from briefcontext.chains.reader import Extraction
+from briefcontext.chains.reader import CUT_AT, Extraction
 from briefcontext.chains.study_type import study_type
 from briefcontext.errors import ModelCallError
 from briefcontext.sentences import split_sentences
@@ -34,7 +35,7 @@ _TAGS = 60
 LEAST_ROOM = 200
 """Characters; a prompt with less room for documents is of no use."""
 _LEAST_PIECE = 20
-"""Characters; a text that has to be cut into smaller pieces cannot be read."""
+"""Characters; a text is not cut into smaller pieces."""
 
 _TAG_NAMES = re.compile(r"(?:document|evidence|finding|question|system|instruction)s?(?![a-z])")
 _BRACKETS = "<＜﹤‹〈〈⟨˂ᐸ≺❬❮❰⦑⧼"
@@ -74,24 +75,29 @@ def _document(document: Document) -> str:
     return f'<document key="{document_key(document)}">\n{about}{_defuse(body)}\n</document>'
 
 
-def render_evidence(extraction: Extraction, documents: Mapping[str, Document]) -> str:
+def render_evidence(extraction: Extraction, documents: Mapping[str, Document], room: float = math.inf) -> list[str]:
     """Return a partition's evidence: each quote with its document's key, study type and year, then the finding.
 
     Each takes one line, so that words of a document cannot pass for another quote, a finding or a choice.
-    `documents` maps ids to keyed documents.
+
+    Args:
+        extraction: one with evidence.
+        documents: keyed ones, by their ids.
+        room: characters; what exceeds it is returned in several texts, each with a part of the quotes.
     """
     ids = {quote["document_id"] for quote in extraction["quotes"]}
     labels = {id: f"{cite(documents[id])} {_description(documents[id])}".rstrip() for id in ids}
-    lines = [f'{labels[quote["document_id"]]} "{_line(quote["text"])}"' for quote in extraction["quotes"]]
-    if extraction["finding"]:
-        source = "" if extraction["quotes"] else " (no quote supports it)"
-        lines.append(f"Finding{source}: {_line(extraction['finding'])}")
-    if extraction["choice"]:
-        others = ", ".join(extraction.get("other_choices", []))
-        lines.append(f"Choice: {extraction['choice']}" + (f" (in other parts: {others})" if others else ""))
+    quotes = [f'{labels[quote["document_id"]]} "{_line(quote["text"])}"' for quote in extraction["quotes"]]
+    head, tail = f"<evidence reader={extraction['index'] + 1}>", ["</evidence>"]
     if extraction["confidence"] is not None:
-        lines.append(f"Confidence: {extraction['confidence']:.2f}")
-    return f"<evidence reader={extraction['index'] + 1}>\n" + "\n".join(lines) + "\n</evidence>"
+        tail.insert(0, f"Confidence: {extraction['confidence']:.2f}")
+    if extraction["choice"]:
+        tail.insert(0, f"Choice: {extraction['choice']}")
+    if extraction["finding"]:
+        source = "" if quotes else " (no quote supports it)"
+        tail.insert(0, f"Finding{source}: {_line(extraction['finding'])}")
+    groups = group_to_fit(quotes, room - len("\n".join([head, "", *tail])))
+    return ["\n".join([head, *group, *tail]) for group in groups]
 
 
 def render_condensed(text: str) -> str:
@@ -132,11 +138,11 @@ def _plain(word: str) -> str:
     return "".join(letters).lower().translate(_LETTERS)
 
 
-def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage]) -> int | None:
+def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *, least: int = LEAST_ROOM) -> int | None:
     """Return how many characters fit into a prompt beside those it has; None when the window is not known.
 
     Raises:
-        ModelCallError: nothing of use would fit.
+        ModelCallError: fewer than `least` would fit.
     """
     window = budget.max_input_tokens or model.max_input_tokens
     if window is None:
@@ -144,10 +150,10 @@ def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage]) ->
     room = int((window - min(RESERVED_TOKENS, window // 4)) * CHARACTERS_PER_TOKEN) - sum(
         len(message.text) for message in prompt
     )
-    if room < LEAST_ROOM:
+    if room < least:
         raise ModelCallError(
-            f"The input window of {model.name}, {window:,} tokens, has no room for documents beside the question and "
-            "the instructions. Use a model with a larger window, or correct max_input_tokens."
+            f"The input window of {model.name}, {window:,} tokens, has no room for the documents beside the question "
+            "and the instructions. Use a model with a larger window, or correct max_input_tokens."
         )
     return room
 
@@ -156,10 +162,8 @@ def split_to_fit(documents: Sequence[Document], room: int | None) -> list[list[D
     """Group documents, in order, so that each group fits when rendered; cut those that alone are too long.
 
     A document is cut between sentences where that is possible, else between words. The pieces keep its id, key and
-    title.
-
-    Raises:
-        ModelCallError: a document's title alone leaves no room for its text.
+    title, and have their places in its text in `metadata["cut_at"]`. One that does not fit however it is cut, as its
+    title is too long, is a group of its own.
     """
     if room is None:
         return [list(documents)]
@@ -167,12 +171,12 @@ def split_to_fit(documents: Sequence[Document], room: int | None) -> list[list[D
     return _grouped(pieces, lambda piece: len(render_documents([piece])), room)
 
 
-def group_to_fit(texts: Sequence[str], room: int) -> list[list[str]]:
+def group_to_fit(texts: Sequence[str], room: float) -> list[list[str]]:
     """Group texts, in order, so that those of a group, a line break between them, fit into the room."""
     return _grouped(texts, len, room)
 
 
-def _grouped(items: Iterable[T], size: Callable[[T], int], room: int) -> list[list[T]]:
+def _grouped(items: Iterable[T], size: Callable[[T], int], room: float) -> list[list[T]]:
     groups: list[list[T]] = [[]]
     taken = 0
     for item in items:
@@ -192,13 +196,12 @@ def _pieces(document: Document, room: int, most: int) -> Iterator[Document]:
     title = str(document.metadata.get("title") or "")
     most = min(most, room - len(title) - _TAGS)
     if most < _LEAST_PIECE:
-        raise ModelCallError(
-            f"Document {document.id} does not fit into the model's input window, however it is cut: its title takes "
-            f"{len(title):,} of {room:,} characters. Use a model with a larger window."
-        )
-    text = document.page_content
+        yield document
+        return
+    text, metadata = document.page_content, document.metadata
     for start, end in _spans(text, most):
-        yield from _pieces(document.model_copy(update={"page_content": text[start:end]}), room, most // 2)
+        cut = {"page_content": text[start:end], "metadata": {**metadata, CUT_AT: metadata.get(CUT_AT, 0) + start}}
+        yield from _pieces(document.model_copy(update=cut), room, most // 2)
 
 
 def _spans(text: str, most: int) -> list[tuple[int, int]]:

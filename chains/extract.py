@@ -1,6 +1,6 @@
 """The map step: extract from a partition the passages that bear on the question."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, Self
 
@@ -9,9 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, field_validator, model_validator
 
 from briefcontext.chains.citation import document_key
-from briefcontext.chains.context import render_documents, room_for, split_to_fit
+from briefcontext.chains.context import render_documents, room_for
 from briefcontext.chains.model.call import Model, Reply, Request
-from briefcontext.chains.model.event_loop import together
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_warning, read_record
 from briefcontext.chains.parsing.choice import named_option
@@ -20,7 +19,7 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, extraction_of
 from briefcontext.errors import ModelCallError, first_line
 
-__all__ = ["HIDDEN", "extract", "ground_all", "lost_quotes"]
+__all__ = ["HIDDEN", "extract", "extract_prompt", "ground_all", "lost_quotes"]
 
 HIDDEN = ("nostream",)
 """Keeps the tokens of extractions and rewritings out of the `messages` stream, which is there for the answer."""
@@ -94,19 +93,11 @@ async def extract(
 ) -> Extraction:
     """Extract from one partition: one call, and one more if its reply is malformed.
 
-    A partition that exceeds the model's input window is read in as many parts as it takes. A part that could not be
-    read is reported, and the others are kept, unless the budget wants failures raised. Quotes are looked up in the
-    whole documents.
-
     Raises:
-        ModelCallError: no part could be read: a call failed for good, or both replies were cut off before they said
-            anything.
+        ModelCallError: a call failed for good, both replies were cut off before they said anything, or the partition
+            exceeds the model's input window (see `split_to_fit`).
     """
     record = _record(tuple(question["options"]))
-
-    def prompt(part: Sequence[Document]) -> list[BaseMessage]:
-        context = render_documents(part)
-        return model.prompts.render("extract", question["text"], question["options"], documents=context)
 
     async def ask(messages: Sequence[BaseMessage]) -> Reply:
         return await model.ask(Request("extract", messages, record, HIDDEN, index), budget)
@@ -115,35 +106,28 @@ async def extract(
         found = _Record.model_validate(read_record(reply.text, "relevant", cut_off=reply.cut is not None))
         return _extraction(found, question, documents, index, budget.min_quote_similarity)
 
-    async def read(part: Sequence[Document]) -> Extraction:
-        messages = prompt(part)
-        first = await ask(messages)
-        try:
-            return parsed(first)
-        except ValueError as error:
-            repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, first))
-        # Providers take no message without words.
-        second = await ask([*messages, *([AIMessage(first.text)] if first.text else []), *repair])
-        try:
-            return parsed(second)
-        except ValueError as error:
-            text = second.text or first.text
-            if not text and second.cut:
-                raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
-            return _unstructured(text, documents, index, _reason(error, second))
+    messages = extract_prompt(model, question, documents)
+    room_for(model, budget, messages, least=0)
+    first = await ask(messages)
+    try:
+        return parsed(first)
+    except ValueError as error:
+        repair = model.prompts.render("repair", question["text"], {}, error=_reason(error, first))
+    # Providers take no message without words.
+    second = await ask([*messages, *([AIMessage(first.text)] if first.text else []), *repair])
+    try:
+        return parsed(second)
+    except ValueError as error:
+        text = second.text or first.text
+        if not text and second.cut:
+            raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
+        return _unstructured(text, documents, index, _reason(error, second))
 
-    async def read_or_report(part: Sequence[Document]) -> Extraction:
-        try:
-            return await read(part)
-        except ModelCallError as error:  # What the other parts cost would be lost with it.
-            if budget.on_partition_failure == "raise":
-                raise
-            return extraction_of(index, part, "failed", error=str(error))
 
-    parts = split_to_fit(documents, room_for(model, budget, prompt([])))
-    if len(parts) == 1:
-        return await read(parts[0])
-    return _merge(await together(map(read_or_report, parts)), documents, index)
+def extract_prompt(model: Model, question: Question, documents: Sequence[Document]) -> list[BaseMessage]:
+    """Return the prompt that extracts from documents."""
+    context = render_documents(documents)
+    return model.prompts.render("extract", question["text"], question["options"], documents=context)
 
 
 def _reason(error: ValueError, reply: Reply) -> str:
@@ -186,11 +170,8 @@ def ground_all(
     """
     ids = {document_key(document): str(document.id) for document in documents}
     found = [ground(quote, documents, preferred=ids.get(key.strip(" []")), threshold=threshold) for key, quote in given]
-    return _without_repeats(quote for quote in found if quote), found.count(None)
-
-
-def _without_repeats(quotes: Iterable[Quote]) -> list[Quote]:
-    return list({(q["document_id"], q["start"], q["end"], q["text"]): q for q in quotes}.values())
+    once = {(quote["document_id"], quote["start"], quote["end"], quote["text"]): quote for quote in found if quote}
+    return list(once.values()), found.count(None)
 
 
 def lost_quotes(lost: int, given: int) -> str | None:
@@ -202,45 +183,3 @@ def _unstructured(text: str, documents: Sequence[Document], index: int, reason: 
     """Keep what a reader wrote in no usable form: it may bear on the question, and nothing supports it."""
     error = f"The reply was not of the form asked for ({reason}); its text is kept as a finding without quotes."
     return extraction_of(index, documents, "evidence", finding=text.strip(), error=error)
-
-
-def _merge(parts: Sequence[Extraction], documents: Sequence[Document], index: int) -> Extraction:
-    """Put together what the parts of a partition gave; one that failed is reported with its documents.
-
-    Of several choices, the most confident part's counts, and the others are kept beside it.
-
-    Raises:
-        ModelCallError: all parts failed.
-    """
-    failed = [part for part in parts if part["status"] == "failed"]
-    if len(failed) == len(parts):
-        raise ModelCallError(str(failed[0]["error"]))
-    errors = [f"Read in {len(parts)} parts, as it exceeds the model's input window."]
-    evidence = [part for part in parts if part["status"] == "evidence"]
-    choices = sorted({part["choice"] for part in evidence if part["choice"]})
-    if len(choices) > 1:
-        errors.append(f"Its parts chose different options: {', '.join(choices)}.")
-    errors += [
-        f"Not read, or not all of it: {', '.join(dict.fromkeys(part['document_ids']))}. {part['error']}"
-        for part in failed
-    ]
-    errors += [part["error"] for part in parts if part["error"] and part not in failed]
-    if evidence:
-        surest = max(evidence, key=lambda part: (part["choice"] is not None, part["confidence"] or 0.0))
-        merged = extraction_of(
-            index,
-            documents,
-            "evidence",
-            finding=" ".join(part["finding"] for part in evidence if part["finding"]),
-            quotes=_without_repeats(quote for part in evidence for quote in part["quotes"]),
-            choice=surest["choice"],
-            confidence=surest["confidence"],
-            error=" ".join(errors),
-        )
-        if others := [choice for choice in choices if choice != surest["choice"]]:
-            merged["other_choices"] = others
-    else:
-        merged = extraction_of(index, documents, "none", error=" ".join(errors))
-    if failed:
-        merged["unread_ids"] = list(dict.fromkeys(id for part in failed for id in part["document_ids"]))
-    return merged

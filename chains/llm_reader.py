@@ -1,5 +1,6 @@
 """The reader with a language model: one answer from all documents, or from the evidence of the partitions."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,8 +9,15 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
 from briefcontext.chains.citation import cite, source_id
-from briefcontext.chains.context import group_to_fit, render_condensed, render_documents, render_evidence, room_for
-from briefcontext.chains.extract import HIDDEN, extract, ground_all, lost_quotes
+from briefcontext.chains.context import (
+    group_to_fit,
+    render_condensed,
+    render_documents,
+    render_evidence,
+    room_for,
+    split_to_fit,
+)
+from briefcontext.chains.extract import HIDDEN, extract, extract_prompt, ground_all, lost_quotes
 from briefcontext.chains.model.call import Model, Reply, Request, StructuredOutput
 from briefcontext.chains.model.event_loop import together
 from briefcontext.chains.model.limits import CallBudget
@@ -68,6 +76,26 @@ class LLMReader:
         """The allocator's name."""
         return self._allocator.name
 
+    def parts(
+        self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
+    ) -> list[list[Document]]:
+        """Divide documents, in order, so that each part fits into the input window of the model that reads it.
+
+        Args:
+            question: what is asked.
+            documents: cut where they alone exceed the window: see `split_to_fit`.
+            stage: `extract`, or an answering one.
+            budget: with the window.
+
+        Raises:
+            ModelCallError: the question leaves no room for documents.
+        """
+        if stage == "extract":
+            model, prompt = self._worker, extract_prompt(self._worker, question, [])
+        else:
+            model, prompt = self._allocator, self._answer_prompt(question, [], forced=_forced(question, budget))
+        return split_to_fit(documents, room_for(model, budget, prompt))
+
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
@@ -75,17 +103,14 @@ class LLMReader:
         return await extract(self._worker, question, documents, index, budget)
 
     async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
-        """Answer in one call over all documents; where they exceed the model's input window, extract and reduce."""
+        """Answer in one call over all documents.
+
+        Raises:
+            ModelCallError: a call failed for good, or the documents exceed the model's input window.
+        """
         forced = _forced(question, budget)
-        room = room_for(self._allocator, budget, self._answer_prompt(question, [], forced=forced))
-        if room is not None and len(render_documents(documents)) > room:
-            # Not what a subclass makes of these: it was called already, and may have changed the question.
-            extraction = await LLMReader.aextract(self, question, documents, 0, budget)
-            draft = await LLMReader.areduce(self, question, documents, [extraction], budget)
-            said = ["The documents exceed the model's input window, so they were read in parts.", extraction["error"]]
-            draft["warnings"] += filter(None, said)
-            return draft
         prompt = self._answer_prompt(question, documents, forced=forced)
+        room_for(self._allocator, budget, prompt, least=0)
         reply, warnings = await self._ask_for_answer(question, stage, prompt, budget)
         body, given = split_quotes(reply.text)
         quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
@@ -113,11 +138,11 @@ class LLMReader:
             asked, options = question["text"], question["options"]
             return self._allocator.prompts.render("reduce", asked, options, may_abstain=not forced, evidence=evidence)
 
-        room = room_for(self._allocator, budget, prompt(""))
-        texts = [text for extraction in evidence for text in _texts(extraction, by_id, room)]
+        room = room_for(self._allocator, budget, prompt("")) or math.inf
+        texts = [text for extraction in evidence for text in render_evidence(extraction, by_id, room)]
         texts = texts or ["No reader found any evidence."]
         rounds = 0
-        while room is not None and len("\n".join(texts)) > room:
+        while len("\n".join(texts)) > room:
             rounds += 1
             texts = await self._condense(question, texts, room, rounds, budget)
         reply, warnings = await self._ask_for_answer(question, "reduce", prompt("\n".join(texts)), budget)
@@ -175,7 +200,7 @@ class LLMReader:
         return second, [f"The model's first reply was no answer ({reason}) and was asked for again."]
 
     async def _condense(
-        self, question: Question, texts: Sequence[str], room: int, rounds: int, budget: CallBudget
+        self, question: Question, texts: Sequence[str], room: float, rounds: int, budget: CallBudget
     ) -> list[str]:
         model = self._allocator
         if rounds > MAX_ROUNDS or max(map(len, texts)) > room:
@@ -204,7 +229,7 @@ def _sole_finding(
     """Return the finding of the only partition with evidence as an answer; None where there is something to weigh.
 
     Several sentences may rest on several quotes, and several articles may contradict each other. Of an extraction with
-    an error, a quote was dropped or a part not read.
+    an error, a quote was dropped.
     """
     if len(evidence) != 1 or evidence[0]["error"] or (question["options"] and not evidence[0]["choice"]):
         return None
@@ -222,14 +247,3 @@ def _sole_finding(
         abstained=False,
         warnings=[_NOT_WEIGHED],
     )
-
-
-def _texts(extraction: Extraction, documents: Mapping[str, Document], room: int | None) -> list[str]:
-    """Return an extraction's evidence; what exceeds the room in several texts, each with a part of the quotes."""
-    text = render_evidence(extraction, documents)
-    quotes = extraction["quotes"]
-    if room is None or len(text) <= room or len(quotes) < 2:
-        return [text]
-    half = len(quotes) // 2
-    parts = (Extraction(**{**extraction, "quotes": part}) for part in (quotes[:half], quotes[half:]))
-    return [text for part in parts for text in _texts(part, documents, room)]

@@ -9,10 +9,13 @@ from typing_extensions import TypedDict
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
 
-__all__ = ["NOTHING_USED", "Draft", "Extraction", "Match", "Quote", "Reader", "extraction_of"]
+__all__ = ["CUT_AT", "NOTHING_USED", "Draft", "Extraction", "Match", "Quote", "Reader", "extraction_of"]
 
 NOTHING_USED = "Nothing of this reading is used."
 """Ends the error of an extraction whose evidence was all dropped."""
+
+CUT_AT = "cut_at"
+"""In the metadata of a document's piece: where it begins in the text of the whole, in characters."""
 
 Match = Literal["exact", "normalised", "fuzzy", "title"]
 
@@ -40,13 +43,9 @@ class Extraction(TypedDict):
     document_ids: list[str]
     status: Literal["evidence", "none", "failed"]
     """`none`: the documents were read and do not bear on the question; `failed`: they were not read."""
-    unread_ids: NotRequired[list[str]]
-    """Ids of the documents of which a part was not read, where they were read in several and some of these failed."""
     finding: str
     quotes: list[Quote]
     choice: str | None
-    other_choices: NotRequired[list[str]]
-    """What other parts chose, where the documents were read in several and these do not agree."""
     confidence: float | None
     """The reader's own estimate, 0 to 1."""
     error: str | None

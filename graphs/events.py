@@ -9,7 +9,7 @@ from langgraph.config import get_stream_writer
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Route
-from briefcontext.chains.model.reply import Spoken
+from briefcontext.chains.model.reply import without_reasoning
 
 __all__ = [
     "AnswerToken",
@@ -155,9 +155,8 @@ class AnswerTokens:
 
     def __init__(self) -> None:
         self._call: object = None
-        self._spoken = Spoken()
-        self._attempt = 0
-        self._told = False
+        self._reply = self._told = ""
+        self._attempt = 1
 
     def of(self, part: tuple[BaseMessage, Mapping[str, Any]]) -> Iterator[AnswerToken]:
         """Yield the token that a part of the stream makes; none for a thought, or another model's message."""
@@ -165,21 +164,19 @@ class AnswerTokens:
         if "stage" not in metadata:
             return
         if self._call != (call := (metadata["stage"], metadata.get("attempt"), metadata.get("again"))):
-            self._call, self._spoken = call, Spoken()
-            self._begin()
-        words = self._spoken.take(message.text)
-        if not isinstance(message, AIMessageChunk):
-            words += self._spoken.end()
-        if self._spoken.retracted:
-            self._spoken.retracted = False
-            self._begin()
-        if words:
-            self._told = True
-            yield AnswerToken(event="answer_token", text=words, attempt=self._attempt)
+            self._call, self._reply = call, ""
+            self._begin_anew()
+        self._reply += message.text
+        words = without_reasoning(self._reply, unfinished=isinstance(message, AIMessageChunk))
+        if not words.startswith(self._told):  # It turns out to have been a thought.
+            self._begin_anew()
+        if words.strip() and (new := words[len(self._told) :]):
+            self._told = words
+            yield AnswerToken(event="answer_token", text=new, attempt=self._attempt)
 
-    def _begin(self) -> None:
-        self._attempt += self._told or not self._attempt
-        self._told = False
+    def _begin_anew(self) -> None:
+        self._attempt += bool(self._told)
+        self._told = ""
 
 
 def emit(event: Event) -> None:

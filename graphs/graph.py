@@ -81,9 +81,8 @@ def build_graph(
             knowledge base.
         checkpointer: where a thread's state is kept. A run that failed or was killed goes on with
             `invoke(None, config, context=…)`, given the same settings again; extractions that are kept are not
-            made again. A run of which every partition failed has kept nothing: ask the question again. What is
-            kept is whole nodes: the parts of a partition that exceeds the model's window, and
-            the rounds in which evidence is condensed, are made again unless the setting `model_cache` keeps their
+            made again. A run of which every partition failed has kept nothing: ask the question again. The
+            rounds in which evidence is condensed are made again unless the setting `model_cache` keeps their
             calls. Extractions are kept as they finish, with LangGraph's `durability="async"` (its default, which
             saves in the background) and `"sync"`; `"exit"` keeps nothing of a killed run. A `max_concurrency` in
             the config would hold extractions back from being kept: bound model calls by the setting

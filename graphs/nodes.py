@@ -49,6 +49,9 @@ NOTHING_CLOSE = (
     "they may answer it all the same: read the passages, or use a model."
 )
 
+_ONE_CALL = ("vanilla", "order_preserving")
+_IN_PARTS = "The documents exceed the model's input window, so they were read in parts."
+
 Update = dict[str, Any]
 """The fields of the state that a node sets."""
 
@@ -79,6 +82,7 @@ class Nodes:
         self._given_reader = reader
         self._given_retriever = retriever
         self.retrieve = Node(self._retrieve)
+        self.map_fanout = Node(self._map_fanout)
         self.extract = Node(self._extract)
         self.reduce = Node(self._reduce)
         self.answer = Node(self._answer)
@@ -151,14 +155,16 @@ class Nodes:
             compared = compare_rankings(documents, rankings.bm25.tolist(), settings)
             preflight = with_prediction(compared, calibration.predict(rankings), caution)
         route, reason = decide_route(preflight, settings, one_ranking=ranks is not None and ranks.ranks_by_bm25)
+        if route in _ONE_CALL and len(_parts(self._open_reader(), state, documents, route)) > 1:
+            route, reason = "map_reduce", f"{reason}, but the documents exceed the model's input window"
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
         return {"preflight": {**preflight, "reason": reason}, "route": route}
 
-    @staticmethod
-    def map_fanout(state: State) -> Update:
-        """Cut the documents, in order, into partitions (ContextMap); only the last may be smaller."""
-        size, documents = current_settings().partition_size, state["ranking"]
-        return {"partitions": [documents[i : i + size] for i in range(0, len(documents), size)]}
+    async def _map_fanout(self, state: State) -> Update:
+        """Cut the documents, in order, into partitions (ContextMap), those that exceed the model's window further."""
+        reader, size, documents = await self._reader(), current_settings().partition_size, state["ranking"]
+        groups = (documents[i : i + size] for i in range(0, len(documents), size))
+        return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract")]}
 
     async def _extract(self, branch: Partition) -> Update:
         """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
@@ -195,6 +201,8 @@ class Nodes:
             return _answered(state, _abstention(_without_evidence(state)), budget, reader)
         emit(Reducing(event="reducing", evidence=evidence))
         draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
+        if settings.route in _ONE_CALL:
+            draft["warnings"].append(_IN_PARTS)
         return _answered(state, draft, budget, reader)
 
     async def _answer(self, state: State) -> Update:
@@ -224,6 +232,13 @@ async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str],
     asked = await reader.arewrite(asked, earlier, budget)
     emit(Rewritten(event="rewritten", question=asked["text"]))
     return asked
+
+
+def _parts(reader: Reader, state: State, documents: Sequence[Document], stage: str) -> list[list[Document]]:
+    """Divide documents as the reader's model needs it; a reader of another kind has no window."""
+    if not isinstance(reader, LLMReader):
+        return [list(documents)]
+    return reader.parts(state["asked"], documents, stage, current_settings().budget(state["started"]))
 
 
 def _abstention(reason: str) -> Draft:
@@ -291,9 +306,7 @@ def _without_evidence(state: State) -> str:
     extractions = state["extractions"]
     failed = sum(extraction["status"] == "failed" for extraction in extractions)
     unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
-    in_part = sum(bool(extraction.get("unread_ids")) for extraction in extractions)
     missing = [f"{failed} could not be read"] if failed else []
-    missing += [f"{in_part} could be read only in part"] if in_part else []
     missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
     if not missing:
         return "The documents were read, and none of them contains evidence on this question."

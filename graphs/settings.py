@@ -231,7 +231,6 @@ class Settings(BaseModel):
             min_quote_similarity=self.min_quote_similarity,
             force_choice=self.force_choice,
             reduce=self.reduce,
-            on_partition_failure=self.on_partition_failure,
         )
 
     def resolved(self) -> Self:

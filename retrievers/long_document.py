@@ -4,7 +4,6 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Self
@@ -26,15 +25,7 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.bm25 import BM25Pool
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 
-__all__ = [
-    "DocumentIndex",
-    "LongDocumentRetriever",
-    "Progress",
-    "index_document",
-    "index_file",
-    "only_document",
-    "titles",
-]
+__all__ = ["LongDocumentRetriever", "Progress", "only_document", "titles"]
 
 VERSION = 3
 """Goes up when the same document is cut or encoded in another way."""
@@ -73,14 +64,24 @@ class LongDocumentRetriever(RankingRetriever):
         tokens: int = CHUNK_TOKENS,
         exact: bool = False,
         k: int = DEFAULT_K,
+        progress: Progress | None = None,
     ) -> Self:
         """Cut a document into chunks (see `chunk_document`) and encode them.
 
         Raises:
             KnowledgeBaseError: there is no text in it.
         """
-        index = index_document(document, encoder, tokens=tokens, exact=exact)
-        return cls(encoder=encoder, chunks=index.chunks, vectors=index.vectors, k=k)
+        chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
+        if not chunks:
+            raise KnowledgeBaseError(f"There is no text in {document.id}. Give a document that has some.")
+        told = progress or (lambda *_: None)
+        vectors = np.empty((len(chunks), encoder.dimension), np.float32)
+        for start in range(0, len(chunks), BATCH):
+            told(start, len(chunks))
+            batch = [(titles(chunk), chunk.page_content) for chunk in chunks[start : start + BATCH]]
+            vectors[start : start + len(batch)] = encoder.encode_passages(batch)
+        told(len(chunks), len(chunks))
+        return cls(encoder=encoder, chunks=chunks, vectors=vectors, k=k)
 
     @classmethod
     def from_file(
@@ -94,13 +95,36 @@ class LongDocumentRetriever(RankingRetriever):
     ) -> Self:
         """Read a file of any format that can be indexed and holds one document, or take what is kept of it.
 
-        What is made of it is kept in the user's cache folder: see `index_file`.
+        Chunks, which hold the document's text, and vectors are kept in the user's cache folder by the file's content
+        and format, the encoder and `tokens`. Where nothing can be written there, they are made each time.
 
         Raises:
-            KnowledgeBaseError: the file is missing, cannot be read, or holds more than one document.
+            KnowledgeBaseError: the file is missing, cannot be read, or holds no document or more than one.
         """
-        index = index_file(path, encoder, tokens=tokens, progress=progress)
-        return cls(encoder=encoder, chunks=index.chunks, vectors=index.vectors, k=k)
+        source, *others = open_sources(path)
+        if others:
+            raise _several(path)
+        made_of = [VERSION, source.fingerprint, encoder.name, encoder.revision, encoder.text_format, tokens]
+        kept = cache_folder() / "documents" / f"{sha256(json.dumps(made_of))[:32]}.npz"
+
+        @cache
+        def make() -> tuple[list[Document], NDArray[np.float32]]:
+            document = only_document(path, source.entries())
+            made = cls.from_document(document, encoder, tokens=tokens, progress=progress)
+            return made.chunks, made.vectors
+
+        try:
+            chunks, vectors = _read(kept) or _kept(kept, make)
+        except OSError as error:
+            _logger.warning(
+                "The index of %s is made for each question, as it cannot be kept (%s): set %s to a folder that can be "
+                "written.",
+                path,
+                error,
+                CACHE_VARIABLE,
+            )
+            chunks, vectors = make()
+        return cls(encoder=encoder, chunks=chunks, vectors=vectors, k=k)
 
     def source(self, source_id: str) -> list[Document]:
         """The chunks of this document, in order; none where another is asked for."""
@@ -127,81 +151,10 @@ class LongDocumentRetriever(RankingRetriever):
         return ranked((self.chunks[place], float(scores[place])) for place in order)
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentIndex:
-    """The chunks of a document, in order, and their vectors, `(n, d) float32`."""
-
-    chunks: list[Document]
-    vectors: NDArray[np.float32]
-
-
-def index_document(
-    document: Document,
-    encoder: Encoder,
-    *,
-    tokens: int = CHUNK_TOKENS,
-    exact: bool = False,
-    progress: Progress | None = None,
-) -> DocumentIndex:
-    """Cut a document into chunks (see `chunk_document`) and encode them, each under the titles that it stands under.
-
-    Raises:
-        KnowledgeBaseError: there is no text in it.
-    """
-    chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
-    if not chunks:
-        raise KnowledgeBaseError(f"There is no text in {document.id}. Give a document that has some.")
-    vectors = np.empty((len(chunks), encoder.dimension), np.float32)
-    for start in range(0, len(chunks), BATCH):
-        if progress is not None:
-            progress(start, len(chunks))
-        batch = chunks[start : start + BATCH]
-        vectors[start : start + len(batch)] = encoder.encode_passages(
-            [(titles(chunk), chunk.page_content) for chunk in batch]
-        )
-    if progress is not None:
-        progress(len(chunks), len(chunks))
-    return DocumentIndex(chunks, vectors)
-
-
 def titles(chunk: Document) -> str:
     """What a chunk stands under: the title of its document, and the heading of its section."""
     parts = (chunk.metadata.get("title"), chunk.metadata.get("section"))
     return ". ".join(dict.fromkeys(str(part).rstrip(".") for part in parts if part))
-
-
-def index_file(
-    path: str | Path, encoder: Encoder, *, tokens: int = CHUNK_TOKENS, progress: Progress | None = None
-) -> DocumentIndex:
-    """Index a file of any format that can be read and holds one document, once.
-
-    The index is kept in the cache folder by the file's content and format, the encoder and `tokens`; it holds the
-    document's text. Where nothing can be written there, it is made each time.
-
-    Raises:
-        KnowledgeBaseError: the file is missing, cannot be read, or holds no document or more than one.
-    """
-    source, *others = open_sources(path)
-    if others:
-        raise _several(path)
-    made_of = [VERSION, source.fingerprint, encoder.name, encoder.revision, encoder.text_format, tokens]
-    kept = cache_folder() / "documents" / f"{sha256(json.dumps(made_of))[:32]}.npz"
-
-    @cache
-    def make() -> DocumentIndex:
-        return index_document(only_document(path, source.entries()), encoder, tokens=tokens, progress=progress)
-
-    try:
-        return _read(kept) or _kept(kept, make)
-    except OSError as error:
-        _logger.warning(
-            "The index of %s is made for each question, as it cannot be kept (%s): set %s to a folder that can be "
-            "written.",
-            path,
-            error,
-            CACHE_VARIABLE,
-        )
-        return make()
 
 
 def only_document(path: str | Path, entries: Iterable[Entry]) -> Document:
@@ -230,29 +183,31 @@ def _several(path: str | Path) -> KnowledgeBaseError:
     return KnowledgeBaseError(f"{path} holds more than one document. Index it: briefcontext index {path} --kb DIR")
 
 
-def _kept(file: Path, make: Callable[[], DocumentIndex]) -> DocumentIndex:
-    """What the file holds, or else what is made and kept there, by one process at a time."""
+def _kept(
+    file: Path, make: Callable[[], tuple[list[Document], NDArray[np.float32]]]
+) -> tuple[list[Document], NDArray[np.float32]]:
+    """Return what the file holds, or else what is made and kept there, by one process at a time."""
     # The texts of documents are nobody else's business.
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     busy = KnowledgeBaseError(f"Another process holds {file.with_suffix('.lock')} for an hour: end it, and ask again.")
     with lock(file.with_suffix(".lock"), busy, timeout=LONGEST_WAIT):
         if (found := _read(file)) is None:
             found = make()
-            chunks = json.dumps([[chunk.id, chunk.page_content, chunk.metadata] for chunk in found.chunks])
+            chunks = json.dumps([[chunk.id, chunk.page_content, chunk.metadata] for chunk in found[0]])
             with replacing(file) as unfinished, unfinished.open("wb") as stream:
-                np.savez(stream, chunks=np.frombuffer(chunks.encode(), np.uint8), vectors=found.vectors)
+                np.savez(stream, chunks=np.frombuffer(chunks.encode(), np.uint8), vectors=found[1])
             for old in sorted(file.parent.glob("*.npz"), key=lambda kept: kept.stat().st_mtime)[:-MAX_KEPT]:
                 old.unlink(missing_ok=True)
                 old.with_suffix(".lock").unlink(missing_ok=True)
     return found
 
 
-def _read(file: Path) -> DocumentIndex | None:
-    """The index that a file holds; None where there is none, or it is damaged."""
+def _read(file: Path) -> tuple[list[Document], NDArray[np.float32]] | None:
+    """Return the chunks and vectors that a file holds; None where there is none, or it is damaged."""
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as kept:
             chunks, vectors = json.loads(kept["chunks"].tobytes()), kept["vectors"]
         os.utime(file)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
-    return DocumentIndex([Document(id=id, page_content=text, metadata=more) for id, text, more in chunks], vectors)
+    return [Document(id=id, page_content=text, metadata=more) for id, text, more in chunks], vectors

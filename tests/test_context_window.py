@@ -1,10 +1,10 @@
 """Texts that exceed a model's input window: nothing is cut off, and nothing too long is sent."""
 
-import asyncio
 import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,14 +13,13 @@ from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
 
-from briefcontext.chains.answer import find_conflict
+from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.context import (
     LEAST_ROOM,
     RESERVED_TOKENS,
     group_to_fit,
     render_documents,
-    render_evidence,
     room_for,
     split_to_fit,
 )
@@ -29,7 +28,7 @@ from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
-from briefcontext.chains.reader import Draft, Extraction, Quote
+from briefcontext.chains.reader import CUT_AT, Draft, Extraction, Quote
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -90,7 +89,10 @@ def test_documents_are_split_without_loss_in_order_and_so_that_each_group_fits(
     for document in documents:
         its = [piece for piece in pieces if piece.id == document.id]
         assert words(its) == words([document])
-        assert all(piece.metadata == document.metadata for piece in its)
+        for piece in its:
+            at = piece.metadata.get(CUT_AT, 0)
+            assert document.page_content[at : at + len(piece.page_content)] == piece.page_content
+            assert {**piece.metadata, CUT_AT: 0} == {**document.metadata, CUT_AT: 0}
         assert len(its) == 1 or len(render_documents([document])) > room
 
 
@@ -116,11 +118,15 @@ def test_a_sentence_longer_than_the_window_is_cut_between_words() -> None:
     assert " ".join(piece.page_content.strip() for piece in pieces).split() == text.split()
 
 
-def test_a_title_that_leaves_no_room_is_one_clear_error() -> None:
-    documents = assign_keys(QUESTION, [Document(id="odd", page_content="Text. " * 99, metadata={"title": "T" * 500})])
-    with pytest.raises(ModelCallError, match=r"odd.* title takes 500 of 300") as caught:
-        split_to_fit(documents, 300)
-    assert "\n" not in str(caught.value)
+def test_a_document_whose_title_leaves_no_room_is_a_group_of_its_own() -> None:
+    documents = assign_keys(
+        QUESTION,
+        [
+            Document(id="odd", page_content="Text. " * 99, metadata={"title": "T" * 500}),
+            Document(id="even", page_content="Text."),
+        ],
+    )
+    assert [[piece.id for piece in group] for group in split_to_fit(documents, 300)] == [["odd"], ["even"]]
 
 
 @given(texts=st.lists(st.text(max_size=120), min_size=1), room=st.integers(100, 400))
@@ -206,32 +212,50 @@ def have_true_offsets(quotes: Sequence[Quote], documents: Sequence[Document]) ->
     return all(texts[quote["document_id"]][quote["start"] : quote["end"]] == quote["text"] for quote in quotes)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_a_partition_larger_than_the_window_is_read_in_several_calls(
-    asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+def ask(
+    chat_model: ChatOpenAI, documents: list[Document], *, options: dict[str, str] | None = None, **settings: Any
+) -> Answer:
+    """Ask the question over documents with a small window."""
+    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+    context = Settings(**{"max_input_tokens": WINDOW, "max_retries": 0, **settings})
+    answer: Answer = built.invoke({"question": QUESTION, "options": options}, context=context)["answer"]
+    return answer
+
+
+def test_a_partition_larger_than_the_window_becomes_several_that_fit(
+    chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
-    server.script = refusing_more_than(WINDOW, faithful)
+    server.script = refusing_more_than(WINDOW, condensing)
     documents = make_long_documents(2, sentences=200)
-    reader = LLMReader(chat_model)
-    extraction = (
-        await reader.aextract(ASKED, documents, 3, budget)
-        if asynchronous
-        else await asyncio.to_thread(wait_for, reader.aextract(ASKED, documents, 3, budget))
-    )
-    assert (extraction["index"], extraction["status"]) == (3, "evidence")
-    assert extraction["document_ids"] == ["doc-00", "doc-01"]
-    assert extraction["error"] == f"Read in {len(server.calls)} parts, as it exceeds the model's input window."
-    assert len(extraction["quotes"]) >= len(server.calls) > 5
-    assert have_true_offsets(extraction["quotes"], documents)
-    assert max(quote["start"] for quote in extraction["quotes"]) > 5000
-    read = "".join(text for call in server.calls for _, text in call.documents)
+    answer = ask(chat_model, documents, route="map_reduce")
+    parts = [call for call in server.calls if call.stage == "extract"]
+    assert [extraction["index"] for extraction in answer["extractions"]] == list(range(len(parts)))
+    assert {extraction["status"] for extraction in answer["extractions"]} == {"evidence"}
+    quotes = [quote for extraction in answer["extractions"] for quote in extraction["quotes"]]
+    assert len(quotes) >= len(parts) > 5
+    assert have_true_offsets(quotes, documents)
+    assert max(quote["start"] or 0 for quote in quotes) > 5000
+    read = "".join(text for call in parts for _, text in call.documents)
     assert all(f"Trial {place}.{number} gave" in read for place in range(2) for number in range(200))
+    assert "Too long for the model's input window, and so read in pieces: doc-00, doc-01." in answer["warnings"]
 
 
-def test_parts_without_evidence_do_not_count_and_parts_that_disagree_are_a_conflict(
-    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+def test_places_that_a_document_brings_along_are_not_taken_for_those_of_pieces(
+    chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
+    documents = [
+        document.model_copy(update={"metadata": {**document.metadata, "cut_at": odd}})
+        for document, odd in zip(make_long_documents(3, sentences=2), (7, "7", None), strict=True)
+    ]
+    answer = ask(chat_model, documents, route="map_reduce")
+    assert len(answer["citations"]) == 3
+    assert have_true_offsets([quote for one in answer["citations"] for quote in one["quotes"]], documents)
+
+
+def test_pieces_of_a_document_that_disagree_are_a_conflict(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     def script(call: Call) -> Reply:
+        if call.stage != "extract":
+            return Reply("It does.\nChoice: B")
         record = json.loads(faithful(call).content)
         if "Trial 0.0 " in call.prompt:
             return Reply(json.dumps({**record, "choice": "A", "confidence": 0.6}))
@@ -240,18 +264,22 @@ def test_parts_without_evidence_do_not_count_and_parts_that_disagree_are_a_confl
         return Reply('{"relevant": false}')
 
     server.script = script
-    asked = check_question(QUESTION, {"A": "yes", "B": "no"})
-    keyed_documents = make_long_documents(1, sentences=200)
-    extraction = wait_for(LLMReader(chat_model).aextract(asked, keyed_documents, 0, budget))
-    assert (extraction["choice"], extraction["confidence"]) == ("B", 0.7)
-    assert extraction["other_choices"] == ["A"]
-    assert "Its parts chose different options: A, B." in (extraction["error"] or "")
-    assert find_conflict([extraction], "B") == {"choices": {"B": [0], "A": [0]}, "statement": None, "settled": "B"}
-    assert "Choice: B (in other parts: A)" in render_evidence(
-        extraction, {str(keyed_documents[0].id): keyed_documents[0]}
-    )
-    assert len(extraction["quotes"]) == 2
-    assert len(server.calls) > 2
+    answer = ask(chat_model, make_long_documents(1, sentences=200), options={"A": "yes", "B": "no"}, route="map_reduce")
+    last = len(answer["extractions"]) - 1
+    assert last > 2
+    assert answer["conflict"] == {"choices": {"A": [0], "B": [last]}, "statement": None, "settled": "B"}
+    assert {"Choice: A", "Choice: B"} < set(server.calls[-1].user.splitlines())
+
+
+def test_a_document_that_cannot_be_cut_to_fit_is_named_and_the_others_are_read(
+    chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    documents = make_long_documents(3, sentences=2)
+    documents[1] = documents[1].model_copy(update={"metadata": {"title": "T" * 5000, "key": "x"}})
+    answer = ask(chat_model, documents, route="map_reduce")
+    assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence", "failed", "evidence"]
+    (said,) = answer["cautions"]
+    assert said.startswith("Partition 2 was not read (doc-01): The input window of scripted, 1,200 tokens, has no room")
 
 
 def make_extractions(documents: Sequence[Document], *, quotes: int) -> list[Extraction]:
@@ -377,13 +405,12 @@ def test_one_call_over_too_many_documents_reads_them_in_parts_and_says_so(
 
     server.script = refusing_more_than(WINDOW, script)
     documents = make_long_documents(16, sentences=12)
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
-    context = Settings(route=route, max_input_tokens=WINDOW)
-    answer = built.invoke({"question": QUESTION}, context=context)["answer"]
-    parts = server.stages().count("extract")
-    assert parts > 1
-    assert any("read in parts" in warning for warning in answer["warnings"])
-    assert any(f"Read in {parts} parts" in warning for warning in answer["warnings"])
+    answer = ask(chat_model, documents, route=route)
+    assert answer["route"] == "map_reduce"
+    assert answer["preflight"]["reason"] == (
+        f"the setting route forces {route}, but the documents exceed the model's input window"
+    )
+    assert "The documents exceed the model's input window, so they were read in parts." in answer["warnings"]
     assert any("do not stand in the documents" in warning for warning in answer["warnings"])
     assert len(answer["citations"]) == 16
     assert {citation["document_id"] for citation in answer["citations"]} == {document.id for document in documents}
@@ -398,7 +425,7 @@ def test_the_whole_map_stays_within_a_window_that_the_models_profile_states(serv
     documents = make_long_documents(16, sentences=60)
     built = build_graph(reader=chat, retriever=FixedRetriever(documents=documents))
     answer = built.invoke({"question": QUESTION}, context=Settings(route="map_reduce"))["answer"]
-    assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
+    assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 32
     assert len(answer["citations"]) == 16
     assert have_true_offsets([quote for one in answer["citations"] for quote in one["quotes"]], documents)
     assert answer["usage"]["calls"] == len(server.calls)

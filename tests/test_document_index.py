@@ -14,8 +14,10 @@ from rich.console import Console
 from briefcontext.commands.progress import ProgressLines
 from briefcontext.graphs.long_document import LongDocumentSettings
 from briefcontext.retrievers import long_document
-from briefcontext.retrievers.long_document import index_file
+from briefcontext.retrievers.long_document import LongDocumentRetriever
 from tests.hashing_encoder import HashingEncoder
+
+index_file = LongDocumentRetriever.from_file
 
 TEXT = "".join(f"Adult {number} had asthma and kept a diary of every day for a year.\n\n" for number in range(700))
 

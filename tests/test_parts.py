@@ -1,12 +1,12 @@
 """Partitions that are read in parts, of which some fail: what was read is kept, and what was not is named."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
+from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
@@ -60,119 +60,92 @@ def budget() -> CallBudget:
     return CallBudget(retry_wait=0, max_retries=0, max_input_tokens=WINDOW)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("failure", FAILURES)
+def ask(reader: Any, documents: list[Document], **settings: Any) -> Answer:
+    """Ask the question over documents in one partition, which exceeds the window."""
+    built = build_graph(reader=reader, retriever=FixedRetriever(documents=documents))
+    context = Settings(
+        **{"route": "map_reduce", "partition_size": 6, "max_input_tokens": WINDOW, "max_retries": 0, **settings}
+    )
+    answer: Answer = built.invoke({"question": QUESTION}, context=context)["answer"]
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("failure", "route"), [("broken", "vanilla"), ("too many", "order_preserving"), ("silent", "map_reduce")]
+)
 def test_a_part_that_fails_is_named_and_the_others_are_kept(
-    failure: str, asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+    failure: str, route: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = failing("in group 5", FAILURES[failure])
-    documents = assign_keys(QUESTION, make_documents(6))
-    reader, question = LLMReader(chat_model), check_question(QUESTION)
-    extraction = (
-        asyncio.run(reader.aextract(question, documents, 2, budget))
-        if asynchronous
-        else wait_for(reader.aextract(question, documents, 2, budget))
-    )
-    lost = read_ids([call for call in parts(server) if "in group 5" in call.prompt])
-    read = {str(document.id) for document in documents} - lost
+    answer = ask(chat_model, make_documents(6), route=route)
+    (failed,) = [extraction for extraction in answer["extractions"] if extraction["status"] == "failed"]
+    lost = {*failed["document_ids"]}
+    assert lost == read_ids([call for call in parts(server) if "in group 5" in call.prompt])
     assert 0 < len(lost) < 6
-    assert (extraction["index"], extraction["status"]) == (2, "evidence")
-    assert extraction["document_ids"] == [document.id for document in documents]
-    assert set(extraction["unread_ids"]) == lost
-    assert {quote["document_id"] for quote in extraction["quotes"]} == read
-    assert f"Not read, or not all of it: {', '.join(sorted(lost))}. " in (extraction["error"] or "")
-    assert len(server.calls) == len(budget.calls)
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-@pytest.mark.parametrize("on_failure", ["report", "raise"])
-@pytest.mark.parametrize("route", ["vanilla", "order_preserving", "map_reduce"])
-def test_the_answer_names_the_documents_that_were_not_read_or_the_setting_ends_it(
-    route: Any, on_failure: Any, asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    server.script = failing("in group 5", Reply(status=500))
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(6)))
-    context = Settings(
-        route=route, partition_size=6, max_input_tokens=WINDOW, max_retries=0, on_partition_failure=on_failure
-    )
-    asked: Any = {"question": QUESTION}
-
-    def run() -> Any:
-        result = (
-            asyncio.run(built.ainvoke(asked, context=context)) if asynchronous else built.invoke(asked, context=context)
-        )
-        return result["answer"]
-
-    if on_failure == "raise":
-        with pytest.raises(ModelCallError, match="was called once and failed"):
-            run()
-        return
-    answer = run()
-    lost = read_ids([call for call in parts(server) if "in group 5" in call.prompt])
-    named = f"Not read, or not all of it: {', '.join(sorted(lost))}. "
-    assert sum(named in warning for warning in answer["warnings"]) == 1
+    (caution,) = answer["cautions"]
+    assert caution.startswith(f"Partition {failed['index'] + 1} was not read ({', '.join(sorted(lost))}): ")
     assert {citation["document_id"] for citation in answer["citations"]} == {f"doc-{n}" for n in range(6)} - lost
     assert answer["usage"]["calls"] == len(server.calls)
 
 
-def test_a_document_of_which_one_piece_was_not_read_is_named(
-    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_a_part_that_fails_ends_the_run_where_the_setting_says_so(
+    route: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
+    server.script = failing("in group 5", Reply(status=500))
+    with pytest.raises(ModelCallError, match="was called once and failed"):
+        ask(chat_model, make_documents(6), route=route, on_partition_failure="raise")
+
+
+def test_a_document_of_which_one_piece_was_not_read_is_named(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = failing("Patient 0.199 ", Reply(status=500))
-    documents = assign_keys(QUESTION, make_documents(1, sentences=200))
-    extraction = wait_for(LLMReader(chat_model).aextract(check_question(QUESTION), documents, 0, budget))
-    assert len(parts(server)) > 2
-    assert extraction["unread_ids"] == ["doc-0"]
-    assert len(extraction["quotes"]) == len(parts(server)) - 1
+    answer = ask(chat_model, make_documents(1, sentences=200))
+    count = len(parts(server))
+    assert count > 2
+    (caution,) = answer["cautions"]
+    assert caution.startswith(f"Partition {count} was not read (doc-0): ")
+    assert "Too long for the model's input window, and so read in pieces: doc-0." in answer["warnings"]
+    assert sum(len(extraction["quotes"]) for extraction in answer["extractions"]) == count - 1
 
 
-def test_where_the_parts_that_were_read_have_nothing_the_others_are_named(
-    chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
-) -> None:
-    def script(call: Call) -> Reply:
-        return Reply(status=500) if "in group 5" in call.prompt else Reply('{"relevant": false}')
-
-    server.script = script
-    documents = assign_keys(QUESTION, make_documents(6))
-    extraction = wait_for(LLMReader(chat_model).aextract(check_question(QUESTION), documents, 0, budget))
-    assert extraction["status"] == "none"
-    assert "doc-5" in extraction["unread_ids"]
-    assert "doc-5" in (extraction["error"] or "")
-
-
-def test_an_abstention_does_not_claim_that_what_was_read_in_part_was_read(
+def test_an_abstention_does_not_claim_that_what_was_not_read_has_nothing(
     chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     def script(call: Call) -> Reply:
         return Reply(status=500) if "in group 5" in call.prompt else Reply('{"relevant": false}')
 
     server.script = script
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(6)))
-    context = Settings(route="map_reduce", partition_size=6, max_input_tokens=WINDOW, max_retries=0)
-    answer = built.invoke({"question": QUESTION}, context=context)["answer"]
+    answer = ask(chat_model, make_documents(6))
     assert answer["abstained"]
-    assert "of 1 partitions of the documents 1 could be read only in part" in answer["text"]
-    assert any("Not read, or not all of it: " in warning for warning in answer["warnings"])
+    count = len(answer["extractions"])
+    assert f"of {count} partitions of the documents 1 could not be read" in answer["text"]
+    assert any("was not read (" in caution and "doc-5" in caution for caution in answer["cautions"])
 
 
-def test_all_parts_failing_is_a_failure(chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget) -> None:
+def test_all_parts_failing_is_a_failure(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = lambda call: Reply(status=500)
-    documents = assign_keys(QUESTION, make_documents(6))
-    with pytest.raises(ModelCallError, match="was called once and failed"):
-        wait_for(LLMReader(chat_model).aextract(check_question(QUESTION), documents, 0, budget))
-    assert len(server.calls) == len(budget.calls) > 1
+    with pytest.raises(ModelCallError, match=r"All \d partitions failed.*was called once and failed"):
+        ask(chat_model, make_documents(6))
+    assert len(server.calls) > 1
+
+
+@pytest.mark.parametrize("route", ["map_reduce", "vanilla"])
+def test_an_experiment_takes_no_part_for_the_whole(route: str, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = failing("in group 5", Reply(status=500))
+    with pytest.raises(ModelCallError, match=r"1 of \d partitions failed.*was called once and failed"):
+        ask(StrictReader(chat_model), make_documents(6), route=route)
 
 
 @pytest.mark.parametrize("step", ["extract", "answer"])
-async def test_an_experiment_takes_no_part_for_the_whole(
+async def test_what_exceeds_the_window_is_not_sent(
     step: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
-    server.script = failing("in group 5", Reply(status=500))
     documents = assign_keys(QUESTION, make_documents(6))
-    read: Any = getattr(StrictReader(chat_model), f"a{step}")
+    read: Any = getattr(LLMReader(chat_model), f"a{step}")
     rest: Any = (0, budget) if step == "extract" else ("vanilla", budget)
-    with pytest.raises(ModelCallError, match="was called once and failed"):
+    with pytest.raises(ModelCallError, match=r"input window of scripted, 1,500 tokens, has no room"):
         await read(check_question(QUESTION), documents, *rest)
+    assert server.calls == []
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])

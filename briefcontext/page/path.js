@@ -162,7 +162,7 @@ export class Path {
       return el("li", {}, el("button", { type: "button", class: "quote", click }, `“${quote.text}”`));
     });
     const parts = [
-      extraction.choice && `choice ${[extraction.choice, ...extraction.other_choices ?? []].join(" or ")}`,
+      extraction.choice && `choice ${extraction.choice}`,
       extraction.confidence !== null && `confidence ${extraction.confidence.toFixed(2)}`,
     ].filter(Boolean);
     refill(card.detail,

@@ -26,7 +26,7 @@ from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.page.lines import Line, listed, run
 from briefcontext.page.reading import SECONDS
-from briefcontext.retrievers.long_document import LongDocumentRetriever, index_document
+from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 __all__ = ["MOST_BODY_BYTES", "MOST_BYTES", "kinds", "read_file", "run_over"]
@@ -103,8 +103,7 @@ class _Upload(RankingRetriever):
     @cached_property
     def encoded(self) -> LongDocumentRetriever:
         encoder = load_encoder(self.settings.document_encoder)
-        index = index_document(self.document, encoder, progress=self._go_on)
-        return LongDocumentRetriever(encoder=encoder, chunks=index.chunks, vectors=index.vectors)
+        return LongDocumentRetriever.from_document(self.document, encoder, progress=self._go_on)
 
     def _go_on(self, passages: int, total: int) -> None:
         if self.stopped.is_set():

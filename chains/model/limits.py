@@ -84,8 +84,6 @@ class CallBudget:
     """Whether a multiple-choice question must be answered with a letter, evidence or not."""
     reduce: Literal["always", "auto"] = "always"
     """Whether a single partition's finding, cited and whole, is the answer without a further call (auto)."""
-    on_partition_failure: Literal["report", "raise"] = "report"
-    """Whether a part of an over-long partition that cannot be read is reported, or fails the whole of it."""
     calls: list[ModelCall] = field(default_factory=list)
     """The calls made so far."""
 

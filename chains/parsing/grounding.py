@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from rapidfuzz import fuzz
 from rapidfuzz.distance import Levenshtein
 
-from briefcontext.chains.reader import Match, Quote
+from briefcontext.chains.reader import CUT_AT, Match, Quote
 
 __all__ = ["FUZZY_THRESHOLD", "MIN_QUOTE_LETTERS", "NEGATION", "SIGN", "ground"]
 
@@ -83,7 +83,8 @@ def _first(found: Iterable[Quote | None]) -> Quote | None:
 
 
 def _quote(document: Document, start: int, end: int, match: Match) -> Quote:
-    return Quote(text=document.page_content[start:end], document_id=str(document.id), start=start, end=end, match=match)
+    text, before = document.page_content[start:end], int(document.metadata.get(CUT_AT, 0))
+    return Quote(text=text, document_id=str(document.id), start=before + start, end=before + end, match=match)
 
 
 def _exact(wanted: str, document: Document) -> Quote | None:

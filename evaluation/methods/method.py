@@ -117,13 +117,12 @@ def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any
         if kind != "documents" or not reading.retrieved:
             asked["documents"] = list(documents)
         result = await models.graph(reading.short).ainvoke(asked, context=base.model_copy(update=changed))
-        return _from_answer(result["answer"])
+        return _from_answer(result["answer"], in_one_call=settings["route"] in ("vanilla", "order_preserving"))
 
     return run
 
 
-def _from_answer(answer: Answer) -> Outcome:
-    one_call = answer["route"] in ("vanilla", "order_preserving")
+def _from_answer(answer: Answer, *, in_one_call: bool) -> Outcome:
     return Outcome(
         choice=answer["choice"],
         text=_MARKS.sub("", answer["text"]).strip(),
@@ -134,8 +133,7 @@ def _from_answer(answer: Answer) -> Outcome:
         partitions=len(answer["extractions"]),
         partitions_without_choice=sum(not extraction["choice"] for extraction in answer["extractions"]),
         failed_calls=answer["usage"]["failed_calls"],
-        # What exceeds the window is not read in the one call that the route means, but extracted from.
-        in_parts=one_call and "extract" in answer["usage"]["stages"],
+        in_parts=in_one_call and answer["route"] == "map_reduce",
     )
 
 

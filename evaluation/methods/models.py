@@ -1,7 +1,6 @@
 """The models of a run: opened with the run's own store of replies, and read by the graph."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -117,11 +116,17 @@ class StrictReader(LLMReader):
         super().__init__(model, **kwargs)
         self._short = short
 
+    def parts(
+        self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
+    ) -> list[list[Document]]:
+        """Divide documents so that each part fits into the model's input window."""
+        return super().parts(as_asked(question, short=self._short), documents, stage, budget)
+
     async def aextract(
         self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
     ) -> Extraction:
         """Find in one partition what bears on the question."""
-        return await super().aextract(as_asked(question, short=self._short), documents, index, _strict(budget))
+        return await super().aextract(as_asked(question, short=self._short), documents, index, budget)
 
     async def areduce(
         self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
@@ -138,13 +143,8 @@ class StrictReader(LLMReader):
 
     async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
         """Answer from all documents at once."""
-        return await super().aanswer(as_asked(question, short=self._short), documents, stage, _strict(budget))
+        return await super().aanswer(as_asked(question, short=self._short), documents, stage, budget)
 
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""
         return super().vanilla_characters(as_asked(question, short=self._short), documents)
-
-
-def _strict(budget: CallBudget) -> CallBudget:
-    """Have what is read in parts fail with any of them; the calls are noted in the same record."""
-    return replace(budget, on_partition_failure="raise")
