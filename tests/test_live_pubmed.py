@@ -345,13 +345,14 @@ def test_nothing_readable_among_hits_is_an_error_and_not_no_hits(ncbi: EUtilsSer
 
 
 @needs_samples
-def test_real_records_are_found_by_their_titles_as_the_reader_reads_them(ncbi: EUtilsServer, live: LivePubMed) -> None:
+def test_real_records_are_found_by_their_titles_as_the_reader_reads_them(ncbi: EUtilsServer, open_live: Open) -> None:
     ncbi.records.clear()
     for path in SAMPLES:
         ncbi.add_file(path)
     xml = b"<PubmedArticleSet>" + b"".join(record.xml for record in ncbi.records.values()) + b"</PubmedArticleSet>"
     read = {str(entry.id): entry for entry in read_pubmed_xml(io.BytesIO(xml)) if isinstance(entry, Document)}
     assert len(read) > 150
+    live = open_live(candidates=5)
     for pmid, document in read.items():
         (same,) = [found for found in live.search(document.metadata["title"], 3) if found.id == pmid]
         assert same.page_content == document.page_content

@@ -327,7 +327,6 @@ def test_the_shared_pubmed_folder_yields_its_xml_and_skips_the_tables_beside() -
     [
         ("bioasq/corpus.jsonl.gz", 13_449),
         ("evidence_inference/documents.jsonl.gz", 120),
-        ("distractors/abstracts.jsonl.gz", 9_597),
         ("pmc_nxml", 6),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
@@ -289,6 +289,7 @@ def test_a_table_without_rows_is_told_by_its_head(head: str, is_table: bool) -> 
     assert (without_text(csv_rows(io.BytesIO(head.encode())), COLUMNS) is None) == is_table
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.dictionaries(

@@ -14,9 +14,9 @@ import logging
 import os
 import re
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic, sleep
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 
@@ -45,8 +45,8 @@ MOST_FOUND = 9_999
 BATCH = 200
 """Records in one request."""
 
-TRIES = 4
-FIRST_PAUSE = 1.0
+PAUSES = (1.0, 2.0, 4.0)
+"""Seconds between tries, where the server asks for no other."""
 LONGEST_PAUSE = 60.0
 """Seconds. A longer Retry-After is for the person to wait, not for the program."""
 
@@ -60,11 +60,7 @@ class PoliteRate:
     """Spaces requests to a server evenly, over all threads that share it."""
 
     def __init__(
-        self,
-        per_second: float,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, per_second: float, *, clock: Callable[[], float] = monotonic, sleep: Callable[[float], None] = sleep
     ) -> None:
         """Allow so many requests a second from now on, by a clock that never goes back; both count in seconds."""
         self.interval = MARGIN / per_second
@@ -159,8 +155,7 @@ class EUtilities:
         """
         records: dict[str, Document] = {}
         for start in range(0, len(pmids), BATCH):
-            batch = pmids[start : start + BATCH]
-            fields = {"id": ",".join(batch), "retmode": "xml", "rettype": "abstract"}
+            fields = {"id": ",".join(pmids[start : start + BATCH]), "retmode": "xml", "rettype": "abstract"}
             for entry in self._ask("efetch", fields, _entries):
                 if isinstance(entry, Reject):
                     logger.warning("PubMed: %s left out: %s", entry.position, entry.reason)
@@ -174,24 +169,24 @@ class EUtilities:
         """What `read` makes of the answer; it may raise `_Trouble`."""
         identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
         sent = {"db": "pubmed", **fields, **{name: value for name, value in identity.items() if value}}
-        for attempt in range(1, TRIES + 1):
+        for usual in (*PAUSES, 0.0):
             self.rate.wait()
             try:
                 return read(self._post(utility, sent))
             except _Trouble as trouble:
-                cause, reason, pause = trouble.__cause__, self._without_secrets(str(trouble)), trouble.retry_after
-            if pause is not None and pause > LONGEST_PAUSE:
+                cause, reason = trouble.__cause__, self._without_secrets(str(trouble))
+                pause = usual if trouble.retry_after is None else trouble.retry_after
+            if pause > LONGEST_PAUSE:
                 raise KnowledgeBaseError(
                     f"PubMed wants to be asked again in {pause:.0f} seconds ({self._server}: {reason}): wait so long, "
                     "or use a knowledge base on this machine (--kb DIR)."
                 ) from cause
-            if attempt < TRIES:
-                pause = FIRST_PAUSE * 2 ** (attempt - 1) if pause is None else pause
+            if usual:  # a try is left
                 logger.info("PubMed: %s failed with %s; again in %g seconds", utility, reason, pause)
                 self.rate.hold(pause)
         raise KnowledgeBaseError(
-            f"PubMed did not answer ({self._server}: {utility} failed {TRIES} times, the last time with {reason}): "
-            "check the network, try again later, or use a knowledge base on this machine (--kb DIR)."
+            f"PubMed did not answer ({self._server}: {utility} failed {len(PAUSES) + 1} times, the last time with "
+            f"{reason}): check the network, try again later, or use a knowledge base on this machine (--kb DIR)."
         ) from cause
 
     def _post(self, utility: str, sent: dict[str, str]) -> bytes:

@@ -1,6 +1,5 @@
 """PubMed itself as a knowledge base: searched at NCBI for each question, without an index."""
 
-import threading
 from collections.abc import Sequence
 from functools import cached_property
 from time import monotonic
@@ -62,8 +61,7 @@ class LivePubMed:
         if candidates < 1:
             raise InputError(f"candidates is {candidates}, and at least 1 record must be ranked.")
         self.candidates = candidates
-        self._given_encoder = encoder
-        self._loading = threading.Lock()
+        self._encoder = encoder
         self._eutilities = eutilities or EUtilities()
         self._last: tuple[object, float, list[Document]] = (None, 0.0, [])
 
@@ -87,8 +85,7 @@ class LivePubMed:
         self.close()
 
     def __repr__(self) -> str:
-        encoder = self._given_encoder
-        return f"LivePubMed({encoder if isinstance(encoder, str) else encoder.name!r})"
+        return f"LivePubMed({self._encoder if isinstance(self._encoder, str) else self._encoder.name!r})"
 
     @property
     def encoder(self) -> "Encoder":
@@ -96,12 +93,11 @@ class LivePubMed:
 
         Raises InputError, MissingExtraError or KnowledgeBaseError when it cannot be loaded.
         """
-        with self._loading:
-            if isinstance(self._given_encoder, str):
-                from briefcontext.knowledge.encoders import load_encoder
+        if isinstance(self._encoder, str):
+            from briefcontext.knowledge.encoders import load_encoder
 
-                self._given_encoder = load_encoder(self._given_encoder)
-            return self._given_encoder
+            self._encoder = load_encoder(self._encoder)
+        return self._encoder
 
     @cached_property
     def manifest(self) -> Manifest:

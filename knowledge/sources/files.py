@@ -15,13 +15,22 @@ from langchain_core.document_loaders import BaseLoader
 
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
 from briefcontext.files import sha256
-from briefcontext.knowledge.sources.file_source import FileSource, file_errors, open_content
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
 from briefcontext.knowledge.sources.pdf import read_pdf, require_pdf
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
-from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, EntrySource, Reject, Source
+from briefcontext.knowledge.sources.source import (
+    WHOLE_FILE,
+    Entry,
+    EntrySource,
+    FileSource,
+    Reject,
+    Source,
+    UnreadableError,
+    file_errors,
+    open_content,
+)
 from briefcontext.knowledge.sources.tables import Columns, columns_of, csv_rows, jsonl_rows, read_table, without_text
 from briefcontext.knowledge.sources.texts import read_html, read_markdown, read_text
 from briefcontext.knowledge.sources.xml_stream import root_name
@@ -56,10 +65,6 @@ COLLECTIONS = {"pubmed": read_pubmed_xml, "jats": read_jats}
 AUTO = "auto"
 BEIR_CORPUS = "corpus.jsonl"
 _ADVICE = f"Known formats: {', '.join(ENDINGS)}; --format names one."
-
-
-class NotASourceError(Exception):
-    """A file is not read; the message is a clause without the file's name."""
 
 
 class SkippedFile(EntrySource):
@@ -148,7 +153,7 @@ def open_sources(
         if reads is not None:
             return _open_loaded(file, reads, loader_arguments or {})
         if file.found_by == "folder" and format != AUTO and not file.is_named_as(format):
-            raise NotASourceError(f"its name does not end on {' or '.join(ENDINGS[format])}")
+            raise UnreadableError(f"its name does not end on {' or '.join(ENDINGS[format])}")
         return _open_read(file, _detected_format(file) if format == AUTO else format, columns)
 
     found, opened = FileSources(), dict[Path, FileSource]()
@@ -159,7 +164,7 @@ def open_sources(
                 main = _main_file(file) if loader is None else file
                 if (real := main.path.resolve()) not in opened:
                     opened[real] = open_one(main)
-            except (NotASourceError, MissingExtraError) as problem:
+            except (UnreadableError, MissingExtraError) as problem:
                 if file.found_by != "name":
                     skipped.append(SkippedFile(file.name, str(problem).rstrip(".")))
                 elif isinstance(problem, MissingExtraError):
@@ -192,7 +197,7 @@ def _main_file(file: FoundFile) -> FoundFile:
     try:
         return replace(file, path=part_beside(file.path, "embeds")) if file.is_named_as("medcpt") else file
     except KnowledgeBaseError as error:
-        raise NotASourceError(str(error).rstrip(".")) from None
+        raise UnreadableError(str(error).rstrip(".")) from None
 
 
 def _detected_format(file: FoundFile) -> str:
@@ -203,13 +208,13 @@ def _detected_format(file: FoundFile) -> str:
     if not formats:
         loader = LOADERS.get(file.path.suffix.lower())
         hint = loader and f"a loader reads it: briefcontext index FILE --kb DIR --loader {loader}"
-        raise NotASourceError(hint or "its kind is not known")
+        raise UnreadableError(hint or "its kind is not known")
     with open_content(file.path) as (stream, _):
         root = root_name(stream)
     if root is None:
-        raise NotASourceError("it does not begin like XML")
+        raise UnreadableError("it does not begin like XML")
     if root not in (*SETS, *RECORDS, *ROOTS):
-        raise NotASourceError(f"its root element {root} is neither PubMed's nor that of a JATS article")
+        raise UnreadableError(f"its root element {root} is neither PubMed's nor that of a JATS article")
     return "jats" if root in ROOTS else "pubmed"
 
 
@@ -243,15 +248,15 @@ def _open_loaded(file: FoundFile, loader: Callable[..., BaseLoader], arguments: 
 
 
 def _check_table(file: FoundFile, format: str, columns: Columns) -> None:
-    """Raise NotASourceError where a table holds something else than passages: a list of files, or of questions."""
+    """Raise UnreadableError where a table holds something else than passages: a list of files, or of questions."""
     corpus = [file.path.with_name(name) for name in (BEIR_CORPUS, f"{BEIR_CORPUS}.gz")]
     name = file.path.name.lower().removesuffix(".gz")
     if file.found_by == "folder" and name == "queries.jsonl" and any(path.is_file() for path in corpus):
-        raise NotASourceError(f"it holds the questions on the {BEIR_CORPUS} beside it")
+        raise UnreadableError(f"it holds the questions on the {BEIR_CORPUS} beside it")
     with open_content(file.path) as (stream, _):
         problem = without_text(TABLES[format](stream), columns)
     if problem:
-        raise NotASourceError(f"{problem} (name the one that holds the text: --field text=COLUMN)")
+        raise UnreadableError(f"{problem} (name the one that holds the text: --field text=COLUMN)")
 
 
 def _find_files(given: str | Path) -> list[FoundFile]:

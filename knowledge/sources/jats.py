@@ -13,9 +13,8 @@ from typing import Any
 from langchain_core.documents import Document
 from lxml import etree
 
-from briefcontext.knowledge.sources.file_source import rejecting
 from briefcontext.knowledge.sources.publication import author_list, has_retracted_title, language, pubmed_url, year_in
-from briefcontext.knowledge.sources.source import Entry, Reject
+from briefcontext.knowledge.sources.source import Entry, Reject, rejecting
 from briefcontext.knowledge.sources.xml_stream import (
     first_text,
     flatten,

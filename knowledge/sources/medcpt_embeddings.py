@@ -16,13 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError, first_line
-from briefcontext.knowledge.sources.file_source import (
-    DAMAGED_GZIP,
-    FileSource,
-    UnreadableError,
-    file_errors,
-    open_content,
-)
 from briefcontext.knowledge.sources.publication import (
     NO_TITLE,
     has_retracted_title,
@@ -31,7 +24,16 @@ from briefcontext.knowledge.sources.publication import (
     record,
     year_in,
 )
-from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
+from briefcontext.knowledge.sources.source import (
+    DAMAGED_GZIP,
+    Entry,
+    FileSource,
+    Reject,
+    UnreadableError,
+    VectorDocument,
+    file_errors,
+    open_content,
+)
 
 READER_VERSION = 2
 """Goes up when other entries are made of the same files, so that they are read again."""

@@ -16,8 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from briefcontext.errors import MissingExtraError
-from briefcontext.knowledge.sources.file_source import UnreadableError, rejecting
-from briefcontext.knowledge.sources.source import Entry, Reject
+from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import file_document, read_whole
 
 if TYPE_CHECKING:

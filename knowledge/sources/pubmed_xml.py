@@ -11,7 +11,6 @@ from io import BufferedIOBase
 from langchain_core.documents import Document
 from lxml import etree
 
-from briefcontext.knowledge.sources.file_source import rejecting
 from briefcontext.knowledge.sources.publication import (
     NO_TITLE,
     RETRACTED_TYPE,
@@ -21,7 +20,7 @@ from briefcontext.knowledge.sources.publication import (
     record,
     year_in,
 )
-from briefcontext.knowledge.sources.source import Deletion, Entry, Reject
+from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, rejecting
 from briefcontext.knowledge.sources.xml_stream import first_text, flatten, stream_elements, texts, unresolved_entity
 
 SETS = ("PubmedArticleSet", "MedlineCitationSet", "PubmedBookArticleSet", "BookDocumentSet")

@@ -1,15 +1,31 @@
-"""The interface of sources: named, readable more than once, and made of documents, deletions and rejects."""
+"""Sources: named, readable more than once, and made of documents, deletions and rejects; entries at hand, and files."""
 
-from collections.abc import Callable, Iterable, Iterator
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property, wraps
+from io import BufferedIOBase
+from pathlib import Path
+from typing import ParamSpec, Protocol
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.files import file_sha256, sha256
+
 WHOLE_FILE = "the whole file"
 """The position of a reject that is not a part of its file."""
+GZIP_MAGIC = b"\x1f\x8b"
+DAMAGED_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
+"""What reading a truncated or altered gzip file raises."""
+
+_P = ParamSpec("_P")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,3 +113,113 @@ class EntrySource:
         for entry in self._entries() if callable(self._entries) else self._entries:
             self.consumed += 1
             yield entry
+
+
+class UnreadableError(Exception):
+    """A file cannot be read, or not further; the message says why, without its name."""
+
+    def __init__(self, reason: str, position: str = "") -> None:
+        """Say why, and where in the file if that is known."""
+        super().__init__(reason)
+        self.position = position
+
+
+def rejecting(read: Callable[_P, Iterator[Entry]]) -> Callable[_P, Iterator[Entry]]:
+    """Have a reader end on a reject where it raises UnreadableError, or compressed data turn out to be damaged."""
+
+    @wraps(read)
+    def entries(*args: _P.args, **options: _P.kwargs) -> Iterator[Entry]:
+        count = 0
+        try:
+            for entry in read(*args, **options):
+                yield entry
+                count += 1
+        except (UnreadableError, *DAMAGED_GZIP) as error:
+            reason = str(error) if isinstance(error, UnreadableError) else f"The compressed data is damaged: {error}"
+            place = getattr(error, "position", "") or (f"after record {count}" if count else WHOLE_FILE)
+            yield Reject(place, reason)
+
+    return entries
+
+
+class FileSource:
+    """One file, plain or gzipped, that `read` takes the entries from. `size` counts its bytes on disk."""
+
+    def __init__(
+        self,
+        path: Path,
+        read: Callable[..., Iterator[Entry]],
+        *,
+        name: str,
+        reading: Sequence[object],
+        document_id: str | None = None,
+        beside: Sequence[Path] = (),
+    ) -> None:
+        """Name a file and its reader; nothing is read yet.
+
+        Args:
+            read: the entries of its uncompressed content; given the document's id as well where there is one.
+            reading: how it is read, JSON values: the format, the version of the reader, options. A file that is read
+                in another way is another source.
+            document_id: the id of the document that the file is, where its place gives it; None: its documents have
+                ids of their own.
+            beside: files that it is read together with.
+        """
+        self.path = path
+        self.name = name
+        self.reading = reading
+        self.document_id = document_id
+        self.consumed = 0
+        self._read = read
+        self._files = [*beside, path]
+        with file_errors(path):
+            self.size = path.stat().st_size
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """`sha256:…` of the files' bytes and of how they are read; computed when it is first asked for."""
+        digests = [] if self.document_id is None else [self.document_id]
+        for path in self._files:
+            with file_errors(path):
+                digests.append(file_sha256(path))
+        return f"sha256:{sha256(json.dumps([*self.reading, *digests]))}"
+
+    def keep_id(self, document_id: str) -> None:
+        """Have its document keep the id that it has in a base."""
+        self.document_id = document_id
+        self.__dict__.pop("fingerprint", None)
+
+    def entries(self) -> Iterator[Entry]:
+        self.consumed = 0
+        ids = [] if self.document_id is None else [self.document_id]
+        with open_content(self.path) as (stream, position):
+            for entry in self._read(stream, *ids):
+                self.consumed = position()
+                yield entry
+            self.consumed = position()
+
+
+@contextmanager
+def open_content(path: Path) -> Iterator[tuple[BufferedIOBase, Callable[[], int]]]:
+    """The file's content, uncompressed where it is gzipped, and how many bytes of the file have been read.
+
+    Raises KnowledgeBaseError when the operating system does not let us read it.
+    """
+    with file_errors(path), path.open("rb", buffering=0) as file, io.BufferedReader(file) as stored:
+        # By its first bytes: many tools unpack a download and leave it its name.
+        gzipped = stored.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+        with gzip.GzipFile(fileobj=stored) if gzipped else stored as content:
+            yield content, file.tell
+
+
+@contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Say which file the operating system does not let us read."""
+    try:
+        yield
+    except DAMAGED_GZIP:
+        raise
+    except OSError as error:
+        raise KnowledgeBaseError(
+            f"{path} cannot be read ({error.strerror or error}): check the path and its permissions."
+        ) from error

@@ -11,9 +11,8 @@ from langchain_core.documents import Document
 from pydantic import BaseModel, BeforeValidator, NonNegativeInt, ValidationError, WrapValidator
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP, UnreadableError, rejecting
 from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, is_pmid, record, year_in
-from briefcontext.knowledge.sources.source import Entry, Reject
+from briefcontext.knowledge.sources.source import DAMAGED_GZIP, Entry, Reject, UnreadableError, rejecting
 
 SET_BY_RETRIEVAL = frozenset({"rank", "score"})
 

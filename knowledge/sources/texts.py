@@ -11,9 +11,8 @@ from typing import Any
 from langchain_core.documents import Document
 from lxml import etree, html
 
-from briefcontext.knowledge.sources.file_source import UnreadableError, rejecting
 from briefcontext.knowledge.sources.publication import record
-from briefcontext.knowledge.sources.source import Entry
+from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 
 MAX_BYTES = 1 << 28
 """A larger file does not fit into bounded memory, and is no document that a person wrote."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from lxml import etree
 
-from briefcontext.knowledge.sources.file_source import DAMAGED_GZIP, UnreadableError
+from briefcontext.knowledge.sources.source import DAMAGED_GZIP, UnreadableError
 
 CHUNK_BYTES = 1 << 16
 PROLOG_BYTES = 1 << 20
@@ -28,7 +28,6 @@ def stream_elements(
     parser = _parser(events=("start", "end"), tag=(*wanted, *within))
     names = {name.rpartition("}")[2] for name in wanted}
     recognised, bytes_read, chunk = False, 0, b"-"
-    current: etree._Element | None = None
     broken: tuple[int, str] | None = None
     while chunk and broken is None:
         # Where compressed data is damaged, `read` would lose what it gathered before; `read1` has handed it out.
@@ -46,14 +45,11 @@ def stream_elements(
             broken = broken or (fatal.line, fatal.message)
         for event, element in parser.read_events():
             recognised = True
-            if event == "start" and current is None and local_name(element) in names:
-                current = element
-            elif event == "end" and current is not None and element is current:
+            if event == "end" and local_name(element) in names and next(element.iterancestors(*wanted), None) is None:
                 if (parent := element.getparent()) is not None:
                     del parent[: parent.index(element)]
                 yield element
                 element.clear()
-                current = None
         if broken is not None:
             raise UnreadableError(f"The XML could not be read from here on: {broken[1]}", f"line {broken[0]}")
         if not recognised and (not chunk or bytes_read > PROLOG_BYTES):
