@@ -386,7 +386,7 @@ def test_whole_texts_join_a_base_of_passages_and_are_cut_into_chunks(run: Run, t
 ROOT = [sys.executable, "-m", "briefcontext"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--json", FIRST_CHOICE]])
+@pytest.mark.parametrize("arguments", [["--help"], ["kb", "list", "demo", "--json"]])
 def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
     with subprocess.Popen([*ROOT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -397,7 +397,7 @@ def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full on this system")
-@pytest.mark.parametrize("arguments", [["--help"], ["ask", "--json", FIRST_CHOICE]])
+@pytest.mark.parametrize("arguments", [["--help"], ["kb", "list", "demo", "--json"]])
 def test_a_full_disk_is_one_line_and_exit_code_3(arguments: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run([*ROOT, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)

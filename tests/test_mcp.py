@@ -79,7 +79,7 @@ def _text(result: Any) -> str:
 async def test_a_long_document_is_answered_from_and_fetched_in_pages(tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     path.write_text("# Report\n\n" + "Zinc lozenges shortened a common cold by about a day in this report. " * 60)
-    async with _over_stdio("--document", str(path)) as client:
+    async with Client(build_server(Settings(document=str(path), route="order_preserving"))) as client:
         answered = await client.call_tool("ask", {"question": "Does zinc shorten the common cold?"})
         answer: Any = answered.structured_content
         source = answer["citations"][0]["source_id"]
@@ -167,7 +167,7 @@ async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
     kb = tmp_path / "kb"
     build_knowledge_base(open_sources(tmp_path / "rows.jsonl"), kb, encoder=load_encoder("minilm"))
     asked = {"filters": {"years": "2003-2005"}}
-    async with _over_http("--kb", str(kb)) as client:
+    async with Client(build_server(Settings(knowledge_base=str(kb)))) as client:
         found = await client.call_tool("search", {"query": "aspirin", "top_k": 5, **asked})
         answered = await client.call_tool("ask", {"question": "Does aspirin help in stroke?", **asked})
     years = {"2003", "2004", "2005"}
@@ -175,9 +175,11 @@ async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
     assert set() < {citation["source_id"] for citation in answered.structured_content["citations"]} <= years  # type: ignore[index]
 
 
-async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer) -> None:
-    keys = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
-    async with _over_stdio("--model", "openai:scripted", "--route", "vanilla", "--top-k", "2", **keys) as client:
+async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    settings = Settings(model="openai:scripted", route="vanilla", top_k=2)
+    async with Client(build_server(settings)) as client:
         answered = await client.call_tool("ask", {"question": QUESTION})
         server.script = lambda call: Reply("no such model", status=404)
         failed = await client.call_tool("ask", {"question": QUESTION})
