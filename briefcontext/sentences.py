@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 import sentencex
@@ -13,12 +13,15 @@ __all__ = ["RankedSentence", "split_sentences"]
 
 _BLOCK = re.compile(r"[^\s](?:[^\n\f]|\n(?!\s*\n))*")
 """What stands between blank lines and page breaks."""
+_LINE = re.compile(r"[^\n]*\S[^\n]*")
 _ROW = re.compile(r"\t|\|.*\||\S {3,}\S")
 """Cells of a table, beside each other."""
 _ITEM = re.compile(r"\s*(?:[-*•]|#+)\s")
 _HEADING = re.compile(r"\s*#+\s")
 _REFERENCE = re.compile(r"(?:(?<=[^\W\d_]{2}[.!?])|(?<=[)\]][.!?]))\d{1,3}(?:[,–-]\d{1,3})*\s+(?=[A-Z])")
 """A raised number behind a sentence's end, which sentencex takes for a decimal."""
+_BLANK_BEFORE_STOP = re.compile(r"[^\S\t\n\r ](?=\.)")
+"""Such as a fixed blank, which is several bytes: behind an initial, sentencex panics at it."""
 _NARROWEST = 40
 """Characters of the longest line of a text that was broken to fit a width: shorter ones are headings and lists."""
 
@@ -63,7 +66,7 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
 
 def _segments(paragraph: str) -> Iterator[tuple[int, int]]:
     """Yield the sentences of a paragraph as sentencex finds them."""
-    paragraph = encodable(paragraph)
+    paragraph = _BLANK_BEFORE_STOP.sub(" ", encodable(paragraph))
     ends = [found.end() for found in _REFERENCE.finditer(paragraph)]
     position = 0
     for piece in sentencex.segment("en", paragraph):
@@ -78,16 +81,14 @@ def _segments(paragraph: str) -> Iterator[tuple[int, int]]:
 def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of running text: lines that continue each other, white space around them left out."""
     for block in _BLOCK.finditer(text):
-        lines = [line.span() for line in re.finditer(r"[^\n]*\S[^\n]*", block[0])]
-        width = max(len(block[0][slice(*line)].rstrip()) for line in lines)
-        start = 0
-        for place, (_, end) in enumerate(lines):
-            following = block[0][slice(*lines[place + 1])] if place + 1 < len(lines) else None
-            if following is None or not _continues(block[0][slice(*lines[place])], following, width):
-                part = block[0][start:end]
-                begin = block.start() + start + len(part) - len(part.lstrip())
-                yield begin, block.start() + start + len(part.rstrip())
-                start = end + 1
+        lines = list(_LINE.finditer(text, *block.span()))
+        width = max(len(line[0].rstrip()) for line in lines)
+        start = block.start()
+        for line, following in zip_longest(lines, lines[1:]):
+            if following is None or not _continues(line[0], following[0], width):
+                part = text[start : line.end()]
+                yield start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+                start = line.end() + 1
 
 
 def _continues(line: str, following: str, width: int) -> bool:

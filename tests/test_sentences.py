@@ -27,6 +27,7 @@ CASES = {
     "Drug\t1.5\t0.03. NS\nPlacebo\t1.2\t0.04": ["Drug\t1.5\t0.03. NS", "Placebo\t1.2\t0.04"],
     "No stop here\n\nA paragraph\r\n\r\nand a third\fA page": ["No stop here", "A paragraph", "and a third", "A page"],
     "all is in small letters . nothing else .": ["all is in small letters .", "nothing else ."],
+    "Give vitamin D\u00a0. Then wait.": ["Give vitamin D\u00a0.", "Then wait."],
     "": [],
     " \n\f ": [],
 }  # fmt: skip
@@ -37,7 +38,7 @@ def test_sentences_are_whole(text: str) -> None:
     assert [text[start:end] for start, end in split_sentences(text)] == CASES[text]
 
 
-@given(st.text(alphabet=st.sampled_from("aB1.?| -#\n\t\f\r"), max_size=80))
+@given(st.text(alphabet=st.sampled_from("aB1.?| -#\n\t\f\r\u00a0\u2028"), max_size=80))
 def test_sentences_stand_in_order_and_hold_all_that_is_not_white_space(text: str) -> None:
     spans = split_sentences(text)
     assert all(text[start:end] == text[start:end].strip() != "" for start, end in spans)
