@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,13 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.sources.source import Entry, EntrySource
-from briefcontext.knowledge.store.chroma import ChromaVectors
 from briefcontext.knowledge.store.manifest import PASSAGES, Counts, Manifest
 from briefcontext.knowledge.store.passages import documents, stored_vectors
 from briefcontext.knowledge.store.place import open_place
 from tests.hashing_encoder import HashingEncoder
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.store.chroma import ChromaVectors
 
 NEW = "Ibuprofen is used now."
 
@@ -87,8 +89,10 @@ def contents(
         }
 
 
-def vector_search(folder: Path) -> ChromaVectors:
+def vector_search(folder: Path) -> "ChromaVectors":
     """Where the vectors of a base are searched, which is not its table."""
+    from briefcontext.knowledge.store.chroma import ChromaVectors
+
     manifest = Manifest.published(open_place(folder))
     assert manifest is not None
     return ChromaVectors(manifest)

@@ -12,7 +12,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder, load_encoder
-from briefcontext.knowledge.encoders.embeddings import EmbeddingsEncoder
+from briefcontext.knowledge.encoders.encoder import EmbeddingsEncoder
 
 WORDS = EmbeddingsEncoder(DeterministicFakeEmbedding(size=4), name="words")
 

@@ -10,8 +10,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders import Encoder, load_encoder
-from briefcontext.knowledge.encoders.embeddings import EmbeddingsEncoder
-from briefcontext.knowledge.encoders.encoder import titled_text
+from briefcontext.knowledge.encoders.encoder import EmbeddingsEncoder, titled_text
 from briefcontext.knowledge.encoders.sentence_transformer import MINILM_SHA256
 
 MIXED = [f"{'Aspirin lowers the risk of stroke. ' * (n % 7)}Case {n}." for n in range(40)]

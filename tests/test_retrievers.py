@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
-from briefcontext.knowledge.encoders.embeddings import EmbeddingsEncoder
+from briefcontext.knowledge.encoders.encoder import EmbeddingsEncoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.combined import HybridRetriever, RerankingRetriever
 from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, MedCPTRetriever

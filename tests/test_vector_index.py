@@ -154,6 +154,6 @@ def test_more_effort_looks_into_more_of_the_index(monkeypatch: pytest.MonkeyPatc
         found = indexes.nearest(vectors(1, 1)[0], 16, "cosine", 100_000)
         return found["maximum_nprobes"], found["refine_factor"]
 
-    assert asked() == (26, 2)
+    assert asked() == (27, 2)
     monkeypatch.setenv("BRIEFCONTEXT_SEARCH_EFFORT", "2.5")
-    assert asked() == (65, 5)
+    assert asked() == (68, 5)

@@ -30,8 +30,8 @@ YEARS = range(1975, 2025)
 HEADINGS = 100
 """A passage has one of so many MeSH headings."""
 
-SPECTRUM_POWER, SPECTRUM_CUT = 0.5, 0.34
-"""The variance along the i-th axis falls as i ** -power * exp(-i / (cut * dimension))."""
+SPECTRUM_POWER, SPECTRUM_CUT = 0.5, 130
+"""The variance along the i-th axis falls as i ** -power * exp(-i / cut), so that vectors of any length are as hard."""
 MEAN = 0.33
 """Length of the part that all unit vectors share."""
 LEVELS, CHILDREN, TOPICAL = 10, 4, 0.92
@@ -66,7 +66,7 @@ class Literature:
         self._seed = seed
         random = np.random.default_rng(0)
         axes = np.arange(1, dimension + 1)
-        variance = axes**-SPECTRUM_POWER * np.exp(-axes / (SPECTRUM_CUT * dimension))
+        variance = axes**-SPECTRUM_POWER * np.exp(-axes / SPECTRUM_CUT)
         self._deviations = np.sqrt(variance / variance.sum()).astype(np.float32)
         mean = random.standard_normal(dimension, np.float32)
         self._mean = MEAN * mean / np.linalg.norm(mean)

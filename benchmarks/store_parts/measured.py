@@ -21,9 +21,9 @@ OPENINGS = 5
 """Each until a first passage is read; the median counts."""
 WARMING = 20
 """Questions that are asked before time is taken: they fill the caches of indexes."""
-TENTH = Filters(first_year=2020)
-HUNDREDTH = Filters(mesh=(heading(7),))
-FILTERS: dict[str, Filters] = {"": Filters(), ", a tenth": TENTH, ", a hundredth": HUNDREDTH}
+FILTERS = {"": Filters(), ", a tenth": Filters(first_year=2020), ", a hundredth": Filters(mesh=(heading(7),))}
+TIMES = ("median ms", "p95 ms", "CPU ms")
+"""Of each way of asking."""
 
 
 class Given(GivenVectors):
@@ -76,27 +76,23 @@ def build(chunks: Path, folder: Path) -> dict[str, Any]:
     began = time.time()
     with clock.on("all"):
         report = build_knowledge_base(open_sources(chunks), folder, encoder=Given())
-    all_s, all_cpu = clock.spent.pop("all")
-    index_s, index_cpu = clock.spent.get("vector index", [0.0, 0.0])
-    other_s, other_cpu = clock.spent.get("other indexes", [0.0, 0.0])
+    taken, cpu = clock.spent.pop("all")
+    indexing = {what: clock.spent.get(what, [0.0, 0.0]) for what in ("vector index", "other indexes")}
+    parts = {"write": [taken - sum(s for s, _ in indexing.values()), cpu - sum(s for _, s in indexing.values())]}
     return {
         "passages": report.passages,
-        "s": all_s,
-        "CPU s": all_cpu,
-        "published s": (folder / "manifest.json").stat().st_mtime - began,
-        "vector index s": index_s,
-        "vector index CPU s": index_cpu,
-        "other indexes s": other_s,
-        "other indexes CPU s": other_cpu,
-        "write s": all_s - index_s - other_s,
-        "write CPU s": all_cpu - index_cpu - other_cpu,
+        "done after, s": taken,
+        "CPU s": cpu,
+        "published after, s": (folder / "manifest.json").stat().st_mtime - began,
+        **{f"{what}, s": s for what, (s, _) in (parts | indexing).items()},
+        **{f"{what}, CPU s": s for what, (_, s) in (parts | indexing).items()},
     }
 
 
 def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, Any]:
     """Open a base and ask it, in all ways; Lance itself is loaded before the clock starts.
 
-    The times of each way in milliseconds, and the PMIDs that dense search finds, by filter. `cached`: the share of its
+    The times of each way in milliseconds, and the PMIDs that dense searches find. `cached`: the share of its
     usual size that the cache of indexes has.
     """
     table.INDEX_CACHE_BYTES = int(table.INDEX_CACHE_BYTES * cached)
@@ -107,13 +103,12 @@ def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, A
             base.get([str(FIRST_PMID)])
         opened.append(time.perf_counter() - started)
     with KnowledgeBase.open(folder, encoder=Given(asked)) as base:
-        size = len(base)
         hybrid = retriever_over(base, "hybrid")
         ways: dict[str, Callable[[str], Any]] = {"hybrid": lambda text: hybrid.invoke(text, k=K)}
         for name, filters in FILTERS.items():
             ways[f"dense{name}"] = lambda text, filters=filters: base.search(text, K, filters)
             ways[f"BM25{name}"] = lambda text, filters=filters: base.search_terms(text, K, filters)
-        times, found = {}, {}
+        figures: dict[str, Any] = {"found": {}}
         for way, search in ways.items():
             for question in asked[:WARMING]:
                 search(question.text)
@@ -124,19 +119,20 @@ def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, A
                 taken.append((time.perf_counter() - before) * 1000)
                 answers.append([int(str(document.id)) for document in documents])
             cpu = (time.process_time() - cpu) * 1000 / len(asked)
-            times[way] = {"median ms": np.median(taken), "p95 ms": np.percentile(taken, 95), "CPU ms": cpu}
+            times = np.median(taken), np.percentile(taken, 95), cpu
+            figures |= {f"{way}: {what}": time for what, time in zip(TIMES, times, strict=True)}
             if way.startswith("dense"):
-                found[way.removeprefix("dense")] = answers
-    return {"passages": size, "opening s": np.median(opened), "times": times, "found": found}
+                figures["found"][way] = answers
+    return {"opening, s": np.median(opened), **figures}
 
 
 def exact(chunks: Path, size: int, questions: list[Question]) -> dict[str, list[list[int]]]:
-    """The PMIDs of the nearest passages of all, by filter."""
+    """The PMIDs of the nearest passages of all, by what is searched for."""
     asked = np.stack([question.vector for question in questions])
     masks = {
-        "": np.ones(size, bool),
-        ", a tenth": np.array([year(number) >= 2020 for number in range(size)]),
-        ", a hundredth": np.array([heading(number) == heading(7) for number in range(size)]),
+        "dense": np.ones(size, bool),
+        "dense, a tenth": np.array([year(number) >= 2020 for number in range(size)]),
+        "dense, a hundredth": np.array([heading(number) == heading(7) for number in range(size)]),
     }
     best = {name: (np.empty((len(asked), 0), np.float32), np.empty((len(asked), 0), np.int64)) for name in masks}
     for start, vectors in read_vectors(chunks, size):

@@ -1,7 +1,7 @@
 """Building a knowledge base: a new one, one that was stopped half-way, or one to be updated."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -171,26 +171,21 @@ def _build(
                 written = pipeline.run(progress, encode_all)
     if ledger.read or ledger.entries != before or not draft.is_published():
         draft.publish(ledger)
+    reports = []
+    for number, source in enumerate(sources):
+        entry = ledger.read.get(number, ledger.entry(number))
+        skipped = number not in ledger.read and entry in indexed
+        indexed.add(entry)
+        counts = Counts() if skipped else ledger.entries[entry].counts
+        reports.append(SourceReport(source.name, source.fingerprint, skipped, counts, replaced.get(source.name)))
     return BuildReport(
         path=place.path,
-        sources=list(_reports(ledger, sources, indexed, replaced)),
+        sources=reports,
         passages=draft.manifest.passages,
         vectors_written=written,
         rejects_file=place.named(REJECTS_FILE) if place.exists(REJECTS_FILE) else None,
         unfinished=unfinished(ledger.entries),
     )
-
-
-def _reports(
-    ledger: SourceLedger, sources: list[Source], seen: set[int], replaced: dict[str, str]
-) -> Iterator[SourceReport]:
-    for place, source in enumerate(sources):
-        number = ledger.read.get(place, ledger.entry(place))
-        skipped = place not in ledger.read and number in seen
-        seen.add(number)
-        entry = ledger.entries[number]
-        counts = Counts() if skipped else entry.counts
-        yield SourceReport(source.name, entry.fingerprint, skipped, counts, replaced.get(source.name))
 
 
 def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> BuildReport:

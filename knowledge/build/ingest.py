@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from briefcontext.files import encodable
 from briefcontext.knowledge.build.draft import Draft
-from briefcontext.knowledge.build.records import Changes, HeldRecords, RecordState
+from briefcontext.knowledge.build.records import NO_REVISION, Changes, HeldRecords, RecordState
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
@@ -105,10 +105,8 @@ class Ingest:
         checked = [self._checked(item, taken) for item, taken in items]
         self._held.begin(changes, [one.source_id for one in checked if not isinstance(one, Reject)])
         for record in checked:
-            if isinstance(record, Record):
-                state = self._held.state(record.source_id)
-                if state is None or state.digest != record.digest:
-                    record.passages = list(self._passages_of(record))
+            if isinstance(record, Record) and self._held.state(record.source_id).digest != record.digest:
+                record.passages = list(self._passages_of(record))
         self._held.look_up_ids([id for record in checked if isinstance(record, Record) for id in record.ids])
         changes.counts = Counts(read=len(items), **Counter[str](map(self._apply, checked)))
         self._ledger.advance(source, items[-1][1] if items else None, changes.counts, finished=finished)
@@ -130,33 +128,31 @@ class Ingest:
 
     def _delete(self, deletion: Deletion) -> Outcome:
         source_id, state = deletion.source_id, self._held.state(deletion.source_id)
-        held = state is not None and not state.deleted
-        known = _NO_REVISION if state is None else state.revision
-        if held and known != _NO_REVISION and self._again:
+        if not state.deleted and state.revision != NO_REVISION and self._again:
             # The record came back by a revision after this very deletion, which is given once more.
             return "unchanged"
         # What remains of it: an older copy, in a source that is read later, is not to bring it back.
-        revision = _latest(known, deletion.revised)
+        revision = _latest(state.revision, deletion.revised)
         self._changes.records[source_id] = RecordState(self._source, b"", revision, deleted=True)
-        if state is not None and (not held or _compare(known, revision) is None):
+        if state.deleted or _compare(state.revision, revision) is None:
             self._ledger.take_over(state.source, self._source)
-        if not held:
+        if state.deleted:
             return "unchanged"
         self._changes.remove(source_id)
         return "deleted"
 
     def _upsert(self, record: Record) -> Outcome:
         state = self._held.state(record.source_id)
-        order = None if state is None else _compare(record.revision, state.revision)
-        if state is not None and state.deleted:
+        order = _compare(record.revision, state.revision)
+        if state.deleted:
             if order in (-1, 0):
                 name = self._ledger.entries[state.source].name
                 reason = f"{record.source_id!r} was deleted by {name}, and this copy of it is not newer."
                 return self._reject(record.position, reason)
-        elif state is not None:
+        else:
             # A record with a revision came after this one, which is read again.
-            outdated = self._source != state.source and self._again and record.revision == _NO_REVISION
-            if record.digest == state.digest or order == -1 or (outdated and state.revision != _NO_REVISION):
+            outdated = self._source != state.source and self._again and record.revision == NO_REVISION
+            if record.digest == state.digest or order == -1 or (outdated and state.revision != NO_REVISION):
                 # The source that has a record last owns it: other content in the same source is then a duplicate.
                 if self._source != state.source:
                     self._changes.records[record.source_id] = state._replace(source=self._source)
@@ -167,7 +163,7 @@ class Ingest:
                 return self._reject(record.position, reason)
         return self._replace(record, state, order)
 
-    def _replace(self, record: Record, state: RecordState | None, order: int | None) -> Outcome:
+    def _replace(self, record: Record, state: RecordState, order: int | None) -> Outcome:
         """Put a record in the place of what is held, unless its passages have ids of others."""
         if not record.passages:
             record.passages = list(self._passages_of(record))
@@ -176,8 +172,8 @@ class Ingest:
         if len(set(ids)) < len(ids) or any(self._held.owner(id) not in (None, record.source_id) for id in ids):
             named = ", ".join(map(repr, list(record.parts)[:3]))
             return self._reject(record.position, f"The passage ids of {named} are those of another record.")
-        changes, held = self._changes, state is not None and not state.deleted
-        if held:
+        changes = self._changes
+        if not state.deleted:
             changes.remove(record.source_id)
         changes.records[record.source_id] = RecordState(self._source, record.digest, record.revision)
         changes.passages[record.source_id] = [
@@ -186,9 +182,9 @@ class Ingest:
         ]
         self._next_number += len(record.passages)
         changes.owners |= dict.fromkeys(ids, record.source_id)
-        if state is not None and order != 1:
+        if order != 1:
             self._ledger.take_over(state.source, self._source)
-        return "updated" if held else "indexed"
+        return "indexed" if state.deleted else "updated"
 
     def _checked(self, item: Item, taken: int) -> Item:
         """A record with its digest and revision; or, where it cannot be indexed, why."""
@@ -262,9 +258,6 @@ def _id_problem(what: str, value: str) -> str | None:
 def _revision(document: Document) -> str:
     version, revised = document.metadata.get("version"), document.metadata.get("revised")
     return json.dumps([version if isinstance(version, int) else None, str(revised) if revised else None])
-
-
-_NO_REVISION = json.dumps([None, None])
 
 
 def _latest(revision: str, revised: str) -> str:

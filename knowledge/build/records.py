@@ -25,11 +25,16 @@ class RecordState(NamedTuple):
     """The state of a source id in a base: the rest of its row."""
 
     source: int
-    """The number of the source that gave the record last, or deleted it."""
+    """The number of the source that gave the record last, or deleted it; -1 where none did."""
     digest: bytes
     """Of its content; empty where it is deleted."""
     revision: str
     deleted: bool = False
+
+
+NO_REVISION = "[null, null]"
+UNKNOWN = RecordState(-1, b"", NO_REVISION, deleted=True)
+"""The state of a source id that no source gave or deleted."""
 
 
 @dataclass(slots=True)
@@ -93,9 +98,9 @@ class HeldRecords:
             owners |= {id: batch.owners[id] for id in ids if id in batch.owners}
         self._owners |= owners
 
-    def state(self, source_id: str) -> RecordState | None:
+    def state(self, source_id: str) -> RecordState:
         """Return what is known of a source id, by this batch's own changes too."""
-        return self._batches[-1].records.get(source_id) or self._states.get(source_id)
+        return self._batches[-1].records.get(source_id) or self._states.get(source_id, UNKNOWN)
 
     def owner(self, id: str) -> str | None:
         """The source id of the record that has a passage of this id; None where none has."""

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.build.records import UNKNOWN
 from briefcontext.knowledge.sources.source import Deletion, EntrySource, FileSource, Source
 from briefcontext.knowledge.store.manifest import RECORDS, Counts, IndexedSource, Manifest
 from briefcontext.knowledge.store.place import open_place
@@ -71,9 +72,8 @@ class SourceLedger:
         return not entry.finished or any(self._last.get(fingerprint, -1) <= place for fingerprint in taken_by)
 
     def take_over(self, number: int, by: int) -> None:
-        """Note that a source gave or deleted a record that another had before it."""
-        known = self.entries[number].taken_by
-        if number != by and by not in known:
+        """Note that a source gave or deleted a record that another, if any, had before it."""
+        if number not in (by, UNKNOWN.source) and by not in (known := self.entries[number].taken_by):
             self.change(number, taken_by=known | {by})
 
     def advance(self, number: int, position: int | None, counts: Counts, *, finished: bool) -> None:

@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 from briefcontext.errors import InputError, KnowledgeBaseError, first_line
 from briefcontext.files import file_sha256
 
-WEIGHT_SUFFIXES = (".safetensors", ".bin")
-"""File endings of PyTorch weights; a checkpoint holds at least one such file."""
-
 _OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.gguf"]
 
 
@@ -35,15 +32,11 @@ def find_checkpoint(source: str, *, needs: str, local_option: str) -> Path:
     """
     folder = Path(source).expanduser()
     if not folder.is_dir():
-        if folder.is_absolute():
-            raise KnowledgeBaseError(
-                f"there is no folder {source!r} to load a model from; give one that exists: {local_option}."
-            )
         folder = _snapshot(source, needs, local_option)
     if not _is_complete(folder, needs):
         raise KnowledgeBaseError(
-            f"{str(folder)!r} is not a model's folder: it needs {needs} and a weights file "
-            f"({' or '.join('*' + suffix for suffix in WEIGHT_SUFFIXES)}); check the path."
+            f"{str(folder)!r} is not a model's folder: it needs {needs} and a weights file (*.safetensors or *.bin); "
+            "check the path."
         )
     return folder
 
@@ -66,7 +59,7 @@ def _snapshot(repository: str, needs: str, local_option: str) -> Path:
         return Path(snapshot_download(repository, ignore_patterns=_OTHER_FRAMEWORKS))
     except HFValidationError as error:
         raise KnowledgeBaseError(
-            f"{repository!r} is neither a folder nor a model's name on the Hugging Face hub; give one of the two."
+            f"{repository!r} is neither a folder nor a model's name on the Hugging Face hub; give one: {local_option}."
         ) from error
     except failures as error:
         raise KnowledgeBaseError(
@@ -82,10 +75,8 @@ def _is_complete(folder: Path, needs: str) -> bool:
 
 def _weight_files(folder: Path) -> list[Path]:
     """The weights under a folder, in order; safetensors alone where there are both kinds."""
-    for suffix in WEIGHT_SUFFIXES:
-        if found := sorted(file for file in folder.rglob(f"*{suffix}") if file.is_file()):
-            return found
-    return []
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return [file for file in files if file.suffix == ".safetensors"] or [f for f in files if f.suffix == ".bin"]
 
 
 def revision_of(folder: Path) -> str:

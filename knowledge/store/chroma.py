@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,12 @@ from briefcontext.knowledge.store.passages import stored_vectors
 from briefcontext.knowledge.store.place import Place
 from briefcontext.knowledge.store.table import Table
 
-if TYPE_CHECKING:
+try:
+    import chromadb
     from chromadb.api.client import Client
+    from chromadb.config import Settings
+except ImportError as error:
+    raise MissingExtraError("Chroma is not installed. Run: pip install 'briefcontext[chroma]'") from error
 
 EMBEDDED = "chroma"
 """The store of a base whose vectors are searched by Chroma in its own folder."""
@@ -47,7 +51,6 @@ class ChromaVectors:
 
         Raises:
             InputError: the URL is not one.
-            MissingExtraError: Chroma is not installed.
             KnowledgeBaseError: there is no such collection, or the server does not answer.
         """
         self.where = _folder(manifest) if manifest.store == EMBEDDED else str(manifest.store)
@@ -139,26 +142,21 @@ def _folder(manifest: Manifest) -> Path:
     return manifest.place.folder / EMBEDDED / str(manifest.generation)
 
 
-def _connect(where: Path | str) -> "Client":
-    try:
-        import chromadb
-        from chromadb.config import Settings
-    except ImportError as error:
-        raise MissingExtraError("Chroma is not installed. Run: pip install 'briefcontext[chroma]'") from error
+def _connect(where: Path | str) -> Client:
     settings = Settings(anonymized_telemetry=False)
     with _connecting, _errors(where):
         if isinstance(where, Path):
-            return cast("Client", chromadb.PersistentClient(str(where), settings=settings))
+            return cast(Client, chromadb.PersistentClient(str(where), settings=settings))
         if (url := _SERVER.fullmatch(where)) is None:
             raise InputError(
                 f"The store {where!r} is neither 'chroma' nor the URL of a Chroma server: write it as http://host:port."
             )
         ssl = url[1].lower() == "https"
         port = int(url[3] or (443 if ssl else 8000))
-        return cast("Client", chromadb.HttpClient(url[2], port, ssl=ssl, settings=settings))
+        return cast(Client, chromadb.HttpClient(url[2], port, ssl=ssl, settings=settings))
 
 
-def _disconnect(client: "Client") -> None:
+def _disconnect(client: Client) -> None:
     # Chroma's HTTP client leaves its connections open, and those of the second one that it has for administration.
     servers: list[Any] = [client._server, cast(Any, client._admin_client)._server]
     with _connecting:

@@ -17,9 +17,18 @@ from urllib.parse import urlsplit
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError, first_line
 from briefcontext.knowledge.store.place import LOCK_FILE, Place
 
+try:
+    from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+    from obstore.store import from_url
+except ImportError:
+    raise MissingExtraError(
+        "A knowledge base in an object store needs obstore: pip install 'briefcontext[cloud]'."
+    ) from None
+
 SIGN_OF_LIFE_SECONDS = 15.0
 GIVEN_UP_SECONDS = 90.0
 """A build whose lock was not renewed for so long was killed."""
+_FAILURES = (BaseError, OSError, ValueError)
 
 
 class ObjectStore(Place):
@@ -32,18 +41,10 @@ class ObjectStore(Place):
         if "@" in parts.netloc or parts.query:
             shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
             raise InputError(f"{shown} has keys in its URL: set them in the environment instead.")
-        try:
-            from obstore.exceptions import BaseError
-            from obstore.store import from_url
-        except ImportError:
-            raise MissingExtraError(
-                "A knowledge base in an object store needs obstore: pip install 'briefcontext[cloud]'."
-            ) from None
         self._lost = threading.Event()
-        self._failures: tuple[type[Exception], ...] = (BaseError, OSError, ValueError)
         try:
             self._store: Any = from_url(self.path)
-        except self._failures as error:
+        except _FAILURES as error:
             raise InputError(f"{self.path} cannot be used as an object store: {first_line(error)}") from error
 
     def names(self) -> set[str]:
@@ -111,8 +112,6 @@ class ObjectStore(Place):
         return (age := self._lock_age()) is not None and age < GIVEN_UP_SECONDS
 
     def _take_lock(self) -> str:
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
-
         with self._errors(), suppress(AlreadyExistsError, PreconditionError):
             return self._put_lock("create")
         age = self._lock_age()
@@ -129,15 +128,13 @@ class ObjectStore(Place):
         return str(self._store.put(LOCK_FILE, json.dumps(holder).encode(), mode=mode)["e_tag"])
 
     def _renew_lock(self, mark: str, ended: threading.Event) -> None:
-        from obstore.exceptions import PreconditionError
-
         while not ended.wait(SIGN_OF_LIFE_SECONDS):
             try:
                 mark = self._put_lock({"e_tag": mark})
             except PreconditionError:
                 self._lost.set()
                 return
-            except self._failures:
+            except _FAILURES:
                 # The network may be back the next time.
                 continue
 
@@ -149,7 +146,7 @@ class ObjectStore(Place):
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except self._failures as error:
+        except _FAILURES as error:
             raise KnowledgeBaseError(
                 f"{self} cannot be used ({first_line(error)}): check the bucket, the network, and the keys and the "
                 "address in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)."
