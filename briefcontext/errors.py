@@ -26,6 +26,7 @@ __all__ = [
     "ModelSetupError",
     "first_line",
     "one_line",
+    "plain",
     "retry_after",
 ]
 
@@ -73,6 +74,11 @@ def one_line(error: BaseException) -> str:
     """Return an error's whole message as one line that ends like a sentence."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def plain(problem: str) -> str:
+    """Return what pydantic says of a value as the end of a sentence of ours."""
+    return problem.replace("Value error, ", "").replace("Input should", "it should")
 
 
 def retry_after(value: str | None) -> float | None:

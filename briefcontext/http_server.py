@@ -40,7 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server(place[:2], family=family)
     except OSError as error:
         raise InputError(
-            f"{host}:{port} cannot be listened on ({error.strerror or error}): choose another --port."
+            f"{host}:{port} cannot be listened on ({error.strerror or error}): choose another --host or --port."
         ) from error
 
 

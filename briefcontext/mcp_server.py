@@ -111,7 +111,19 @@ def build_server(settings: Settings) -> MCPServer[Any]:
         question: _Question, ctx: Context[Any, Any], options: _Options = None, filters: _Filters = None
     ) -> Annotated[CallToolResult, Answer]:
         """Answer a medical question from the literature, with numbered sources. Says so when it is not answered."""
-        answer = await _asked(question, options, settings, filters, ctx)
+        # The SDK cancels over and over when the client leaves, and a graph that is cancelled again while it ends leaves
+        # its branches, and the calls that they pay for, running. So it is cancelled once, and waited for.
+        working = asyncio.create_task(_answer(question, options, settings, filters, ctx))
+        try:
+            await asyncio.wait({working})
+        finally:
+            working.cancel()
+            with CancelScope(shield=True):
+                await asyncio.wait({working})
+        try:
+            answer = working.result()
+        except BriefContextError as error:
+            raise ToolError(str(error)) from error
         return CallToolResult(
             content=[TextContent(type="text", text=cited_text(answer))], structured_content=dict(answer)
         )
@@ -166,28 +178,6 @@ def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits
     )
 
 
-async def _asked(
-    question: str,
-    options: dict[str, str] | None,
-    settings: Settings,
-    filters: AskedFilters | None,
-    ctx: Context[Any, Any],
-) -> Answer:
-    """Answer, and stop when the client leaves.
-
-    The SDK cancels over and over then, and a graph that is cancelled again while it ends leaves its branches, and the
-    calls that they pay for, running. So it is cancelled once, and waited for.
-    """
-    working = asyncio.create_task(_answer(question, options, settings, filters, ctx))
-    try:
-        await asyncio.wait({working})
-    finally:
-        working.cancel()
-        with CancelScope(shield=True):
-            await asyncio.wait({working})
-    return working.result()
-
-
 async def _answer(
     question: str,
     options: dict[str, str] | None,
@@ -198,20 +188,17 @@ async def _answer(
     """Run the graph, and tell of its events as progress."""
     given: Any = {"question": question, "options": options}
     done, total = 0, None
-    answer: Any = None
-    try:
-        narrowed = settings.narrowed(filters)
-        async for mode, part in graph.astream(given, context=narrowed, stream_mode=["custom", "values"]):
-            if mode == "values":
-                answer = part
-                continue
-            event: Any = part
-            done, total = done + 1, _expected(event, total)
-            await ctx.report_progress(done, total, _told(event))
-    except BriefContextError as error:
-        raise ToolError(str(error)) from error
-    told: Answer = answer["answer"]
-    return told
+    state: Any = None
+    async for mode, part in graph.astream(given, context=settings.narrowed(filters), stream_mode=["custom", "values"]):
+        if mode == "values":
+            state = part
+            continue
+        event: Any = part
+        done, total = done + 1, _expected(event, total)
+        told, telling = event_words(event)
+        await ctx.report_progress(done, total, telling or told or "Done")
+    answer: Answer = state["answer"]
+    return answer
 
 
 def _expected(event: Event, before: int | None) -> int | None:
@@ -221,11 +208,6 @@ def _expected(event: Event, before: int | None) -> int | None:
     if event["event"] == "partition_started":
         return 2 + 2 * event["partitions"] + 2
     return before
-
-
-def _told(event: Event) -> str:
-    done, doing = event_words(event)
-    return doing or done or "Done"
 
 
 def _listed(documents: Sequence[Document], limit: int = _MOST) -> CallToolResult:

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from briefcontext.chains.model.limits import CallBudget, CallLimits
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, plain
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import SearchMethod
@@ -300,6 +300,5 @@ def _problems(error: ValidationError, settings: type[BaseModel]) -> str:
                 f"preflight = {problem['input']!r:.100}: it is 'iou' or 'calibrated' (a file: calibration_file)"
             )
         else:
-            message = problem["msg"].replace("Input should", "it should").removeprefix("Value error, ")
-            problems.append(f"{name} = {problem['input']!r:.100}: {message}")
+            problems.append(f"{name} = {problem['input']!r:.100}: {plain(problem['msg'])}")
     return f"Settings cannot be used: {'; '.join(problems)}."

@@ -419,7 +419,7 @@ def test_an_unexpected_error_is_one_line_and_with_verbose_a_traceback(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("briefcontext.commands.kb.info", fail)
+    monkeypatch.setattr("briefcontext.knowledge.knowledge_base.knowledge_base_info", fail)
     monkeypatch.setattr("briefcontext.cli._close_output", lambda: None)
     assert run("kb", "info", "folder") == (3, "", f"{line}\n")
     code, _, err = run("--verbose", "kb", "info", "folder")

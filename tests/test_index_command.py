@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
 
 from briefcontext.commands import index as index_command
@@ -29,13 +30,13 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(name)
         return HashingEncoder(name=name)
 
-    monkeypatch.setattr(index_command, "load_encoder", load)
+    monkeypatch.setattr("briefcontext.knowledge.load_encoder", load)
     return names
 
 
 def run(path: Path, kb: Path, **options: Any) -> None:
-    given = {"encoder": None, "format": "auto", "fields": {}, "chunk_tokens": None, "store": None, "on": None}
-    index([str(path)], str(kb), **{**given, **options})
+    with pytest.raises(typer.Exit):
+        index([str(path)], str(kb), **options)
 
 
 def rows(path: Path, *texts: str) -> Path:

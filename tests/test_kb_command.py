@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from briefcontext.commands import index as index_command
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import EntrySource
 from tests.command_line import Run, command_line
@@ -24,7 +23,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> Index:
     """Index paths into the base `kb` with an encoder that needs no weights."""
-    monkeypatch.setattr(index_command, "load_encoder", lambda name: HashingEncoder(name=name))
+    monkeypatch.setattr("briefcontext.knowledge.load_encoder", lambda name: HashingEncoder(name=name))
 
     def of(*arguments: str | Path) -> str:
         code, out, err = run("index", *map(str, arguments), "--kb", str(tmp_path / "kb"), "--encoder", "minilm")

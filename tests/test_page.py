@@ -22,9 +22,7 @@ from starlette.testclient import TestClient
 
 from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.chains.extractive_reader import ExtractiveReader
-from briefcontext.cli import main
-from briefcontext.commands.serve import serve
-from briefcontext.errors import InputError, MissingExtraError
+from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Limits
@@ -33,11 +31,11 @@ from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.page import app as page_app
-from briefcontext.page.app import create_app
+from briefcontext.page.app import SECURITY_HEADERS, create_app
 from briefcontext.page.choices import CHOICES, describe
-from briefcontext.page.headers import SECURITY_HEADERS
 from briefcontext.retrievers.knowledge_base import DenseRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
+from tests.command_line import command_line
 from tests.conftest import QUESTION, FixedRetriever
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
@@ -541,10 +539,13 @@ def test_a_weak_token_is_refused(given: str) -> None:
         create_app(token=given)
 
 
-def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_command_to_install_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(MissingExtraError, match=r"briefcontext\[page\]"):
-        serve()
+    code, _, err = command_line(monkeypatch, capsys)("serve")
+    assert code == 2
+    assert "pip install 'briefcontext[page]'" in err
 
 
 @pytest.mark.parametrize(
@@ -561,12 +562,9 @@ def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch: pytes
 def test_what_cannot_be_served_is_told_at_once(
     arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["briefcontext", "serve", "--port", "0", *arguments])
-    with pytest.raises(SystemExit) as exit:
-        main()
-    output = capsys.readouterr()
-    assert (exit.value.code, output.out) == (2, "")
-    assert complaint in output.err
+    code, out, err = command_line(monkeypatch, capsys)("serve", "--port", "0", *arguments)
+    assert (code, out) == (2, "")
+    assert complaint in err
 
 
 def test_serve_says_where_it_is_answers_there_and_stops() -> None:

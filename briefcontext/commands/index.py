@@ -1,30 +1,28 @@
 """`briefcontext index`: from files to a knowledge base, with progress and a count of every record."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from briefcontext.commands.interrupt import EXIT_FAILED
+from briefcontext.commands.options import assignments, values
 from briefcontext.commands.printable import counted, printable_line
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.knowledge.build import BuildReport, build_knowledge_base
-from briefcontext.knowledge.build.build import check_build
-from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
-from briefcontext.knowledge.build.source_ledger import gone_records
-from briefcontext.knowledge.encoders import load_encoder
-from briefcontext.knowledge.encoders.sentence_transformer import full_name
-from briefcontext.knowledge.knowledge_base import DEMO
-from briefcontext.knowledge.sources.files import FileSources, open_sources
-from briefcontext.knowledge.store.manifest import Manifest
-from briefcontext.knowledge.store.place import open_place
 
-__all__ = ["index"]
+if TYPE_CHECKING:
+    from briefcontext.knowledge.build import BuildReport
+    from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
+    from briefcontext.knowledge.sources.files import FileSources
+
+__all__ = ["ProgressBars", "index"]
 
 DEFAULT_ENCODER = "medcpt"
 LISTED_SKIPPED = 10
@@ -57,7 +55,7 @@ class ProgressBars:
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
-    def show(self, progress: BuildProgress) -> None:
+    def show(self, progress: "BuildProgress") -> None:
         """Tell how far the build is."""
         name = progress.source or "finishing"
         if name not in self._tasks:
@@ -72,36 +70,65 @@ class ProgressBars:
 
 
 def index(
-    paths: Sequence[str],
-    kb: str,
-    *,
-    encoder: str | None,
-    format: str,
-    fields: Mapping[str, str],
-    chunk_tokens: int | None,
-    store: str | None,
-    on: Literal["ray"] | None,
-    sync: bool = False,
-    loader: str | None = None,
-    loader_arguments: Mapping[str, object] | None = None,
-) -> bool:
-    """Build the knowledge base and print what became of every record.
+    paths: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="Files, folders or globs.")],
+    kb: Annotated[str, typer.Option("--kb", help="Folder of the knowledge base to build or to update.")],
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="medcpt, bge, minilm, or a sentence-transformers model by folder or name. Default: the base's own, "
+            "and medcpt for a new one."
+        ),
+    ] = None,
+    format: Annotated[str, typer.Option(help="Format of the sources. Default: told from each file.")] = "auto",
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=COLUMN",
+            help="Column of JSON lines or CSV that holds a field: --field id=doc --field text=body.",
+        ),
+    ] = None,
+    loader: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:CLASS", help="Read all files with this document loader of LangChain."),
+    ] = None,
+    loader_arguments: Annotated[
+        list[str] | None,
+        typer.Option("--loader-arg", metavar="NAME=VALUE", help="What the loader takes besides the file."),
+    ] = None,
+    chunk_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Cut documents into chunks of about so many tokens. Default: 128 for whole texts, else none.",
+        ),
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="Let Chroma search the vectors: chroma, or a server's URL.")] = None,
+    on: Annotated[
+        Literal["ray"] | None, typer.Option(help="Encode and write on a Ray cluster: RAY_ADDRESS, or a local one.")
+    ] = None,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="Remove what the base has from files of these folders that are gone.")
+    ] = False,
+) -> None:
+    """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
+    from briefcontext.knowledge import build_knowledge_base, load_encoder
+    from briefcontext.knowledge.build.build import check_build
+    from briefcontext.knowledge.build.source_ledger import gone_records
+    from briefcontext.knowledge.encoders.sentence_transformer import full_name
+    from briefcontext.knowledge.knowledge_base import DEMO
+    from briefcontext.knowledge.sources.files import open_sources
+    from briefcontext.knowledge.store.manifest import Manifest
+    from briefcontext.knowledge.store.place import open_place
 
-    Args:
-        encoder: an encoder's name; None: the base's own, and for a new one medcpt.
-        loader: LangChain's document loader for all files, as `module:Class`.
-        loader_arguments: what it is given beside each file's path.
-        sync: take out what the base has from files of the folders among the paths that are gone.
-
-    Returns:
-        whether the base holds anything, and something of these sources.
-
-    Raises:
-        BriefContextError: a path, the encoder or the knowledge base cannot be used.
-    """
     if kb == DEMO:
         raise InputError(f"{DEMO} names the bundled knowledge base: give another folder, or ./{DEMO}.")
-    sources = open_sources(paths, format=format, fields=fields, loader=loader, loader_arguments=loader_arguments)
+    sources = open_sources(
+        paths,
+        format=format,
+        fields=assignments(field or [], "Field", "FIELD=COLUMN, for example id=doc"),
+        loader=loader,
+        loader_arguments=values(loader_arguments or []),
+    )
     # All that can be refused is refused before weights are loaded, or downloaded.
     place = open_place(kb)
     manifest = Manifest.latest(place)
@@ -130,10 +157,10 @@ def index(
         synced = build([gone, *sources]) if gone is not None else None
     _print_report(report, sources, synced)
     nothing = report.counts.read == report.counts.rejected and not any(source.skipped for source in report.sources)
-    return not nothing and (synced or report).passages > 0
+    raise typer.Exit(EXIT_FAILED if nothing or not (synced or report).passages else 0)
 
 
-def _print_report(report: BuildReport, sources: FileSources, synced: BuildReport | None) -> None:
+def _print_report(report: "BuildReport", sources: "FileSources", synced: "BuildReport | None") -> None:
     console = Console(highlight=False, soft_wrap=True)
     for skipped in sources.skipped[:LISTED_SKIPPED]:
         console.print(f"skipped {escape(printable_line(f'{skipped.name}: {skipped.reason}'))}")

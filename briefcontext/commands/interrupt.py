@@ -1,4 +1,4 @@
-"""Ending a command at the first Ctrl-C."""
+"""Ending a command: its exit codes, and the first Ctrl-C."""
 
 import os
 import sys
@@ -7,8 +7,9 @@ from typing import NoReturn
 
 import typer
 
-__all__ = ["EXIT_INTERRUPTED", "Interrupted", "end_now"]
+__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "Interrupted", "end_now"]
 
+EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
 

@@ -1,27 +1,39 @@
 """`briefcontext kb`: looking into a knowledge base, and taking documents out of it."""
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from briefcontext.commands import options as shared
 from briefcontext.commands.printable import counted, printable, printable_line
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
-from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 
-__all__ = ["info", "list_documents", "remove", "search", "sources", "verify"]
+__all__ = ["info", "kb"]
 
 LISTED_SOURCES = 5
 
+Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the knowledge base.")]
+AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-def info(path: str, *, as_json: bool) -> None:
-    """Print what a knowledge base holds and how it was made."""
-    known = knowledge_base_info(path)
+kb = typer.Typer(invoke_without_command=True, help="Look into a knowledge base, and take documents out.")
+
+
+@kb.callback()
+def _help_without_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), nl=False)
+
+
+@kb.command()
+def info(folder: Folder, as_json: AsJSON = False) -> None:
+    """Show what a knowledge base holds and how it was made."""
+    from briefcontext.knowledge.knowledge_base import knowledge_base_info
+
+    known = knowledge_base_info(folder)
     if as_json:
         print_json(known)
         return
@@ -40,9 +52,12 @@ def info(path: str, *, as_json: bool) -> None:
         console.print("Its first build was stopped: run the same index command again to finish it.")
 
 
-def list_documents(path: str, *, as_json: bool) -> None:
-    """Print the documents of a knowledge base, by their ids."""
-    with KnowledgeBase.open(path) as base:
+@kb.command("list")
+def list_documents(folder: Folder, as_json: AsJSON = False) -> None:
+    """Show the documents that it holds, by their ids."""
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+
+    with KnowledgeBase.open(folder) as base:
         found = base.documents()
     if as_json:
         print_json(found)
@@ -55,24 +70,40 @@ def list_documents(path: str, *, as_json: bool) -> None:
         console.print(escape(f"{shown.rstrip()}  ({about})"))
 
 
-def remove(path: str, source_ids: Sequence[str]) -> None:
-    """Take documents out of a knowledge base, by their ids.
-
-    Raises:
-        KnowledgeBaseError: one of them is not held.
-    """
+@kb.command()
+def remove(
+    folder: Folder, ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As kb list shows them.")]
+) -> None:
+    """Take documents out; one whose file is indexed again comes back."""
     from briefcontext.knowledge.build.build import remove_records
 
-    report = remove_records(path, source_ids)
+    report = remove_records(folder, ids)
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{report.counts.deleted:,} removed; {escape(path)} holds {counted(report.passages, 'passage')}.")
+    console.print(f"{report.counts.deleted:,} removed; {escape(folder)} holds {counted(report.passages, 'passage')}.")
 
 
-def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filters, as_json: bool) -> None:
-    """Print the passages that a retriever ranks highest."""
+@kb.command()
+def search(
+    context: typer.Context,
+    folder: Folder,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The words or the question to search for.")],
+    k: Annotated[int, typer.Option("--top-k", min=1, help="How many passages.")] = 10,
+    method: Annotated[Literal["dense", "bm25", "hybrid"], typer.Option(help="How to rank.")] = "dense",
+    years: shared.Years = None,
+    publication_types: shared.StudyTypes = None,
+    journals: shared.Journals = None,
+    mesh: shared.Mesh = None,
+    languages: shared.Languages = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Show the passages that rank highest."""
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
+    from briefcontext.retrievers.knowledge_base import retriever_over
+
     if not query.strip():
         raise InputError("The query is empty. Give the words to look for.")
-    with KnowledgeBase.open(path) as base:
+    filters = shared.settings_of(context).filters
+    with KnowledgeBase.open(folder) as base:
         found = retriever_over(base, method).invoke(query, k=k, filters=filters)
     if as_json:
         print_json([{"id": d.id, "text": d.page_content, **d.metadata} for d in found])
@@ -91,26 +122,26 @@ def search(path: str, query: str, *, k: int, method: SearchMethod, filters: Filt
         console.print(f"     {escape(about)}\n     {escape(printable_line(document.page_content))}")
 
 
-def sources(path: str) -> None:
-    """Print how many documents and tokens a knowledge base holds by source, and how long they are."""
+@kb.command()
+def sources(folder: Folder) -> None:
+    """Show documents, tokens and lengths by source, as the paper's tables of its corpus do."""
     from briefcontext.evaluation.experiments.corpus import corpus_tables, open_knowledge_base
 
-    with open_knowledge_base(path) as base:
+    with open_knowledge_base(folder) as base:
         for table in corpus_tables(base):
             typer.echo(printable(table.markdown()) + "\n")
 
 
-def verify(path: str) -> None:
-    """Check a knowledge base against itself.
+@kb.command()
+def verify(folder: Folder) -> None:
+    """Check that passages, vectors and terms fit together."""
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
-    Raises:
-        KnowledgeBaseError: something is wrong with it.
-    """
-    with KnowledgeBase.open(path) as base:
+    with KnowledgeBase.open(folder) as base:
         problems = base.verify()
     if problems:
         raise KnowledgeBaseError(" ".join(problems))
-    typer.echo(f"{printable_line(path)} is sound.")
+    typer.echo(f"{printable_line(folder)} is sound.")
 
 
 def print_json(value: Any) -> None:

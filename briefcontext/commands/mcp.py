@@ -6,17 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from briefcontext.commands.options import (
-    Document,
-    DocumentEncoder,
-    ExtractModel,
-    IncludeRetracted,
-    KnowledgeBaseName,
-    PromptsFolder,
-    Route,
-    check_document_options,
-    settings_from,
-)
+from briefcontext.commands import options as shared
 from briefcontext.errors import MissingExtraError
 from briefcontext.http_server import access_token, address, listen, run
 
@@ -27,46 +17,28 @@ __all__ = ["mcp"]
 
 
 def mcp(
-    kb: KnowledgeBaseName = None,
-    document: Document = None,
-    encoder: DocumentEncoder = None,
-    model: Annotated[
-        str | None, typer.Option(help="Chat model as provider:model. Default: none, sentences are copied.")
-    ] = None,
-    extract_model: ExtractModel = None,
-    prompts: PromptsFolder = None,
-    route: Route = None,
-    top_k: Annotated[int | None, typer.Option(help="Documents to retrieve for an answer. Default: 16.")] = None,
-    include_retracted: IncludeRetracted = False,
-    http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP. Default: standard input and output.")] = (
-        False
-    ),
-    host: Annotated[
-        str, typer.Option(help="Address to listen on, with --http. Any but this machine's own needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on, with --http; 0: any free one.")
-    ] = 8765,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="BRIEFCONTEXT_TOKEN", help="What clients must send, with --http; better given by the variable."
+    context: typer.Context,
+    knowledge_base: shared.KnowledgeBaseName = None,
+    document: shared.Document = None,
+    document_encoder: shared.DocumentEncoder = None,
+    model: shared.Model = None,
+    extract_model: shared.ExtractModel = None,
+    prompts: shared.PromptsFolder = None,
+    route: shared.Route = None,
+    top_k: shared.TopK = None,
+    include_retracted: shared.IncludeRetracted = False,
+    http: Annotated[
+        bool,
+        shared.server_option(
+            "--http", help="Serve streamable HTTP, on a host and a port. Default: standard input and output."
         ),
-    ] = None,
+    ] = False,
+    host: shared.Host = "127.0.0.1",
+    port: shared.Port = 8765,
+    token: shared.Token = None,
 ) -> None:
     """Serve the tools ask, search and fetch_source over the Model Context Protocol (MCP)."""
-    check_document_options(document, kb, encoder)
-    settings = settings_from(
-        knowledge_base=kb,
-        document=document,
-        document_encoder=encoder,
-        model=model,
-        extract_model=extract_model,
-        prompts=prompts,
-        route=route or ("order_preserving" if document is not None else None),
-        top_k=top_k,
-        include_retracted=include_retracted or None,
-    )
+    settings = shared.settings_of(context)
     try:
         import_module("mcp.server.mcpserver")  # There since version 2.
     except ImportError as error:

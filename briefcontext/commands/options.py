@@ -1,5 +1,6 @@
 """Options that commands share, and the settings made of them."""
 
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,41 +11,11 @@ from briefcontext.errors import InputError
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
-__all__ = [
-    "MODEL",
-    "OUTPUT",
-    "CalibrationFile",
-    "CrossEncoder",
-    "Document",
-    "DocumentEncoder",
-    "ExtractModel",
-    "IncludeRetracted",
-    "Journals",
-    "KnowledgeBaseName",
-    "Languages",
-    "MaxOutputTokens",
-    "Mesh",
-    "ModelArguments",
-    "ModelCache",
-    "ModelTimeout",
-    "Preflight",
-    "PromptsFolder",
-    "Route",
-    "StudyTypes",
-    "Temperature",
-    "Years",
-    "check_document_options",
-    "model_option",
-    "output_option",
-    "reading_option",
-    "settings_from",
-]
-
 MODEL, OUTPUT = "Model", "Output"
 """Two of the groups in which the help of a command shows its options."""
-source_option, model_option, reading_option, filter_option, output_option = (
+source_option, model_option, reading_option, filter_option, output_option, server_option = (
     partial(typer.Option, rich_help_panel=panel)
-    for panel in ("What is read", MODEL, "How it is read", "Filters", OUTPUT)
+    for panel in ("What is read", MODEL, "How it is read", "Filters", OUTPUT, "Server")
 )
 
 KnowledgeBaseName = Annotated[
@@ -52,7 +23,11 @@ KnowledgeBaseName = Annotated[
     source_option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
 ]
 Document = Annotated[str | None, source_option(help="One long file to answer from, read in the order of its text.")]
-DocumentEncoder = Annotated[str | None, source_option(help="Encoder for that file. Default: minilm.")]
+DocumentEncoder = Annotated[str | None, source_option("--encoder", help="Encoder for that file. Default: minilm.")]
+Model = Annotated[
+    str | None,
+    model_option(help="Chat model as provider:model, such as openai:gpt-4o-mini. Default: none; sentences are copied."),
+]
 ExtractModel = Annotated[str | None, model_option(help="Another chat model for the extractions. Default: the same.")]
 Temperature = Annotated[float | None, model_option(help="The models' temperature. Default: the provider's own.")]
 MaxOutputTokens = Annotated[int | None, model_option(help="The most tokens of a reply. Default: the provider's own.")]
@@ -65,6 +40,7 @@ ModelTimeout = Annotated[float | None, model_option("--timeout", help="Seconds f
 PromptsFolder = Annotated[
     str | None, model_option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
 ]
+TopK = Annotated[int | None, reading_option(help="Documents to retrieve for an answer. Default: 16.")]
 Route = Annotated[str | None, reading_option(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")]
 CrossEncoder = Annotated[
     str | None, reading_option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
@@ -96,17 +72,14 @@ Languages = Annotated[
     list[str] | None, filter_option("--language", help="Only in this language, or one of several: eng or en.")
 ]
 
-
-def check_document_options(document: str | None, kb: str | None, encoder: str | None) -> None:
-    """Refuse a document beside a knowledge base, and an encoder without a document.
-
-    Raises:
-        InputError: the one or the other.
-    """
-    if document is not None and kb is not None:
-        raise InputError("--document and --kb are both given: name one of them.")
-    if encoder is not None and document is None:
-        raise InputError("--encoder is for --document; a knowledge base is always asked with its own encoder.")
+Host = Annotated[
+    str, server_option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
+]
+Port = Annotated[int, server_option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
+Token = Annotated[
+    str | None,
+    server_option(envvar="BRIEFCONTEXT_TOKEN", help="What clients must send; better given by the variable."),
+]
 
 
 def settings_from(**given: Any) -> "Settings":
@@ -117,4 +90,46 @@ def settings_from(**given: Any) -> "Settings":
     """
     from briefcontext.graphs.settings import Settings
 
-    return Settings(**{name: value for name, value in given.items() if value not in (None, [])})
+    return Settings(**{name: value for name, value in given.items() if value not in (None, [], ())})
+
+
+def settings_of(context: typer.Context, **other: Any) -> "Settings":
+    """Make settings of a command's options, those that are named like settings, and of others.
+
+    Raises:
+        InputError: a value out of its range, a document beside a knowledge base, or an encoder without a document.
+    """
+    from briefcontext.graphs.settings import Settings
+
+    given = {name: value for name, value in context.params.items() if name in Settings.model_fields} | other
+    if given.get("document") is not None:
+        if given["knowledge_base"] is not None:
+            raise InputError("--document and --kb are both given: name one of them.")
+        given["route"] = given.get("route") or "order_preserving"
+    elif given.get("document_encoder") is not None:
+        raise InputError("--encoder is for --document; a knowledge base is always asked with its own encoder.")
+    return settings_from(**given)
+
+
+def assignments(given: list[str], what: str, form: str) -> dict[str, str]:
+    """Split NAME=VALUE arguments."""
+    assigned: dict[str, str] = {}
+    for argument in given:
+        name, equals, value = argument.partition("=")
+        if not (equals and name.strip() and value.strip()):
+            raise InputError(f"{what} {argument!r} is not of the form {form}.")
+        if name.strip() in assigned:
+            raise InputError(f"{what} {name.strip()} is given twice. Give it once.")
+        assigned[name.strip()] = value.strip()
+    return assigned
+
+
+def values(given: list[str]) -> dict[str, Any] | None:
+    """Read arguments of a model or a loader: numbers, truth values and objects as JSON has them, else words."""
+    values: dict[str, Any] = {}
+    for name, value in assignments(given, "Argument", "NAME=VALUE, for example top_p=0.9").items():
+        try:
+            values[name] = json.loads(value)
+        except ValueError:
+            values[name] = value
+    return values or None

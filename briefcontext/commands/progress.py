@@ -13,8 +13,8 @@ from rich.table import Table
 
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.commands.interrupt import Interrupted
-from briefcontext.commands.printable import printable, printable_line
-from briefcontext.graphs.events import AnswerToken, AnswerTokens, Encoding, Event
+from briefcontext.commands.printable import counted, printable, printable_line
+from briefcontext.graphs.events import AnswerToken, AnswerTokens, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
 
@@ -51,7 +51,9 @@ class ProgressLines:
             self._show_token(event)
             return
         if event["event"] == "encoding":
-            self._status.update(_bar(event))
+            row = Table.grid(padding=(0, 1))
+            row.add_row(ProgressBar(total=event["total"], completed=event["passages"], width=20), event_words(event)[1])
+            self._status.update(row)
             return
         done, doing = event_words(event)
         if done:
@@ -69,14 +71,6 @@ class ProgressLines:
         self._status.update(escape(printable(self._answer.strip()[-room:])))
 
 
-def _bar(event: Encoding) -> Table:
-    """Show how much of a document is encoded."""
-    _, doing = event_words(event)
-    row = Table.grid(padding=(0, 1))
-    row.add_row(ProgressBar(total=event["total"], completed=event["passages"], width=20), doing)
-    return row
-
-
 def event_words(event: Event) -> tuple[str, str]:
     """Say what is done, and what is being done now."""
     match event["event"]:
@@ -85,22 +79,21 @@ def event_words(event: Event) -> tuple[str, str]:
         case "rewritten":
             return f"asked as: {event['question']}", "Retrieving…"
         case "retrieved":
-            return f"{event['documents']} documents retrieved", "Comparing the rankings…"
+            return f"{counted(event['documents'], 'document')} retrieved", "Comparing the rankings…"
         case "route_decided":
             return f"{event['route']}: {event['reason']}", "Reading…"
         case "partition_started":
-            return "", f"Reading {event['partitions']} partitions at once…"
+            return "", f"Reading {counted(event['partitions'], 'partition')}…"
         case "partition_done":
-            found = (
-                f"evidence, {event['quotes']} quotes" if event["status"] == "evidence" else "nothing on the question"
-            )
+            quotes = counted(event["quotes"], "quote")
+            found = f"evidence, {quotes}" if event["status"] == "evidence" else "nothing on the question"
             return f"partition {event['index'] + 1} of {event['partitions']}: {found}", ""
         case "partition_failed":
             return f"partition {event['index'] + 1} of {event['partitions']}: not read, {event['error']}", ""
         case "reducing":
-            return "", f"Writing the answer from {event['evidence']} partitions…"
+            return "", f"Writing the answer from {counted(event['evidence'], 'partition')}…"
         case "answering":
-            return "", f"Writing the answer from {event['documents']} documents…"
+            return "", f"Writing the answer from {counted(event['documents'], 'document')}…"
         case "answered":
             return "", ""
 

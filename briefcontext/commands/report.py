@@ -16,13 +16,12 @@ from briefcontext.chains.citation import Citation
 from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.chains.support import marked
-from briefcontext.commands.printable import printable, printable_line
+from briefcontext.commands.printable import counted, printable, printable_line
 
 __all__ = ["print_answer"]
 
 UNWRAPPED = 1_000_000
 """Characters; no line is as long."""
-NOTICE = "Not medical advice: check every statement against its source."
 
 
 def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
@@ -81,7 +80,7 @@ def _print_answer(console: Console, state: Mapping[str, Any], *, verbose: bool) 
         _heading(console, "Take note")
         for warning in answer["warnings"]:
             _print_item(console, "-", warning)
-    console.print(f"\n[dim]{NOTICE}[/dim]")
+    console.print("\n[dim]Not medical advice: check every statement against its source.[/dim]")
 
 
 def _heading(console: Console, text: str) -> None:
@@ -96,6 +95,10 @@ def _print_item(console: Console, mark: str, text: str) -> None:
     console.print(grid)
 
 
+def _print_indented(console: Console, text: str) -> None:
+    console.print(Padding(_words(text), (0, 0, 0, 4), expand=False))
+
+
 def _print_reference(console: Console, reference: Reference, citations: Sequence[Citation]) -> None:
     """Print an article once, with the quotes from each passage of it that is cited."""
     passages = [citation for citation in citations if citation["key"] in reference["keys"]]
@@ -106,11 +109,11 @@ def _print_reference(console: Console, reference: Reference, citations: Sequence
             told = [place_words(quote), "" if quote["match"] in ("exact", "title") else quote["match"]]
             where = ", ".join(filter(None, told))
             text = f"{key}“{quote['text']}”{f' ({where})' if where else ''}"
-            console.print(Padding(_words(text), (0, 0, 0, 4), expand=False))
+            _print_indented(console, text)
         if not citation["quotes"]:
-            console.print(f"    {escape(key)}(cited without a quote)")
+            _print_indented(console, f"{key}(cited without a quote)")
     if reference["url"]:
-        console.print(Padding(_line(reference["url"]), (0, 0, 0, 4), expand=False))
+        _print_indented(console, printable_line(reference["url"]))
 
 
 def _print_conflict(console: Console, conflict: Conflict) -> None:
@@ -143,46 +146,38 @@ def _print_extraction(console: Console, extraction: Extraction, *, verbose: bool
     told = {"evidence": "evidence", "none": "nothing on the question", "failed": "NOT READ"}
     parts = [told[extraction["status"]]]
     if extraction["quotes"]:
-        count = len(extraction["quotes"])
-        parts.append(f"{count} quote{'s' if count > 1 else ''}")
+        parts.append(counted(len(extraction["quotes"]), "quote"))
     if extraction["choice"]:
         parts.append(f"choice {extraction['choice']}")
     if extraction["confidence"] is not None:
         parts.append(f"confidence {extraction['confidence']:.2f}")
-    console.print(f"{extraction['index'] + 1}  {_line(', '.join(parts))}")
+    console.print(f"{extraction['index'] + 1:<3} {_line(', '.join(parts))}")
     if extraction["finding"]:
-        console.print(Padding(_words(extraction["finding"]), (0, 0, 0, 3), expand=False))
+        _print_indented(console, extraction["finding"])
     if verbose:
         for quote in extraction["quotes"]:
-            console.print(Padding(_words(f"{quote['document_id']}: “{quote['text']}”"), (0, 0, 0, 3), expand=False))
+            _print_indented(console, f"{quote['document_id']}: “{quote['text']}”")
 
 
 def _print_documents(console: Console, documents: list[Document]) -> None:
     for place, document in enumerate(documents, start=1):
         score = document.metadata.get("score")
         shown = f" ({score:.3f})" if score is not None else ""
-        title = document.metadata.get("title") or ""
-        _print_item(console, f"{place:>3} ", f"{document.id}{shown} {title}")
+        _print_item(console, f"{place:>3} ", f"{document.id}{shown} {document.metadata.get('title') or ''}")
 
 
 def _usage(answer: Answer) -> str:
     usage = answer["usage"]
     if not usage["calls"]:
         return f"no model calls, {usage['seconds']:.1f} s"
-    text = (
-        f"{usage['calls']} call{'' if usage['calls'] == 1 else 's'}{_retries(usage['retries'])}, "
-        f"{usage['input_tokens']:,} tokens in, "
-        f"{usage['output_tokens']:,} out, {usage['seconds']:.1f} s"
-    )
+    again = f" ({usage['retries']} {'retry' if usage['retries'] == 1 else 'retries'})" if usage["retries"] else ""
+    tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
+    text = f"{counted(usage['calls'], 'call')}{again}, {tokens}, {usage['seconds']:.1f} s"
     if usage["vanilla_input_tokens"] and answer["route"] == "map_reduce":
         text += f"; one call over all documents would have read about {usage['vanilla_input_tokens']:,}"
         if usage["vanilla_output_tokens"]:
             text += f" and written {usage['vanilla_output_tokens']:,}"
     return text
-
-
-def _retries(count: int) -> str:
-    return "" if not count else f" ({count} {'retry' if count == 1 else 'retries'})"
 
 
 def _words(text: str) -> str:
