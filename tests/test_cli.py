@@ -7,11 +7,13 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from briefcontext.cli import app
+from briefcontext.graphs.settings import Settings
 from tests.command_line import Run, command_line
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
@@ -342,8 +344,6 @@ def test_a_model_that_cannot_be_reached_is_exit_code_1(run: Run, monkeypatch: py
 
 
 def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from briefcontext.graphs.settings import Settings
-
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = run("ask", "--help")
     assert code == 0
@@ -351,6 +351,22 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
     for name in ("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold", "reduce"):
         option = text.split(f"--{name.replace('_', '-')} ")[1]
         assert f"Default: {Settings.model_fields[name].default}." in option.split(" --")[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("ask", {"words", "questions", "reader", "options", "as_json", "references", "verbose"}),
+        ("serve", {"uploads", "host", "port", "token"}),
+        ("mcp", {"http", "host", "port", "token"}),
+        ("kb search", {"folder", "query", "k", "method", "as_json"}),
+    ],
+)
+def test_an_option_is_a_commands_own_or_named_like_the_setting_that_it_sets(command: str, own: set[str]) -> None:
+    found: Any = typer.main.get_command(app)
+    for word in command.split():
+        found = found.commands[word]
+    assert own == {option.name for option in found.params} - Settings.model_fields.keys()
 
 
 def test_no_options_name_is_cut_in_the_help_of_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,8 +95,8 @@ def _print_item(console: Console, mark: str, text: str) -> None:
     console.print(grid)
 
 
-def _print_indented(console: Console, text: str) -> None:
-    console.print(Padding(_words(text), (0, 0, 0, 4), expand=False))
+def _print_indented(console: Console, text: str, spaces: int = 4) -> None:
+    console.print(Padding(_words(text), (0, 0, 0, spaces), expand=False))
 
 
 def _print_reference(console: Console, reference: Reference, citations: Sequence[Citation]) -> None:
@@ -151,12 +151,12 @@ def _print_extraction(console: Console, extraction: Extraction, *, verbose: bool
         parts.append(f"choice {extraction['choice']}")
     if extraction["confidence"] is not None:
         parts.append(f"confidence {extraction['confidence']:.2f}")
-    console.print(f"{extraction['index'] + 1:<3} {_line(', '.join(parts))}")
+    console.print(f"{extraction['index'] + 1}  {_line(', '.join(parts))}")
     if extraction["finding"]:
-        _print_indented(console, extraction["finding"])
+        _print_indented(console, extraction["finding"], 3)
     if verbose:
         for quote in extraction["quotes"]:
-            _print_indented(console, f"{quote['document_id']}: “{quote['text']}”")
+            _print_indented(console, f"{quote['document_id']}: “{quote['text']}”", 3)
 
 
 def _print_documents(console: Console, documents: list[Document]) -> None:
