@@ -19,10 +19,7 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, extraction_of
 from briefcontext.errors import ModelCallError, first_line
 
-__all__ = ["HIDDEN", "extract", "extract_prompt", "ground_all", "lost_quotes"]
-
-HIDDEN = ("nostream",)
-"""Keeps the tokens of extractions and rewritings out of the `messages` stream, which is there for the answer."""
+__all__ = ["extract", "extract_prompt", "ground_all", "lost_quotes"]
 
 _AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
 """What a provider is to hold the model to, while a reply with more in it is read all the same."""
@@ -100,7 +97,7 @@ async def extract(
     record = _record(tuple(question["options"]))
 
     async def ask(messages: Sequence[BaseMessage]) -> Reply:
-        return await model.ask(Request("extract", messages, record, HIDDEN, index), budget)
+        return await model.ask(Request("extract", messages, record, index), budget)
 
     def parsed(reply: Reply) -> Extraction:
         found = _Record.model_validate(read_record(reply.text, "relevant", cut_off=reply.cut is not None))

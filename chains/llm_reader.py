@@ -17,7 +17,7 @@ from briefcontext.chains.context import (
     room_for,
     split_to_fit,
 )
-from briefcontext.chains.extract import HIDDEN, extract, extract_prompt, ground_all, lost_quotes
+from briefcontext.chains.extract import extract, extract_prompt, ground_all, lost_quotes
 from briefcontext.chains.model.call import Model, Reply, Request, StructuredOutput
 from briefcontext.chains.model.event_loop import together
 from briefcontext.chains.model.limits import CallBudget
@@ -159,7 +159,7 @@ class LLMReader:
         """
         listed = "\n".join(f"- {' '.join(each.split())}" for each in earlier)
         messages = self._allocator.prompts.render("follow_up", question["text"], {}, earlier=listed)
-        reply = await self._allocator.ask(Request("follow_up", messages, tags=HIDDEN), budget)
+        reply = await self._allocator.ask(Request("follow_up", messages), budget)
         lines = [line.removeprefix("Question:").strip(' \t*"“”') for line in reply.text.splitlines()]
         written = next((line for line in lines if any(sign.isalpha() for sign in line)), "")
         if reply.cut or not written:
@@ -212,7 +212,7 @@ class LLMReader:
             model.prompts.render("condense", question["text"], {}, evidence="\n".join(group))
             for group in group_to_fit(texts, room)
         ]
-        replies = await together(model.ask(Request("reduce", prompt, tags=HIDDEN), budget) for prompt in prompts)
+        replies = await together(model.ask(Request("reduce", prompt), budget) for prompt in prompts)
         for reply in replies:
             if reply.cut:  # What is missing is evidence, and nobody could tell which.
                 raise ModelCallError(cut_warning(reply.cut, "Condensed evidence"))

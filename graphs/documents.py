@@ -8,7 +8,7 @@ from briefcontext.chains.citation import source_id
 from briefcontext.errors import InputError
 from briefcontext.files import encodable
 from briefcontext.graphs.settings import Settings
-from briefcontext.retrievers.wrapped import as_ranking
+from briefcontext.retrievers.ranking_retriever import as_ranking
 
 __all__ = ["encodable_document", "given_ranking", "more_to_ask", "without_retracted"]
 

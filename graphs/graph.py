@@ -20,7 +20,7 @@ from briefcontext.chains.reader import Reader
 from briefcontext.graphs.nodes import Nodes
 from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.graphs.state import Input, Output, Partition, State
-from briefcontext.retrievers.wrapped import as_ranking_retriever
+from briefcontext.retrievers.ranking_retriever import as_ranking_retriever
 
 __all__ = ["build_graph", "graph"]
 

@@ -37,9 +37,8 @@ from briefcontext.graphs.events import (
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
-from briefcontext.retrievers.bm25 import rank_by_bm25
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.rankings import order_preserving
+from briefcontext.retrievers.rankings import order_preserving, rank_by_bm25
 from briefcontext.retrievers.signals import TwoRankings
 
 __all__ = ["Nodes"]

@@ -3,14 +3,13 @@
 Settings are resolved here and nowhere else; of a served graph's, names become places.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path, PurePath
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.documents import Document
 
@@ -51,6 +50,10 @@ __all__ = [
 ]
 
 _KEPT_OPEN = 8
+_OF_MODELS = {
+    *("model", "extract_model", "temperature", "max_output_tokens", "model_arguments"),
+    *("prompts", "model_cache", "structured_output"),
+}
 
 
 def retriever(
@@ -206,15 +209,8 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     """
     settings = settings.resolved()
     if settings.model is not None:
-        prompts = Prompts(settings.prompts)
-        return _llm_reader(
-            settings.model,
-            settings.extract_model,
-            settings.model_cache,
-            prompts,
-            settings.structured_output,
-            json.dumps(_model_arguments(settings), sort_keys=True),
-        )
+        of_models = settings.model_dump_json(include=_OF_MODELS)
+        return _llm_reader(of_models, Prompts(settings.prompts))
     if settings.extract_model is not None:
         raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
     if settings.prompts is not None:
@@ -251,9 +247,8 @@ def refuse_model_settings(settings: Settings) -> None:
     Raises:
         InputError: one of them is set.
     """
-    named = ("model", "extract_model", "temperature", "max_output_tokens", "model_arguments")
-    names = (*named, "prompts", "model_cache", "structured_output")
-    if unheard := [name for name in names if getattr(settings, name) != type(settings).model_fields[name].default]:
+    fields = type(settings).model_fields
+    if unheard := [name for name in fields if name in _OF_MODELS and getattr(settings, name) != fields[name].default]:
         raise InputError(
             f"The graph was built with a reader of its own, so {', '.join(unheard)} would have no effect. Leave it out "
             "and give it to the reader (LLMReader takes all of them), or build the graph without a reader."
@@ -305,19 +300,13 @@ def _cross_encoder(name: str) -> CrossEncoderScorer:
 
 
 @lru_cache(_KEPT_OPEN)
-def _llm_reader(
-    model: str,
-    extract_model: str | None,
-    cache: str | None,
-    prompts: Prompts,
-    structured_output: Literal["auto", "json_schema", "tools", "prompt"],
-    arguments: str,
-) -> Reader:
+def _llm_reader(of_models: str, prompts: Prompts) -> Reader:
+    settings = Settings.model_validate_json(of_models)
     return LLMReader(
-        model,
-        extract_model=extract_model,
-        arguments=json.loads(arguments),
-        cache=cache,
+        str(settings.model),
+        extract_model=settings.extract_model,
+        arguments=_model_arguments(settings),
+        cache=settings.model_cache,
         prompts=prompts,
-        structured_output=structured_output,
+        structured_output=settings.structured_output,
     )

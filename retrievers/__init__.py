@@ -5,14 +5,17 @@ from typing import TYPE_CHECKING
 from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
-    from briefcontext.retrievers.bm25 import rank_by_bm25
     from briefcontext.retrievers.combined import HybridRetriever, RerankingRetriever
     from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, MedCPTRetriever, retriever_over
     from briefcontext.retrievers.long_document import LongDocumentRetriever
-    from briefcontext.retrievers.ranking_retriever import RankingRetriever
-    from briefcontext.retrievers.rankings import intersection_over_union, order_preserving, reciprocal_rank_fusion
+    from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
+    from briefcontext.retrievers.rankings import (
+        intersection_over_union,
+        order_preserving,
+        rank_by_bm25,
+        reciprocal_rank_fusion,
+    )
     from briefcontext.retrievers.sentence_ranking import SentenceRanker
-    from briefcontext.retrievers.wrapped import WrappedRetriever
 
 __all__ = [
     "BM25Retriever",

@@ -17,9 +17,8 @@ from briefcontext.errors import InputError
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.term_statistics import TermStatistics
-from briefcontext.retrievers.ranking_retriever import RankingRetriever, ranked
+from briefcontext.retrievers.ranking_retriever import RankingRetriever, as_ranking_retriever, ranked
 from briefcontext.retrievers.rankings import RRF_K, reciprocal_rank_fusion
-from briefcontext.retrievers.wrapped import as_ranking_retriever
 
 __all__ = ["HybridRetriever", "PassageScorer", "RerankingRetriever"]
 

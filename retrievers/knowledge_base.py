@@ -11,10 +11,9 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.term_statistics import TermStatistics
-from briefcontext.retrievers.bm25 import BM25Pool
 from briefcontext.retrievers.combined import HybridRetriever, PassageScorer, RerankingRetriever
-from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
-from briefcontext.retrievers.wrapped import as_passages
+from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, as_passages, ranked, refuse_filters
+from briefcontext.retrievers.rankings import BM25Pool
 
 __all__ = [
     "BM25Retriever",

@@ -22,8 +22,8 @@ from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.bm25 import BM25Pool
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
+from briefcontext.retrievers.rankings import BM25Pool
 
 __all__ = ["LongDocumentRetriever", "Progress", "only_document", "titles"]
 

@@ -1,20 +1,35 @@
-"""The base class of the retrievers: k, filters, ranks and scores."""
+"""The base class of the retrievers, and any LangChain retriever, vector store or documents made to rank as it does."""
 
+import inspect
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from numbers import Real
+from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
+from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables.config import run_in_executor
+from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, field_validator
 
 from briefcontext.errors import InputError
+from briefcontext.knowledge.sources.publication import article_url
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.term_statistics import TermStatistics
 
-__all__ = ["DEFAULT_K", "RankingRetriever", "ranked", "refuse_filters"]
+__all__ = [
+    "DEFAULT_K",
+    "RankingRetriever",
+    "WrappedRetriever",
+    "as_passages",
+    "as_ranking",
+    "as_ranking_retriever",
+    "ranked",
+    "refuse_filters",
+]
 
 DEFAULT_K = 16
 """How many documents a retriever returns unless told otherwise."""
@@ -108,3 +123,149 @@ def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
         document.model_copy(update={"metadata": {**document.metadata, "rank": rank, "score": float(score)}})
         for rank, (document, score) in enumerate(scored, start=1)
     ]
+
+
+# What retrievers call the number of documents, where it is a field of theirs.
+_K_FIELDS = ("k", "top_k", "top_k_results")
+
+
+class WrappedRetriever(RankingRetriever):
+    """Retrieves with another retriever, and completes its documents: id, rank, score, metadata of a passage.
+
+    The other is asked for `k` documents when it can be: by its `k` argument, its `search_kwargs`, or a field
+    `k`, `top_k` or `top_k_results`, on a copy. What it returns beyond `k` is cut off.
+
+    The score is what the documents carry as `score`, where all do and it falls from the first to the last.
+    Otherwise, as with most retrievers, it is 1 / rank.
+    """
+
+    retriever: RetrieverLike
+
+    @classmethod
+    def from_vectorstore(cls, store: VectorStore, k: int = DEFAULT_K) -> Self:
+        """Retrieve from a LangChain vector store by similarity."""
+        return cls(retriever=store.as_retriever(), k=k)
+
+    def _search(
+        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        self._check(filters)
+        retriever, arguments = _asked_for(self.retriever, k)
+        found = retriever.invoke(query, {"callbacks": run_manager.get_child()}, **arguments)
+        return self._completed(found, k)
+
+    async def _asearch(
+        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        self._check(filters)
+        retriever, arguments = _asked_for(self.retriever, k)
+        if arguments and not _takes_k(retriever._aget_relevant_documents):  # type: ignore[attr-defined]
+            # It inherits BaseRetriever's asynchronous side, which passes no arguments on.
+            return await super()._asearch(query, k, filters, run_manager)
+        found = await retriever.ainvoke(query, {"callbacks": run_manager.get_child()}, **arguments)
+        return self._completed(found, k)
+
+    def _check(self, filters: Filters) -> None:
+        refuse_filters(filters, f"{type(self.retriever).__name__}, a retriever of your own,")
+
+    def _completed(self, found: Any, k: int) -> list[Document]:
+        if not (isinstance(found, list) and all(isinstance(document, Document) for document in found)):
+            raise InputError(
+                f"{type(self.retriever).__name__} is no retriever: it returned {type(found).__name__}, "
+                "not a list of documents."
+            )
+        return as_ranking(found, k)
+
+
+def as_ranking(documents: Sequence[Document], k: int | None = None) -> list[Document]:
+    """Return the first k documents, or all, completed as a ranking retriever's are: id, rank, score, metadata."""
+    passages = as_passages(documents)[:k]
+    return ranked(zip(passages, _scores(passages), strict=True))
+
+
+def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetriever:
+    """Return the retriever itself if it ranks as BriefContext's own do, else wrapped so that it does."""
+    if isinstance(retriever, VectorStore):
+        return WrappedRetriever.from_vectorstore(retriever)
+    return retriever if isinstance(retriever, RankingRetriever) else WrappedRetriever(retriever=retriever)
+
+
+def _asked_for(retriever: RetrieverLike, k: int) -> tuple[RetrieverLike, dict[str, int]]:
+    """The retriever, or a copy of it, and the arguments of a call that returns `k` documents."""
+    if not isinstance(retriever, BaseRetriever):
+        return retriever, {}
+    if _takes_k(retriever._get_relevant_documents):
+        return retriever, {"k": k}
+    fields = type(retriever).model_fields
+    if "search_kwargs" in fields:
+        search_kwargs = {**(retriever.search_kwargs or {}), "k": k}  # type: ignore[attr-defined]
+        return retriever.model_copy(update={"search_kwargs": search_kwargs}), {}
+    for name in _K_FIELDS:
+        if name in fields:
+            return retriever.model_copy(update={name: k}), {}
+    return retriever, {}
+
+
+def _takes_k(method: Callable[..., Any]) -> bool:
+    return "k" in inspect.signature(method).parameters
+
+
+def _scores(documents: list[Document]) -> list[float]:
+    scores = [document.metadata.get("score") for document in documents]
+    numbers = [float(score) for score in scores if isinstance(score, Real)]
+    if len(numbers) == len(scores) and numbers == sorted(numbers, reverse=True):
+        return numbers
+    return [1 / rank for rank in range(1, len(documents) + 1)]
+
+
+def as_passages(documents: Iterable[Document]) -> list[Document]:
+    """Return copies that all have a unique `id` and the metadata of a passage, in the same order.
+
+    What a document has is kept, and the rest is filled in: `source_id` from the loader's `source`, else the
+    id; `url` from its PMID or DOI; `page`, which LangChain's loaders count from 0, as it is printed; `start` from the
+    text splitter's `start_index`; the id from a digest of source and text. A repeated document (same id, same text) is
+    left out, and another text under an id already taken gets one of its own.
+    """
+    passages: dict[str, Document] = {}
+    for document in documents:
+        passage = _as_passage(document)
+        id = str(passage.id)
+        if id in passages and passages[id].page_content != passage.page_content:
+            id = f"{id}#{_digest(passage)}"
+        passages.setdefault(id, passage.model_copy(update={"id": id}))
+    return list(passages.values())
+
+
+def _as_passage(document: Document) -> Document:
+    metadata = {name: value for name, value in document.metadata.items() if value is not None}
+    source = metadata.get("source_id") or metadata.get("source") or document.id or _digest(document)
+    start = _offset(metadata.get("start"), _offset(metadata.get("start_index"), 0))
+    completed = {
+        "kind": "document",
+        **metadata,
+        **_printed_page(metadata),
+        **({"url": url} if (url := article_url(metadata)) else {}),
+        "source_id": str(source),
+        "title": str(metadata.get("title", "")),
+        "chunk_index": _offset(metadata.get("chunk_index"), 0),
+        "start": start,
+        "end": max(start, _offset(metadata.get("end"), start + len(document.page_content))),
+    }
+    return document.model_copy(update={"id": document.id or f"{source}#{_digest(document)}", "metadata": completed})
+
+
+def _printed_page(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    page = _offset(metadata.get("page"), -1)
+    if "kind" in metadata or page < 0:
+        return {}
+    label = str(metadata.get("page_label") or "")
+    return {"kind": "pdf", "page": int(label) if label.isdecimal() else page + 1}
+
+
+def _offset(value: object, default: int) -> int:
+    # Other loaders give these names to other things: seconds, strings, -1 for "not found".
+    return value if isinstance(value, int) and value >= 0 else default
+
+
+def _digest(document: Document) -> str:
+    return sha256(document.page_content.encode()).hexdigest()[:12]

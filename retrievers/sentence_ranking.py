@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.knowledge.store.term_statistics import TermStatistics
-from briefcontext.retrievers.bm25 import BM25Pool
+from briefcontext.retrievers.rankings import BM25Pool
 from briefcontext.sentences import RankedSentence, split_sentences
 
 __all__ = ["SentenceEncoder", "SentenceRanker"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from briefcontext.errors import InputError
 from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.knowledge.store.tokenizer import tokenize
-from briefcontext.retrievers.bm25 import BM25Pool
+from briefcontext.retrievers.rankings import BM25Pool
 
 __all__ = ["SIGNALS", "SPOTLIGHT", "Signal", "TwoRankings", "measure"]
 

@@ -22,9 +22,8 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.combined import HybridRetriever
 from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, SearchMethod, retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever
-from briefcontext.retrievers.ranking_retriever import RankingRetriever
+from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
-from briefcontext.retrievers.wrapped import WrappedRetriever
 from tests.command_line import command_line
 from tests.conftest import FixedRetriever
 from tests.hashing_encoder import HashingEncoder

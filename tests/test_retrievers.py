@@ -21,8 +21,7 @@ from briefcontext.knowledge.encoders.encoder import EmbeddingsEncoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.combined import HybridRetriever, RerankingRetriever
 from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, MedCPTRetriever
-from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.wrapped import WrappedRetriever
+from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
 
 QUESTION = "Does aspirin lower the risk of stroke?"
 TOPICS = ["stroke", "fever", "sepsis", "asthma", "gout", "migraine"]

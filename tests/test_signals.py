@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge.store.tokenizer import tokenize
-from briefcontext.retrievers.bm25 import rank_by_bm25
+from briefcontext.retrievers.rankings import rank_by_bm25
 from briefcontext.retrievers.signals import SIGNALS, TwoRankings, asks_for_description, measure, names_in_top
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=20)

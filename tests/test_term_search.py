@@ -15,7 +15,7 @@ from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
-from briefcontext.retrievers.bm25 import rank_by_bm25
+from briefcontext.retrievers.rankings import rank_by_bm25
 from tests.conftest import SHARED_DATA
 from tests.hashing_encoder import HashingEncoder
 

@@ -13,7 +13,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import ValidationError
 
 from briefcontext.errors import InputError
-from briefcontext.retrievers.wrapped import WrappedRetriever, as_passages
+from briefcontext.retrievers.ranking_retriever import WrappedRetriever, as_passages
 
 QUESTION = "Does aspirin lower the risk of stroke?"
 DOCUMENTS = [Document(id=f"d{i}", page_content=f"Aspirin, trial {i}.", metadata={"year": 2000 + i}) for i in range(6)]

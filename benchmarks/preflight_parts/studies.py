@@ -24,9 +24,13 @@ from briefcontext.evaluation.statistics.calibrate import (
 from briefcontext.evaluation.statistics.inference import auc
 from briefcontext.evaluation.statistics.labelled import LabelledQuestions, count_decisions
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.bm25 import rank_by_bm25
 from briefcontext.retrievers.calibration import Calibration, Positive
-from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N, intersection_over_union
+from briefcontext.retrievers.rankings import (
+    PREFLIGHT_IOU_THRESHOLD,
+    PREFLIGHT_TOP_N,
+    intersection_over_union,
+    rank_by_bm25,
+)
 from briefcontext.retrievers.signals import SIGNALS, TwoRankings
 
 Row = dict[str, Any]

@@ -45,9 +45,6 @@ StructuredOutput = Literal["auto", "json_schema", "tools", "prompt"]
 a function; `prompt`: by the prompt's words alone; `auto`: as LangChain's profile of the model says, `json_schema`
 where it says nothing."""
 
-_METHODS: dict[str, Any] = {"json_schema": "json_schema", "tools": "function_calling"}
-"""What LangChain's `with_structured_output` calls them."""
-
 
 @dataclass(frozen=True)
 class Request:
@@ -57,7 +54,6 @@ class Request:
     messages: Sequence[BaseMessage]
     record: type[BaseModel] | None = None
     """What the reply is to be, as JSON; None for text."""
-    tags: tuple[str, ...] = ()
     partition: int | None = None
     """Its index, where the call reads a partition."""
     streamed: bool = False
@@ -172,9 +168,11 @@ class Model:
 
     def _bound(self, record: type[BaseModel]) -> Runnable[Any, Any]:
         """Return the model as it is asked for records, without the parser that LangChain puts behind it."""
-        method = _METHODS[self._structured_output]
+        method = "function_calling" if self._structured_output == "tools" else "json_schema"
+        # All in one piece: not every server follows references.
+        schema = {name: part for name, part in dereference_refs(record.model_json_schema()).items() if name != "$defs"}
         try:
-            structured = self._whole.with_structured_output(_json_schema(record), method=method)
+            structured = self._whole.with_structured_output(schema, method=method)
             if isinstance(structured, RunnableSequence):
                 return structured.first
         except (NotImplementedError, TypeError, ValueError):
@@ -273,13 +271,6 @@ class Model:
         )
 
 
-def _json_schema(record: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema of a record's class, all in one piece: not every server follows references."""
-    schema = dereference_refs(record.model_json_schema())
-    schema.pop("$defs", None)
-    return dict(schema)
-
-
 def _by_profile(chat: BaseChatModel) -> StructuredOutput:
     """Decide by LangChain's profile of a model."""
     profile = chat.profile or {}
@@ -291,4 +282,6 @@ def _by_profile(chat: BaseChatModel) -> StructuredOutput:
 def _config(request: Request, attempt: int) -> RunnableConfig:
     # A run of the node's own name would pass for the node, and its messages for the node's output.
     metadata = {"stage": request.stage, "partition": request.partition, "attempt": attempt + 1, "again": request.again}
-    return {"tags": list(request.tags), "run_name": f"{request.stage} call", "metadata": metadata}
+    # Where a run's messages are streamed, they are there for the answer.
+    tags = [] if request.streamed else ["nostream"]
+    return {"tags": tags, "run_name": f"{request.stage} call", "metadata": metadata}
