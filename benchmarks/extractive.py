@@ -6,9 +6,11 @@ PubMedQA and other collections, encoded by minilm.
 - BioASQ, PubMedQA and the demo's questions: of those answered, first = the first sentence comes from a gold document,
   cited = the share of gold among the documents cited; finding = the first sentence stands among the results or
   conclusions of its abstract, and not its background, aim or methods (PubMedQA's abstracts are labelled, and the reader
-  sees no labels); found = a gold document is among the 16 retrieved, and no reader can do more. "gold out" asks the
-  same with the gold documents taken out, and the demo's questions that have none: the more abstentions, the better, but
-  some of these questions are answered by documents that nobody marked.
+  sees no labels); found = a gold document is among the 16 retrieved, and no reader can do more; missed = the share of
+  these that are refused, as where none is found, abstaining is right. "gold out" asks the same with the gold documents
+  taken out, and the demo's questions that have none: the more abstentions, the better, but some of these questions are
+  answered by documents that nobody marked.
+- "others, demo": those on BioASQ and PubMedQA, asked of the demo's base, which answers next to none of them.
 - Evidence Inference: the whole text of a trial is read; first = the first sentence overlaps an annotated one. "another
   trial" asks the same of another text.
 
@@ -118,7 +120,9 @@ class Outcomes:
         row: dict[str, Any] = {**self.names, "n": len(self.abstained), "abstained": statistics.mean(self.abstained)}
         row["sentences"] = statistics.mean(self.lengths) if self.lengths else 0.0
         if any(self.found):
-            row |= {"found": statistics.mean(self.found), "first": statistics.mean(self.first)}
+            missed = [abstained for abstained, found in zip(self.abstained, self.found, strict=True) if found]
+            row |= {"found": statistics.mean(self.found), "missed": statistics.mean(missed)}
+            row |= {"first": statistics.mean(self.first)}
             row |= {"cited": statistics.mean(self.cited)} if self.cited else {}
             row |= {"finding": statistics.mean(self.finding)} if self.finding else {}
         return row
@@ -225,12 +229,15 @@ def overlaps(answer: Answer, spans: Spans) -> bool:
     return any(start < last and first < end for first, last in places for start, end in spans)
 
 
-def on_demo(ranker: SentenceRanker) -> list[Outcomes]:
-    """Ask the demo's questions, of which some have no answer in its base."""
+def on_demo(ranker: SentenceRanker, others: Iterable[Question]) -> list[Outcomes]:
+    """Ask the demo's questions, of which some have no answer in its base, and others, of which next to none has."""
     questions = [Question(row["id"], row["question"], frozenset(row["gold_ids"])) for row in demo_questions()]
     with demo_knowledge_base() as base:
         reader = ExtractiveReader(partial(ranker.rank, statistics=base.term_statistics))
-        return on_passages("demo", questions, DenseRetriever(knowledge_base=base), reader, {})
+        retriever = DenseRetriever(knowledge_base=base)
+        foreign = [Question(question.id, question.text, frozenset()) for question in others]
+        outcomes = on_passages("demo", questions, retriever, reader, {})
+        return outcomes + on_passages("others, demo", foreign, retriever, reader, {})
 
 
 def measure(data: Path, most: int, trials: int, cache: Path, work: Path) -> list[dict[str, Any]]:
@@ -246,6 +253,7 @@ def measure(data: Path, most: int, trials: int, cache: Path, work: Path) -> list
         retriever = DenseRetriever(knowledge_base=base)
         reader = ExtractiveReader(partial(ranker.rank, statistics=base.term_statistics))
         outcomes = []
+        asked: list[Question] = []
         findings = read_findings(data / "pubmedqa" / "corpus.jsonl.gz")
         for group, folder in (("BioASQ", "bioasq"), ("PubMedQA", "pubmedqa")):
             questions = read_questions(data / folder / "queries.jsonl", "gold_pmids")
@@ -254,8 +262,9 @@ def measure(data: Path, most: int, trials: int, cache: Path, work: Path) -> list
             questions.sort(key=lambda question: zlib.crc32(question.text.encode()))
             known_findings = findings if group == "PubMedQA" else {}
             outcomes += on_passages(group, questions[:most], retriever, reader, known_findings)
+            asked += questions[:most]
     outcomes += on_trials(data / "evidence_inference", trials, ExtractiveReader(ranker.rank))
-    outcomes += on_demo(ranker)
+    outcomes += on_demo(ranker, asked)
     return [outcome.row() for outcome in outcomes]
 
 

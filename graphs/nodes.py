@@ -39,14 +39,16 @@ from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import order_preserving, rank_by_bm25
+from briefcontext.retrievers.sentence_ranking import unmentioned_words
 from briefcontext.retrievers.signals import TwoRankings
 
 __all__ = ["Nodes"]
 
 NOTHING_CLOSE = (
-    "No sentence was found close enough to the question. Without a model, nothing is inferred from the documents, and "
-    "they may answer it all the same: read the passages, or use a model."
+    "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "
+    "documents, and they may answer it all the same: read the passages, or use a model."
 )
+UNMENTIONED = "The documents that were read do not mention: {words}. "
 
 _ONE_CALL = ("vanilla", "order_preserving")
 _IN_PARTS = "The documents exceed the model's input window, so they were read in parts."
@@ -247,7 +249,9 @@ def _abstention(reason: str) -> Draft:
 def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
     """Hand on the answer that a reader's draft makes."""
     if draft["abstained"] and state["ranking"] and reader.vanilla_characters(state["asked"], []) is None:
-        draft = Draft(**{**draft, "text": NOTHING_CLOSE})
+        words = unmentioned_words(state["asked"]["text"], state["ranking"])
+        unmentioned = UNMENTIONED.format(words=", ".join(words)) if words else ""
+        draft = Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=unmentioned)})
     answer = compose(
         draft,
         asked=state["asked"],

@@ -10,10 +10,11 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
 from briefcontext.retrievers.rankings import BM25Pool
 from briefcontext.sentences import RankedSentence, split_sentences
 
-__all__ = ["SentenceEncoder", "SentenceRanker"]
+__all__ = ["SentenceEncoder", "SentenceRanker", "unmentioned_words"]
 
 MIN_CHARACTERS = 25
 """Shorter pieces are headings and fragments."""
@@ -72,6 +73,9 @@ PAIRS = (
     ("What are the symptoms of Addison's disease?", "Adrenal insufficiency presents with fatigue and weight loss."),
 )
 """Questions with sentences that answer them, which show what an encoder's similarities mean."""
+
+MOST_WORDS = 6
+_WORD = re.compile(r"\b[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 
 
 class SentenceEncoder(Protocol):
@@ -153,6 +157,21 @@ class SentenceRanker:
             for (number, start, end), text, score in zip(places, texts, scores, strict=True)
         ]
         return sorted(ranked, key=lambda sentence: -sentence.score)
+
+
+def unmentioned_words(query: str, documents: Sequence[Document]) -> list[str]:
+    """Return the question's words that no document has, in its title or text and in any inflection, as they are asked.
+
+    Function words and numbers are left out; of a long question, only the first few are returned.
+    """
+    held = {
+        term
+        for document in documents
+        for term in tokenize(lexical_text(str(document.metadata.get("title") or ""), document.page_content))
+    }
+    # In capitals, a function word passes for a name.
+    words = {tuple(tokenize(word)): word for word in _WORD.findall(query) if tokenize(word.lower())}
+    return [word for terms, word in words.items() if not held.issuperset(terms)][:MOST_WORDS]
 
 
 def _finding(sentence: str) -> int:

@@ -120,6 +120,7 @@ def test_an_abstention_looks_like_one_and_names_the_passages(run: Run) -> None:
     assert code == 0
     told = " ".join(out.split())
     assert told.startswith("No answer was found in the documents. No sentence was found close enough to the question.")
+    assert "The documents that were read do not mention: carburettor, motorcycle" in told
     assert "read the passages, or use a model" in told
     assert "none of them contains evidence" not in told
     assert "Documents 1 demo-" in told

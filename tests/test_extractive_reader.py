@@ -12,7 +12,7 @@ from briefcontext.chains.extractive_reader import MIN_SCORE, ExtractiveReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
-from briefcontext.retrievers.sentence_ranking import PAIRS, SentenceRanker
+from briefcontext.retrievers.sentence_ranking import MOST_WORDS, PAIRS, SentenceRanker, unmentioned_words
 
 ASKED = check_question("aspirin stroke risk")
 WORDS = ("aspirin", "stroke", "risk", "sky")
@@ -66,6 +66,24 @@ def test_documents_that_do_not_answer_are_no_evidence() -> None:
     assert (extraction["status"], extraction["quotes"]) == ("none", [])
     draft = wait_for(READER.aanswer(ASKED, _documents(FAR), "vanilla", ACCOUNT))
     assert draft["abstained"]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "title", "words"),
+    [
+        ("Does acupuncture shorten labour?", "Labour was short.", "", ["acupuncture", "shorten"]),
+        ("Does acupuncture shorten labour?", "Labour was shortened.", "Acupuncture", []),
+        ("Is IL-6 raised by TNF-α?", "IL6 was high.", "", ["raised", "TNF-α"]),
+        ("DOES IT HELP 12 of 40?", "Sky.", "", ["HELP"]),
+        ("Labour, labours and labour", "Sky.", "", ["labour"]),
+        ("", "Sky.", "", []),
+        (" ".join(f"word{letter * 3}" for letter in "abcdefghij"), "Sky.", "", ["wordaaa", "wordbbb", "wordccc"]),
+    ],
+)
+def test_words_that_no_document_has_are_named(question: str, text: str, title: str, words: list[str]) -> None:
+    named = unmentioned_words(question, [*_documents("Nothing else."), *_documents(text, title=title)])
+    assert len(named) <= MOST_WORDS
+    assert named[: len(words) or None] == words
 
 
 def test_the_answer_is_made_of_sentences_and_says_so() -> None:
