@@ -84,6 +84,7 @@ def test_markdown_keeps_its_markup_and_has_its_heading_as_title() -> None:
         ("---\ntitle: 'One'\ndate: 2020\n---\n# Two", "One"),
         ("---\r\ndate: 2020\r\n---\r\n# One", "One"),
         ("---\nsubtitle: x\n---\n\nText", ""),
+        ("---\r\ntitle: \r\n---\r\n# Two", "Two"),
         ("Text\n\n---\n\nMore", ""),
         ("#\n\n# One", "One"),
         ("", ""),
@@ -91,6 +92,24 @@ def test_markdown_keeps_its_markup_and_has_its_heading_as_title() -> None:
 )
 def test_the_title_of_markdown(text: str, title: str) -> None:
     assert markdown_title(text) == title
+
+
+LONG = 300_000
+"""Characters of a line that an expression which tries each of them from each other would not come to the end of."""
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("# a" + " " * LONG + "b", LONG + 2),
+        ("x" + " " * LONG + "x\n===", LONG + 2),
+        ("`" * LONG, 0),
+        ("---\ntitle: " + " " * LONG + "x\n---\n", 1),
+    ],
+    ids=["marked", "underlined", "code", "stated"],
+)
+def test_lines_of_any_length_have_a_title_or_none(text: str, length: int) -> None:
+    assert len(markdown_title(text)) == length
 
 
 PAGE = """<!DOCTYPE html><html><head><title>Zinc

@@ -20,11 +20,12 @@ MAX_BYTES = 1 << 28
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-_FRONT_MATTER_TITLE = re.compile(r"^title:[ \t]*(.+?)[ \t]*\r?$", re.MULTILINE)
-_FENCED_CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\r\n]*\r?\n.*?(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER_TITLE = re.compile(r"^title:(.+)$", re.MULTILINE)
+# Nothing here is tried again from within a run of the same characters: a line may have millions.
+_FENCED_CODE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[^\r\n]*\r?\n.*?(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(
-    r"^ {0,3}#{1,6}[ \t]+(?P<marked>\S[^\r\n]*?)(?:[ \t]+#+)?[ \t]*\r?$"
-    r"|^ {0,3}(?P<underlined>\S[^\r\n]*?)[ \t]*\r?\n {0,3}(?:=+|-+)[ \t]*\r?$",
+    r"^ {0,3}#{1,6}[ \t]+(?P<marked>\S[^\r\n]*)\r?$"
+    r"|^ {0,3}(?P<underlined>\S[^\r\n]*)\r?\n {0,3}(?:=+|-+)[ \t]*\r?$",
     re.MULTILINE,
 )
 
@@ -68,10 +69,17 @@ def markdown_title(text: str) -> str:
     """The title in the front matter, else the first heading, "" when there is none."""
     if front_matter := _FRONT_MATTER.match(text):
         text = text[front_matter.end() :]
-        if title := _FRONT_MATTER_TITLE.search(front_matter.group(1)):
-            return title.group(1).strip("\"'")
+        stated = _FRONT_MATTER_TITLE.search(front_matter.group(1))
+        if stated and (title := stated.group(1).strip(" \t\r").strip("\"'")):
+            return title
     heading = _HEADING.search(_FENCED_CODE.sub("", text))
-    return (heading["marked"] or heading["underlined"]) if heading else ""
+    if heading is None:
+        return ""
+    if heading["underlined"]:
+        return heading["underlined"].rstrip(" \t")
+    marked = heading["marked"].rstrip(" \t")
+    unclosed = marked.rstrip("#")
+    return unclosed.rstrip(" \t") if unclosed.endswith((" ", "\t")) else marked
 
 
 @rejecting
