@@ -270,6 +270,11 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(tmp_path: Path, row: obj
         ("pubmedqa", '{"1": {"QUESTION": "Is it?", "final_decision": "green"}}', "question 1: the answer"),
         ("bioasq", '{"questions": [{"id": "1", "body": "Who?", "type": "x"}]}', "question 1: the type 'x'"),
         ("bioasq", '{"questions": [{"id": "1", "type": "list"}]}', "question 1: there is no question"),
+        (
+            "bioasq",
+            '{"questions": [{"id": "1", "type": "yesno", "body": "Is it?", "documents": 7}]}',
+            "question 1: the documents must be a list of addresses, not 7",
+        ),
         ("bioasq", '{"id": 1}\n{"id": 2}', "write jsonl:"),
         ("bioasq", '{"articles": []}', "no question in .*golden files"),
         ("infinitebench-qa", '{"id": 1, "input": "Who?", "answer": ["x"]}', "line 1: there is no text in 'context'"),
@@ -278,6 +283,11 @@ def test_a_bad_row_is_named_with_its_line_and_its_fault(tmp_path: Path, row: obj
             "infinitebench-mc",
             '{"id": 1, "input": "Who?", "context": "x", "answer": "x"}',
             "line 1: there are no options",
+        ),
+        (
+            "infinitebench-mc",
+            '{"id": 1, "input": "Who?", "context": "x", "options": ["a", "b"], "answer": ["a", ["b"]]}',
+            "line 1: the answer .* is none of the options",
         ),
         ("jsonl", "", "There is no question in"),
         ("jsonl", b"\xff\xfe{}", "cannot be read as UTF-8"),
@@ -344,9 +354,14 @@ def _with_another_question(folder: Path) -> None:
     path.write_text(path.read_text().replace("9003,TOY2", "9002,TOY2"))
 
 
+def _with_half_a_letter(folder: Path) -> None:
+    (folder / "txt_files" / "PMCTOY2.txt").write_bytes(b"TITLE: na\xefve")
+
+
 @pytest.mark.parametrize(
     ("harm", "error"),
     [
+        (_with_half_a_letter, "cannot be read: 'utf-8' codec can't decode byte 0xef"),
         (_without_annotations, r"There is no .*annotations_merged\.csv.*github\.com/jayded"),
         (_without_text, r"line 4 asks on PMCTOY2, and there is no .*ebm-nlp\.com"),
         (_without_column, "has no column 'Outcome': its columns are PromptID"),

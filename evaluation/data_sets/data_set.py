@@ -1,5 +1,6 @@
 """A data set: its questions, the long documents they are asked on, and samples of its questions."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from briefcontext.errors import InputError
 from briefcontext.files import sha256
 
-__all__ = ["PER_CLASS", "DataSet", "Item", "LongDocument", "Reading", "balanced_sample", "sample"]
+__all__ = ["PER_CLASS", "DataSet", "Item", "LongDocument", "balanced_sample", "sample"]
 
 PER_CLASS = 35
 """Questions of each answer in BriefContext's controlled experiments."""
@@ -44,35 +45,22 @@ class LongDocument:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DataSet:
     """Questions as they were read."""
 
     name: str
     """What tables call it: the subset, the kind, or the file's name."""
-    items: list[Item]
-    """In the file's order, with ids that differ."""
-    documents: Mapping[str, LongDocument]
-    """The long documents by id; empty where questions are asked on a corpus."""
-    sha256: str
-    """Of the file; of a folder, of the names and digests of the files that were read."""
-    left_out: Mapping[str, int]
-    """Why questions of the file are not among the items, and how many each time; empty when all are."""
-
-
-@dataclass(slots=True)
-class Reading:
-    """What a reader of one layout has found so far."""
-
-    name: str
     items: list[Item] = field(default_factory=list)
+    """In the file's order, with ids that differ."""
     documents: dict[str, LongDocument] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
+    """The long documents by id; empty where questions are asked on a corpus."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Why questions of the file are not among the items, and how many each time; empty when all are."""
     files: list[Path] = field(default_factory=list)
     """Those of a folder that tell the data set from others."""
-
-    def leave_out(self, reason: str) -> None:
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+    sha256: str = ""
+    """Of the file; of a folder, of the names and digests of the files that were read."""
 
 
 def sample(items: Sequence[Item], limit: int, seed: int = 0) -> list[Item]:

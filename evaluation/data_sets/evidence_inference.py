@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Item, LongDocument, Reading
+from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
 from briefcontext.evaluation.data_sets.field_parsers import (
     BadRow,
     at,
@@ -32,7 +32,7 @@ _FILES = ("prompts_merged.csv", "annotations_merged.csv", "documents.jsonl", "qu
 _PROMPT_COLUMNS = ("PromptID", "PMCID", "Outcome", "Intervention", "Comparator")
 
 
-def read_evidence_inference(path: Path, subset: str = "") -> Reading:
+def read_evidence_inference(path: Path, subset: str = "") -> DataSet:
     """Read a folder of the published layout, or of documents.jsonl(.gz) and questions.jsonl(.gz).
 
     The answer is what most annotators say whose label was found valid, each with one vote a label. Left out,
@@ -44,45 +44,45 @@ def read_evidence_inference(path: Path, subset: str = "") -> Reading:
     files = [file for name in _FILES for file in (path / name, path / f"{name}.gz") if file.is_file()]
     named = {file.name.removesuffix(".gz"): file for file in reversed(files)}
     if path / "prompts_merged.csv" in files:
-        reading = _published(path)
+        data = _published(path)
         files += sorted((path / "txt_files").glob("PMC*.txt"))
     elif "questions.jsonl" in named and "documents.jsonl" in named:
-        reading = _as_json_lines(named["questions.jsonl"], named["documents.jsonl"])
+        data = _as_json_lines(named["questions.jsonl"], named["documents.jsonl"])
     else:
         raise InputError(
             f"{path} holds neither prompts_merged.csv nor questions.jsonl with documents.jsonl. "
             "The data are published at https://github.com/jayded/evidence-inference."
         )
-    reading.files = files
-    return reading
+    data.files = files
+    return data
 
 
-def _published(folder: Path) -> Reading:
+def _published(folder: Path) -> DataSet:
     votes = _votes(folder / "annotations_merged.csv")
-    reading = Reading("evidence-inference")
+    data = DataSet("evidence-inference")
     read: dict[str, dict[str, str]] = {}
     for place, row in _csv_rows(folder / "prompts_merged.csv", *_PROMPT_COLUMNS):
         prompt, document = row["PromptID"].strip(), f"PMC{row['PMCID'].strip().upper().removeprefix('PMC')}"
         ballot = votes.get(prompt, Counter()).most_common()
         if read.get(prompt) == row:
-            reading.leave_out("repeats another prompt")
+            data.left_out["repeats another prompt"] += 1
             continue
         read[prompt] = row
         if not row["Outcome"] or not row["Intervention"]:
-            reading.leave_out("no outcome or no intervention")
+            data.left_out["no outcome or no intervention"] += 1
         elif not ballot:
-            reading.leave_out("no valid label")
+            data.left_out["no valid label"] += 1
         elif len(ballot) > 1 and ballot[0][1] == ballot[1][1]:
-            reading.leave_out("the annotators' labels are tied")
+            data.left_out["the annotators' labels are tied"] += 1
         else:
             question = (
                 f"With respect to {row['Outcome'].strip()}, characterize the reported difference between patients "
                 f"receiving {row['Intervention'].strip()} and those receiving {row['Comparator'].strip()}."
             )
-            if document not in reading.documents:
-                reading.documents[document] = _text(folder / "txt_files" / f"{document}.txt", document, place)
-            reading.items.append(Item(prompt, question, OPTIONS, (ballot[0][0],), (document,), document))
-    return reading
+            if document not in data.documents:
+                data.documents[document] = _text(folder / "txt_files" / f"{document}.txt", document, place)
+            data.items.append(Item(prompt, question, OPTIONS, (ballot[0][0],), (document,), document))
+    return data
 
 
 def _votes(path: Path) -> dict[str, Counter[str]]:
@@ -128,21 +128,21 @@ def _text(path: Path, id_: str, place: int) -> LongDocument:
     return LongDocument(id_, title[1].strip() if title else "", text)
 
 
-def _as_json_lines(questions: Path, documents: Path) -> Reading:
-    reading = Reading("evidence-inference")
+def _as_json_lines(questions: Path, documents: Path) -> DataSet:
+    data = DataSet("evidence-inference")
     for number, row in json_rows(documents):
         with at(f"{documents}, line {number}"):
             document = LongDocument(identifier(row.get("id")), str(row.get("title") or ""), text_of(row, "text"))
-            if document.id in reading.documents:
+            if document.id in data.documents:
                 raise BadRow(f"the id {document.id!r} occurs twice")
-            reading.documents[document.id] = document
+            data.documents[document.id] = document
     for number, row in json_rows(questions):
         with at(f"{questions}, line {number}"):
             on = identifier(row.get("doc_id"))
-            if on not in reading.documents:
+            if on not in data.documents:
                 raise BadRow(f"it is asked on {on!r}, which is not in {documents.name}")
             options = options_of(row.get("options")) or OPTIONS
             answer = right_letter(row.get("answer"), options)
             question = question_of(row, "question")
-            reading.items.append(Item(identifier(row.get("id")), question, options, (answer,), (on,), on))
-    return reading
+            data.items.append(Item(identifier(row.get("id")), question, options, (answer,), (on,), on))
+    return data

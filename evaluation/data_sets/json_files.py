@@ -10,7 +10,7 @@ from typing import Any
 import ijson  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Item, Reading
+from briefcontext.evaluation.data_sets.data_set import DataSet, Item
 from briefcontext.evaluation.data_sets.field_parsers import (
     YES_NO,
     YES_NO_MAYBE,
@@ -31,23 +31,21 @@ __all__ = ["read_bioasq", "read_mirage", "read_pubmedqa"]
 BIOASQ_TYPES = ("yesno", "factoid", "list", "summary")
 
 
-def read_mirage(path: Path, subset: str = "") -> Reading:
+def read_mirage(path: Path, subset: str = "") -> DataSet:
     """Read `{subset: {id: {question, options, answer, PMID}}}`; the PMIDs are the key documents."""
     sets = load_json(path)
     if not isinstance(sets, dict) or not all(isinstance(questions, dict) for questions in sets.values()):
         raise InputError(f"{path} has not MIRAGE's layout, {{subset: {{id: question}}}}.")
     if subset and subset not in sets:
         raise InputError(f"{path} has no subset {subset!r}: it has {', '.join(sets)}.")
-    reading = Reading(subset or "mirage")
+    data = DataSet(subset or "mirage")
     for name, questions in sets.items():
         for id, row in questions.items() if subset in ("", name) else ():
             with at(f"{path}, {name}, question {id}"):
-                reading.items.append(_mirage_item(id, object_of(row), name))
-    seen = Counter(item.id for item in reading.items)
-    reading.items = [
-        replace(item, id=f"{item.group}:{item.id}") if seen[item.id] > 1 else item for item in reading.items
-    ]
-    return reading
+                data.items.append(_mirage_item(id, object_of(row), name))
+    seen = Counter(item.id for item in data.items)
+    data.items = [replace(item, id=f"{item.group}:{item.id}") if seen[item.id] > 1 else item for item in data.items]
+    return data
 
 
 def _mirage_item(id: str, row: dict[str, Any], group: str) -> Item:
@@ -57,7 +55,7 @@ def _mirage_item(id: str, row: dict[str, Any], group: str) -> Item:
     return Item(id, question_of(row, "question"), options, (answer,), identifiers(row.get("PMID")), group=group)
 
 
-def read_pubmedqa(path: Path, subset: str = "") -> Reading:
+def read_pubmedqa(path: Path, subset: str = "") -> DataSet:
     """Read `{pmid: {QUESTION, CONTEXTS, LONG_ANSWER, final_decision}}`; the abstract of its id is the key document.
 
     A question without final_decision (the unlabelled part) has no answer.
@@ -65,27 +63,27 @@ def read_pubmedqa(path: Path, subset: str = "") -> Reading:
     questions = load_json(path)
     if not isinstance(questions, dict):
         raise InputError(f"{path} has not PubMedQA's layout, {{pmid: question}}.")
-    reading = Reading("pubmedqa")
+    data = DataSet("pubmedqa")
     for pmid, row in questions.items():
         with at(f"{path}, question {pmid}"):
             decision = object_of(row).get("final_decision")
             answers = (right_letter(decision, YES_NO_MAYBE),) if decision is not None else ()
-            reading.items.append(Item(pmid, question_of(row, "QUESTION"), YES_NO_MAYBE, answers, (pmid,)))
-    return reading
+            data.items.append(Item(pmid, question_of(row, "QUESTION"), YES_NO_MAYBE, answers, (pmid,)))
+    return data
 
 
-def read_bioasq(path: Path, subset: str = "") -> Reading:
+def read_bioasq(path: Path, subset: str = "") -> DataSet:
     """Read `{"questions": [{id, body, type, exact_answer, ideal_answer, documents}]}`, of a file or a folder of them.
 
     A yesno question gets the options yes and no. A factoid accepts each synonym, a list the whole list, and
     a summary its ideal answers. The PMIDs at the end of `documents`' addresses are the key documents.
     """
-    reading = Reading("bioasq", files=sorted(path.glob("*.json")) if path.is_dir() else [path])
-    for file in reading.files:
+    data = DataSet("bioasq", files=sorted(path.glob("*.json")) if path.is_dir() else [path])
+    for file in data.files:
         for place, row in enumerate(_bioasq_questions(file), 1):
             with at(f"{file}, question {place}"):
-                reading.items.append(_bioasq_item(object_of(row)))
-    return reading
+                data.items.append(_bioasq_item(object_of(row)))
+    return data
 
 
 def _bioasq_questions(path: Path) -> Iterator[Any]:
@@ -103,7 +101,9 @@ def _bioasq_item(row: dict[str, Any]) -> Item:
     kind = row.get("type")
     if kind not in BIOASQ_TYPES:
         raise BadRow(f"the type {kind!r} is not one of {', '.join(BIOASQ_TYPES)}")
-    exact, ideal = row.get("exact_answer"), row.get("ideal_answer")
+    exact, ideal, documents = row.get("exact_answer"), row.get("ideal_answer"), row.get("documents") or []
+    if not isinstance(documents, list):
+        raise BadRow(f"the documents must be a list of addresses, not {documents!r}")
     if kind == "yesno":
         # A test set before its answers are out has none.
         answers: tuple[str, ...] = (right_letter(exact, YES_NO),) if exact else ()
@@ -114,7 +114,7 @@ def _bioasq_item(row: dict[str, Any]) -> Item:
         question=question_of(row, "body"),
         options=YES_NO if kind == "yesno" else {},
         answers=answers,
-        gold_ids=tuple(dict.fromkeys(_pmid(address) for address in row.get("documents") or [])),
+        gold_ids=tuple(dict.fromkeys(_pmid(address) for address in documents)),
         summary=kind == "summary",
     )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Item, LongDocument, Reading
+from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
 from briefcontext.evaluation.data_sets.field_parsers import (
     YES_NO,
     YES_NO_MAYBE,
@@ -32,7 +32,7 @@ _DOCUMENTS = ("document", "doc_id", "context_id")
 _BESIDE = ("documents.jsonl", "documents.jsonl.gz", "contexts.jsonl", "contexts.jsonl.gz")
 
 
-def read_json_lines(path: Path, subset: str = "") -> Reading:
+def read_json_lines(path: Path, subset: str = "") -> DataSet:
     """Read `question`, and where they are there `id`, `options`, `answer`, `gold_ids`, `type` and `group`.
 
     `options` is a mapping or a list, `answer` a letter or an option's words; without options, `answer` is an
@@ -43,19 +43,19 @@ def read_json_lines(path: Path, subset: str = "") -> Reading:
     `context_id` gives. Without `id` a question's id is its line.
     """
     stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
-    reading = Reading(path.resolve().parent.name if stem in ("queries", "questions") else stem)
+    data = DataSet(path.resolve().parent.name if stem in ("queries", "questions") else stem)
     rows: list[tuple[int, dict[str, Any]]] = []
     for number, row in json_rows(path):
         if row.get("context") is not None:
             with at(f"{path}, line {number}"):
-                row["document"] = _add_context(reading, row)
+                row["document"] = _add_context(data, row)
         rows.append((number, row))
     decisions = _decisions([row for _, row in rows])
     for number, row in rows:
         with at(f"{path}, line {number}"):
-            reading.items.append(_item(row, number, decisions))
-    _add_documents(reading, path)
-    return reading
+            data.items.append(_item(row, number, decisions))
+    _add_documents(data, path)
+    return data
 
 
 def _decisions(rows: list[dict[str, Any]]) -> tuple[dict[str, str], bool]:
@@ -101,16 +101,16 @@ def _item(row: dict[str, Any], number: int, decisions: tuple[dict[str, str], boo
     )
 
 
-def _add_documents(reading: Reading, path: Path) -> None:
+def _add_documents(data: DataSet, path: Path) -> None:
     """Read the long texts that questions name by id, and only those."""
-    wanted = {item.document for item in reading.items if item.document} - set(reading.documents)
+    wanted = {item.document for item in data.items if item.document} - set(data.documents)
     for file in (path.parent / name for name in _BESIDE):
         if wanted and file.is_file():
             for number, row in json_rows(file):
                 with at(f"{file}, line {number}"):
                     if (id := identifier(row.get("id"))) in wanted:
-                        reading.documents[id] = LongDocument(id, str(row.get("title") or ""), text_of(row, "text"))
-            wanted -= set(reading.documents)
+                        data.documents[id] = LongDocument(id, str(row.get("title") or ""), text_of(row, "text"))
+            wanted -= set(data.documents)
     if wanted:
         raise InputError(
             f"{path} asks on {sorted(wanted)[0]!r}, which is in none of {', '.join(_BESIDE[::2])} beside it. "
@@ -118,21 +118,21 @@ def _add_documents(reading: Reading, path: Path) -> None:
         )
 
 
-def read_en_qa(path: Path, subset: str = "") -> Reading:
+def read_en_qa(path: Path, subset: str = "") -> DataSet:
     """Read longbook_qa_eng.jsonl: `id`, `context`, `input` and `answer`, a list of accepted texts."""
-    return _infinitebench(path, Reading("infinitebench-qa"), choice=False)
+    return _infinitebench(path, DataSet("infinitebench-qa"), choice=False)
 
 
-def read_en_mc(path: Path, subset: str = "") -> Reading:
+def read_en_mc(path: Path, subset: str = "") -> DataSet:
     """Read longbook_choice_eng.jsonl: as En.QA, with `options` (a list), and the right one's words in `answer`.
 
     As in the benchmark's own scorer, `answer` may also be the words and the letter, and of options with
     equal words the first is the right one.
     """
-    return _infinitebench(path, Reading("infinitebench-mc"), choice=True)
+    return _infinitebench(path, DataSet("infinitebench-mc"), choice=True)
 
 
-def _infinitebench(path: Path, reading: Reading, *, choice: bool) -> Reading:
+def _infinitebench(path: Path, data: DataSet, *, choice: bool) -> DataSet:
     for number, row in json_rows(path):
         with at(f"{path}, line {number}"):
             options = options_of(row.get("options")) if choice else {}
@@ -142,22 +142,22 @@ def _infinitebench(path: Path, reading: Reading, *, choice: bool) -> Reading:
             if not answers:
                 raise BadRow("there is no answer")
             question = question_of(row, "input")
-            document = _add_context(reading, row)
-            reading.items.append(Item(identifier(row.get("id")), question, options, answers, (document,), document))
-    return reading
+            document = _add_context(data, row)
+            data.items.append(Item(identifier(row.get("id")), question, options, answers, (document,), document))
+    return data
 
 
 def _letter(answer: Any, options: dict[str, str]) -> str:
-    if isinstance(answer, list) and len(answer) == 2 and answer[1] in options:
+    if isinstance(answer, list) and len(answer) == 2 and answer[1] in [*options]:
         return str(answer[1])
     words = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
     same = [letter for letter, text in options.items() if isinstance(words, str) and text == words.strip()]
     return same[0] if same else right_letter(answer, options)
 
 
-def _add_context(reading: Reading, row: dict[str, Any]) -> str:
+def _add_context(data: DataSet, row: dict[str, Any]) -> str:
     """Keep a long text once, however many questions repeat it, and return its id, made of its SHA-256."""
     text = text_of(row, "context")
     id = f"text-{sha256(text)[:16]}"
-    reading.documents.setdefault(id, LongDocument(id, "", text))
+    data.documents.setdefault(id, LongDocument(id, "", text))
     return id

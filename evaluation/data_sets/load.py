@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import DataSet, Reading
+from briefcontext.evaluation.data_sets.data_set import DataSet
 from briefcontext.evaluation.data_sets.evidence_inference import read_evidence_inference
 from briefcontext.evaluation.data_sets.json_files import read_bioasq, read_mirage, read_pubmedqa
 from briefcontext.evaluation.data_sets.json_lines import read_en_mc, read_en_qa, read_json_lines
@@ -19,7 +19,7 @@ __all__ = ["KINDS", "Kind", "load_data_set"]
 class Kind:
     """One layout: who reads it, and where the real data are."""
 
-    read: Callable[[Path, str], Reading]
+    read: Callable[[Path, str], DataSet]
     """Takes the path and the subset ("" for all)."""
     published: str
     subsets: bool = False
@@ -87,16 +87,16 @@ def load_data_set(spec: str) -> DataSet:
         raise InputError(f"{path} is a folder, and a file is needed: {kind.published}.")
     try:
         found = kind.read(path, subset)
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error
     if not found.items:
         left_out = "; ".join(f"{count} left out: {reason}" for reason, count in found.left_out.items())
         raise InputError(
             f"There is no question in {path}{f' ({left_out})' if left_out else ''}. Needed: {kind.published}."
         )
-    items = [replace(item, group=item.group or found.name) for item in found.items]
+    found.items = [replace(item, group=item.group or found.name) for item in found.items]
     places: dict[str, int] = {}
-    for place, item in enumerate(items, 1):
+    for place, item in enumerate(found.items, 1):
         if (first := places.setdefault(item.id, place)) != place:
             raise InputError(
                 f"{path}: questions {first} and {place} have the same id {item.id!r}. Give each its own, or remove one."
@@ -106,8 +106,8 @@ def load_data_set(spec: str) -> DataSet:
     for document in found.documents.values():
         _refuse_half_characters("a long document", path, document.id, document.title, document.text)
     digests = (f"{file_sha256(file)}  {file.relative_to(path).as_posix()}\n" for file in found.files)
-    digest = sha256("".join(digests)) if path.is_dir() else file_sha256(path)
-    return DataSet(found.name, items, found.documents, digest, found.left_out)
+    found.sha256 = sha256("".join(digests)) if path.is_dir() else file_sha256(path)
+    return found
 
 
 def _refuse_half_characters(what: str, path: Path, *texts: str) -> None:

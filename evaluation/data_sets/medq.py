@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError, MissingExtraError
-from briefcontext.evaluation.data_sets.data_set import Item, Reading
+from briefcontext.evaluation.data_sets.data_set import DataSet, Item
 
 __all__ = ["read_medq"]
 
@@ -14,7 +14,7 @@ _ID = ("id", "qid", "question id", "no", "no.", "#", "number", "index")
 _ANSWER = ("answer", "reference", "reference answer", "gold answer", "ideal answer", "ground truth")
 
 
-def read_medq(path: Path, subset: str = "") -> Reading:
+def read_medq(path: Path, subset: str = "") -> DataSet:
     """Read the questions of the first sheet that has a column of them.
 
     The columns are found by their headers: `question` (or the one header that speaks of questions), and,
@@ -68,8 +68,8 @@ def _first(headers: list[str], names: tuple[str, ...]) -> int | None:
 
 def _questions(
     path: Path, rows: list[tuple[int, tuple[Any, ...]]], question: int, id_: int | None, answer: int | None
-) -> Reading:
-    reading = Reading("medq")
+) -> DataSet:
+    data = DataSet("medq")
     for number, cells in rows:
         if not any(_words(cell) for cell in cells):
             continue
@@ -78,8 +78,8 @@ def _questions(
             raise InputError(f"{path}, row {number}: the question is blank. Fill it in, or empty the row.")
         name = cell[id_] if id_ is not None and id_ < len(cell) else ""
         known = (cell[answer],) if answer is not None and answer < len(cell) and cell[answer] else ()
-        reading.items.append(Item(name or f"row-{number}", cell[question], {}, known, (), summary=True))
-    return reading
+        data.items.append(Item(name or f"row-{number}", cell[question], {}, known, (), summary=True))
+    return data
 
 
 def _words(cell: Any) -> str:
