@@ -183,17 +183,15 @@ def test_an_equal_request_has_a_try_of_its_own_when_the_first_fails(tmp_path: Pa
 
 
 def test_a_model_is_asked_in_a_second_event_loop_too(tmp_path: Path, server: OpenAIServer) -> None:
-    from briefcontext.chains.model.call import Request
     from briefcontext.chains.model.limits import CallBudget
     from briefcontext.evaluation.methods.models import RunModels
-    from briefcontext.prompts import BUNDLED
 
     models = RunModels(chat(server), replies=tmp_path / "replies.sqlite")
     server.script = lambda call: Reply("It is so.")
 
     async def ask(words: str) -> list[str]:
-        request = Request("closed_book", BUNDLED.render("closed_book", words, {}))
-        return list(await asyncio.gather(*(models.ask(request, CallBudget()) for _ in range(4))))
+        asked = check_question(words)
+        return list(await asyncio.gather(*(models.ask("closed_book", asked, CallBudget()) for _ in range(4))))
 
     assert asyncio.run(ask("One?")) == asyncio.run(ask("Two?")) == ["It is so."] * 4
 

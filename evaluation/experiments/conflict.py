@@ -1,7 +1,7 @@
 """Experiment `conflict`: what becomes of partitions that disagree?"""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from briefcontext.evaluation.data_sets.data_set import Item, sample
@@ -10,10 +10,10 @@ from briefcontext.evaluation.experiments.experiment import OnCorpus, Report
 from briefcontext.evaluation.experiments.integration import RealRankings
 from briefcontext.evaluation.figures.plots import OKABE_ITO, stacked_plot
 from briefcontext.evaluation.methods.method import VANILLA
-from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables, paired
+from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables, paired, tally
 from briefcontext.evaluation.statistics.inference import wilson
-from briefcontext.evaluation.statistics.score_tables import Row, answered, cells, cells_tables, condition_of
-from briefcontext.evaluation.statistics.tables import Table, percent, with_interval
+from briefcontext.evaluation.statistics.score_tables import Row, answered, condition_of
+from briefcontext.evaluation.statistics.tables import WIN_TIE_LOSE, Table, interval_of, percent
 
 __all__ = ["Conflict", "ConflictOnRealRankings"]
 
@@ -38,29 +38,23 @@ class _Conflicts(OnCorpus):
         """Leave free text out: partitions are seen to disagree by the options that they choose."""
         return super().left_out(item, oracle=oracle) if item.options else "has no options to disagree on"
 
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+    def report(self, report: Report) -> None:
         """Count conflicts, those resolved, and win, tie and lose against vanilla on them."""
-        every_k = [{"k": k} for k in config["ks"]]
+        rows, every_k = report.rows, [{"k": k} for k in report.config["ks"]]
         conditions = [dict(key) for key in dict.fromkeys(map(condition_of, rows)) if key]
         found = [_conflicts(rows, condition) for condition in [*every_k, *(c for c in conditions if c not in every_k)]]
-        comparisons = compare_methods(_of_conflicts(rows), seed=config["seed"], by=("k",))
-        every = cells(rows, seed=config["seed"])
-        return Report(
-            summary={"conflicts": found, "comparisons": comparisons, "cells": every},
-            tables=[
-                _table(found),
-                *comparison_tables(comparisons),
-                *cells_tables("on all questions, conflicting or not", every),
-            ],
-            remarks=[] if comparisons else ["No partitions of any question disagreed."],
-            figures=stacked_plot(
-                {_label(c): (c["win"], c["tie"], c["lose"]) for c in found if c["n"]},
-                ("Win", "Tie", "Lose"),
-                out and out / "conflict",
-                x_label="Conflicting questions, BriefContext against vanilla RAG",
-                colours=(OKABE_ITO[0], "#8C8C8C", OKABE_ITO[1]),
-                simulated=config["simulation"],
-            ),
+        report.add("conflicts", found, [_table(found)])
+        comparisons = compare_methods(_of_conflicts(rows), seed=report.seed, by=("k",))
+        report.add("comparisons", comparisons, comparison_tables(comparisons))
+        report.scores("on all questions, conflicting or not")
+        if not comparisons:
+            report.remarks.append("No partitions of any question disagreed.")
+        report.draw(
+            stacked_plot,
+            {_label(c): (c["win"], c["tie"], c["lose"]) for c in found if c["n"]},
+            parts=("Win", "Tie", "Lose"),
+            x_label="Conflicting questions, BriefContext against vanilla RAG",
+            colours=(OKABE_ITO[0], "#8C8C8C", OKABE_ITO[1]),
         )
 
 
@@ -91,27 +85,22 @@ def _conflicts(rows: Sequence[Row], condition: Mapping[str, Any]) -> dict[str, A
     """Count the conflicts under a condition that may leave the position open."""
     some = [row for row in rows if condition.items() <= row["condition"].items()]
     conflicting = [row for row in some if _is_conflict(row)]
-    resolved = sum(row["outcome"] == "right" for row in conflicting)
+    resolved, n = sum(row["outcome"] == "right" for row in conflicting), len(conflicting)
     mapped = [row for row in answered(some) if row["method"] == _MAPPED]
     differences = [one["score"] - other["score"] for one, other in paired(_of_conflicts(some), _MAPPED, VANILLA)]
-    counts = {
+    return {
         "condition": dict(condition),
         "questions": len(mapped),
         "partitions": sum(row["partitions"] for row in mapped),
         "without_choice": sum(row["partitions_without_choice"] for row in mapped),
-        "n": len(conflicting),
+        "n": n,
         "resolved": resolved,
         "chosen_by_a_partition": sum(row["choice"] in row["partition_choices"] for row in conflicting),
         "unparsed": sum(row["outcome"] in ("unparsed", "abstained") for row in conflicting),
         "compared": len(differences),
-        "win": sum(d > 0 for d in differences),
-        "tie": sum(d == 0 for d in differences),
-        "lose": sum(d < 0 for d in differences),
+        **tally(differences),
+        **({"share": resolved / n, **wilson(resolved, n)._asdict()} if n else {}),
     }
-    if conflicting:
-        interval = wilson(resolved, len(conflicting))
-        counts.update(share=resolved / len(conflicting), low=interval.low, high=interval.high)
-    return counts
 
 
 def _label(conflict: Mapping[str, Any]) -> str:
@@ -124,14 +113,14 @@ def _table(found: Sequence[Mapping[str, Any]]) -> Table:
         found,
         {
             "Rankings": _label,
-            "Answers": lambda c: c["questions"],
+            "Answers": itemgetter("questions"),
             "Partitions without a choice": lambda c: f"{c['without_choice']} of {c['partitions']}",
             "Conflicting (n)": lambda c: f"{c['n']} ({percent(c['n'] / c['questions'])}%)" if c["questions"] else "0",
-            "Resolved": lambda c: c["resolved"],
-            "Share [95% CI]": lambda c: with_interval(c.get("share"), c.get("low"), c.get("high")),
-            "Chosen by a partition": lambda c: c["chosen_by_a_partition"],
-            "Unparsed": lambda c: c["unparsed"],
-            "Win / tie / lose": lambda c: f"{c['win']} / {c['tie']} / {c['lose']}",
+            "Resolved": itemgetter("resolved"),
+            "Share [95% CI]": interval_of("share"),
+            "Chosen by a partition": itemgetter("chosen_by_a_partition"),
+            "Unparsed": itemgetter("unparsed"),
+            **WIN_TIE_LOSE,
         },
         "Conflicting: at least two partitions chose different options; one that states no choice is counted by itself, "
         "and disagrees with none. Resolved: the final answer is right. Win, tie "

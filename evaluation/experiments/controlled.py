@@ -1,9 +1,8 @@
 """The papers' controlled experiments: the key document stands where it is put, among documents that are chosen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from langchain_core.documents import Document
 
@@ -12,9 +11,8 @@ from briefcontext.evaluation.data_sets.data_set import PER_CLASS, Item
 from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, Report
 from briefcontext.evaluation.figures.plots import bar_plot, line_plot
 from briefcontext.evaluation.methods.method import Reading
-from briefcontext.evaluation.statistics.comparison import compare_conditions, compare_methods, comparison_tables
+from briefcontext.evaluation.statistics.comparison import compare_conditions, comparison_tables
 from briefcontext.evaluation.statistics.position_spread import spread_tables, spreads
-from briefcontext.evaluation.statistics.score_tables import Row, cells, cells_tables, conditional_methods
 
 __all__ = ["PERCENTILES", "AttentionBias", "ContextLength", "Position", "key_place"]
 
@@ -62,40 +60,16 @@ class Position(Controlled):
     def arrange(self, item: Item, condition: Condition) -> Reading:
         return self.placed(item, condition["position"], self.corpus.neighbours(item, condition["k"] - 1))
 
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+    def report(self, report: Report) -> None:
         """Score by position and on average, which is the papers' headline, spread, and tests against vanilla."""
-        seed = config["seed"]
-        found = cells(rows, seed=seed)
-        spread = spreads(rows, "position", "k", seed=seed)
-        means = cells(rows, seed=seed, by=("k",))
-        of_means = compare_methods(rows, seed=seed, by=("k",))
-        comparisons = compare_methods(rows, seed=seed)
-        return Report(
-            summary={
-                "cells": found,
-                "means": means,
-                "mean_comparisons": of_means,
-                "spread": spread,
-                "comparisons": comparisons,
-            },
-            tables=[
-                *cells_tables("by position of the key document", found),
-                *spread_tables(spread),
-                *cells_tables("on average over the positions", means),
-                *comparison_tables(of_means, "Against vanilla RAG, mean over the positions"),
-                *comparison_tables(comparisons),
-            ],
-            figures=line_plot(
-                found,
-                out and out / self.name,
-                x="position",
-                panel="k",
-                methods=conditional_methods(rows),
-                x_label="Position of the key document (percentile)",
-                x_ticks=PERCENTILES,
-                simulated=config["simulation"],
-            ),
-        )
+        found = report.scores("by position of the key document")
+        spread = spreads(report.rows, "position", "k", seed=report.seed)
+        report.add("spread", spread, spread_tables(spread))
+        report.scores("on average over the positions", "means", by=("k",))
+        report.tests("Against vanilla RAG, mean over the positions", "mean_comparisons", by=("k",))
+        report.tests()
+        label = "Position of the key document (percentile)"
+        report.draw(line_plot, found, x="position", panel="k", x_label=label, x_ticks=PERCENTILES)
 
 
 class ContextLength(Controlled):
@@ -123,30 +97,15 @@ class ContextLength(Controlled):
         reading = super().base_reading(item)
         return replace(reading, key_documents=reading.key_documents[:1])
 
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+    def report(self, report: Report) -> None:
         """Score by number of documents, over the places on average, with closed book and oracle as bounds."""
-        seed, (shortest, *longer) = config["seed"], config["ks"]
-        found = cells(rows, seed=seed, by=("documents",))
-        comparisons = compare_methods(rows, seed=seed, by=("documents",))
+        shortest, *longer = report.config["ks"]
+        found = report.scores("by number of documents", by=("documents",))
+        report.tests(by=("documents",))
         lengths = [({"documents": k, "against": shortest}, {"documents": k}, {"documents": shortest}) for k in longer]
-        effects = compare_conditions(rows, lengths, seed=seed)
-        return Report(
-            summary={"cells": found, "comparisons": comparisons, "effects": effects},
-            tables=[
-                *cells_tables("by number of documents", found),
-                *comparison_tables(comparisons),
-                *comparison_tables(effects, "More documents against the fewest"),
-            ],
-            figures=line_plot(
-                found,
-                out and out / self.name,
-                x="documents",
-                methods=conditional_methods(rows),
-                x_label="Documents in the context",
-                logarithmic=True,
-                simulated=config["simulation"],
-            ),
-        )
+        effects = compare_conditions(report.rows, lengths, seed=report.seed)
+        report.add("effects", effects, comparison_tables(effects, "More documents against the fewest"))
+        report.draw(line_plot, found, x="documents", x_label="Documents in the context", logarithmic=True)
 
 
 class AttentionBias(Controlled):
@@ -168,27 +127,17 @@ class AttentionBias(Controlled):
         others = self.corpus.neighbours(item, count) if near else self.corpus.random(item, count, self.seed)
         return self.placed(item, 50, others)
 
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+    def report(self, report: Report) -> None:
         """Score among neighbours and among random documents, and test the one against the other."""
-        seed, (near, far) = config["seed"], COMPANIES
-        found = cells(rows, seed=seed)
-        companies = [({"k": k}, {"k": k, "others": far}, {"k": k, "others": near}) for k in config["ks"]]
-        effects = compare_conditions(rows, companies, seed=seed)
-        comparisons = compare_methods(rows, seed=seed)
-        return Report(
-            summary={"cells": found, "effects": effects, "comparisons": comparisons},
-            tables=[
-                *cells_tables("among neighbours and among random documents", found),
-                *comparison_tables(effects, "Random documents minus neighbours"),
-                *comparison_tables(comparisons),
-            ],
-            figures=bar_plot(
-                {
-                    f"k = {k}\n{company}": [c for c in found if c["condition"] in ({"k": k, "others": company}, {})]
-                    for k in config["ks"]
-                    for company in COMPANIES
-                },
-                out and out / self.name,
-                simulated=config["simulation"],
-            ),
-        )
+        ks, (near, far) = report.config["ks"], COMPANIES
+        found = report.scores("among neighbours and among random documents")
+        companies = [({"k": k}, {"k": k, "others": far}, {"k": k, "others": near}) for k in ks]
+        effects = compare_conditions(report.rows, companies, seed=report.seed)
+        report.add("effects", effects, comparison_tables(effects, "Random documents minus neighbours"))
+        report.tests()
+        groups = {
+            f"k = {k}\n{company}": [c for c in found if c["condition"] in ({"k": k, "others": company}, {})]
+            for k in ks
+            for company in COMPANIES
+        }
+        report.draw(bar_plot, groups)

@@ -1,9 +1,9 @@
 """The corpus of an experiment: a knowledge base, the long documents of a data set, and tables that describe one."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +57,6 @@ class Corpus:
         self.retriever = DenseRetriever(knowledge_base=self)
         """The dense rankings, of which one search serves all methods and all lengths."""
         self._kept_ranking = lru_cache(_KEPT_RANKINGS)(self._ranking)
-        self._ids: list[str] | None = None
-        self._lock = Lock()
 
     @classmethod
     def open(cls, name: str) -> "Corpus":
@@ -81,6 +79,10 @@ class Corpus:
 
     def _ranking(self, query: str, k: int, filters: Filters) -> tuple[Document, ...]:
         return tuple(self.knowledge_base.search(query, k, filters))
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        return self.knowledge_base.ids()
 
     def fingerprint(self) -> dict[str, Any]:
         """Say which knowledge base this is: its encoder, and how many passages from which sources."""
@@ -132,9 +134,6 @@ class Corpus:
         Raises:
             InputError: the knowledge base has not so many.
         """
-        with self._lock:
-            if self._ids is None:
-                self._ids = self.knowledge_base.ids()
         near = {document.id for document in self.ranking(item, 64)}
         key = set(item.gold_ids)
         order = random.Random(f"{seed}\0{item.id}").sample(self._ids, len(self._ids))
@@ -198,31 +197,25 @@ def corpus_tables(base: "KnowledgeBase") -> list[Table]:
     Tokens are those of the knowledge base's own encoder, without those that mark the ends of a text. A document's
     length is the sum of its passages'.
     """
-    passages: dict[str, int] = defaultdict(int)
-    lengths: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    passages: Counter[str] = Counter()
+    lengths: defaultdict[str, Counter[str]] = defaultdict(Counter)
     ids = base.ids()
     for start in range(0, len(ids), _READ_AT_ONCE):
         for document in base.get(ids[start : start + _READ_AT_ONCE]):
             kind = str(document.metadata.get("kind") or "none stated")
-            tokens = len(base.encoder.token_offsets(document.page_content))
             passages[kind] += 1
-            lengths[kind][str(document.metadata["source_id"])] += tokens
-    by_kind = {kind: np.array(list(of.values())) for kind, of in sorted(lengths.items())}
-    totals = [[kind, f"{len(of):,}", f"{passages[kind]:,}", f"{int(of.sum()):,}"] for kind, of in by_kind.items()]
-    every = np.concatenate(list(by_kind.values())) if by_kind else np.zeros(0, dtype=int)
-    totals.append(["all", f"{len(every):,}", f"{sum(passages.values()):,}", f"{int(every.sum()):,}"])
+            lengths[kind][str(document.metadata["source_id"])] += len(base.encoder.token_offsets(document.page_content))
+    rows = [(kind, passages[kind], np.array(list(of.values()))) for kind, of in sorted(lengths.items())]
+    rows.append(("all", passages.total(), np.concatenate([np.zeros(0, dtype=int), *(of for _, _, of in rows)])))
+    totals = [[kind, f"{len(of):,}", f"{count:,}", f"{int(of.sum()):,}"] for kind, count, of in rows]
     spans = [
         [kind, f"{of.mean():,.1f}", f"{of.std(ddof=1) if len(of) > 1 else 0:,.1f}",
          *(f"{value:,.0f}" for value in np.quantile(of, _QUANTILES))]
-        for kind, of in [*by_kind.items(), *([("all", every)] if len(every) else [])]
+        for kind, _, of in rows if len(of)
     ]  # fmt: skip
     note = f"Tokens of the encoder {base.manifest.encoder.name}."
+    quantiles = ["Least", "First quartile", "Median", "Third quartile", "Most"]
     return [
         Table("Documents and tokens by source", ["Source", "Documents", "Passages", "Tokens"], totals, note),
-        Table(
-            "Tokens of a document by source",
-            ["Source", "Mean", "SD", "Least", "First quartile", "Median", "Third quartile", "Most"],
-            spans,
-            note,
-        ),
+        Table("Tokens of a document by source", ["Source", "Mean", "SD", *quantiles], spans, note),
     ]

@@ -1,8 +1,7 @@
 """Experiment `cost`: what each method takes for a question, with the tokens really used."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -12,17 +11,24 @@ from briefcontext.evaluation.figures.plots import stacked_plot
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.statistics.comparison import paired
-from briefcontext.evaluation.statistics.inference import bootstrap_ratio
+from briefcontext.evaluation.statistics.inference import bootstrap, bootstrap_ratio
 from briefcontext.evaluation.statistics.score_tables import (
     Row,
     answered,
-    bootstrap_bounds,
-    cells,
-    cells_tables,
     condition_of,
     grouped,
 )
-from briefcontext.evaluation.statistics.tables import METHOD, N, Record, Table, percent, title_of, under, with_interval
+from briefcontext.evaluation.statistics.tables import (
+    METHOD,
+    N,
+    Record,
+    Table,
+    amount_of,
+    interval_of,
+    percent_of,
+    title_of,
+    under,
+)
 
 __all__ = ["Cost"]
 
@@ -45,30 +51,23 @@ class Cost(RealRankings):
     needs_answers = False
     repeatable = False
 
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+    def report(self, report: Report) -> None:
         """Tokens by method and stage, and against vanilla."""
-        seed, prices = config["seed"], config["prices"]
-        costs = cost_of(rows, seed=seed)
-        every = cells(rows, seed=seed)
+        rows, prices = report.rows, report.config["prices"]
+        costs = cost_of(rows, seed=report.seed)
+        report.add("costs", costs, [_table(costs)])
         predicted = predictions(rows, prices)
-        saved = savings(rows, prices, seed=seed)
+        report.add("predictions", predicted, [_predictions_table(predicted)] if predicted else [])
+        saved = savings(rows, prices, seed=report.seed)
+        report.add("savings", saved, [_savings_table(saved)] if saved else [])
+        report.scores("that the tokens bought")
         bars = [f"{title_of(c['method'])}\nk = {c['condition'].get('k', 'any')}" for c in costs]
         parts = ("one_call_input", "map_input", "reduce_input", "output_tokens")
-        return Report(
-            summary={"costs": costs, "cells": every, "predictions": predicted, "savings": saved},
-            tables=[
-                _table(costs),
-                *([_predictions_table(predicted)] if predicted else []),
-                *([_savings_table(saved)] if saved else []),
-                *cells_tables("that the tokens bought", every),
-            ],
-            figures=stacked_plot(
-                dict(zip(bars, ([c[part] for part in parts] for c in costs), strict=True)),
-                ("Input, one call", "Input, map", "Input, reduce", "Output"),
-                out and out / self.name,
-                x_label="Tokens for a question (mean)",
-                simulated=config["simulation"],
-            ),
+        report.draw(
+            stacked_plot,
+            dict(zip(bars, ([c[part] for part in parts] for c in costs), strict=True)),
+            parts=("Input, one call", "Input, map", "Input, reduce", "Output"),
+            x_label="Tokens for a question (mean)",
         )
 
 
@@ -84,7 +83,7 @@ def cost_of(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
             cost[name] = fmean(row["usage"][name] for row in some)
         for side in ("input_tokens", "output_tokens"):
             tokens = [float(row["usage"][side]) for row in some]
-            cost[f"{side}_low"], cost[f"{side}_high"] = bootstrap_bounds(tokens, seed=seed)
+            cost[f"{side}_low"], cost[f"{side}_high"] = bootstrap(tokens, seed=seed)
         cost["in_parts"] = sum(bool(row.get("in_parts")) for row in some)
         same = [pair for pair in paired(rows, method, VANILLA) if condition_of(pair[0]) == condition]
         own, base = (sum(pair[side]["usage"]["input_tokens"] for pair in same) for side in (0, 1))
@@ -169,10 +168,6 @@ def _tokens(row: Row, stage: str, side: str) -> int:
     return sum(call[side] for call in row["calls"] if _STAGES.get(call["stage"], "one_call") == stage)
 
 
-def _mean(name: str, form: str = ",.1f") -> Callable[[Record], str]:
-    return lambda one: format(one[name], form)
-
-
 def _total(side: str) -> Callable[[Record], str]:
     """Show a mean with its interval."""
 
@@ -193,10 +188,10 @@ def _table(costs: Sequence[Record]) -> Table:
             **under("k"),
             **N,
             **({"In parts": itemgetter("in_parts")} if in_parts else {}),
-            "Calls": _mean("calls", ".2f"),
-            "Input, one call": _mean("one_call_input"),
-            "Input, map": _mean("map_input"),
-            "Input, reduce": _mean("reduce_input"),
+            "Calls": amount_of("calls", ".2f"),
+            "Input, one call": amount_of("one_call_input"),
+            "Input, map": amount_of("map_input"),
+            "Input, reduce": amount_of("reduce_input"),
             "Input in all [95% CI]": _total("input_tokens"),
             "Output in all [95% CI]": _total("output_tokens"),
             "Input over vanilla's": lambda c: "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}",
@@ -210,7 +205,7 @@ def _table(costs: Sequence[Record]) -> Table:
 
 
 def _predictions_table(predicted: Sequence[Record]) -> Table:
-    costs = {"Cost predicted ($)": _mean("predicted_cost", ".6f"), "Cost used ($)": _mean("cost", ".6f")}
+    costs = {"Cost predicted ($)": amount_of("predicted_cost", ".6f"), "Cost used ($)": amount_of("cost", ".6f")}
     return Table.of(
         "Predicted by the equations, and used",
         predicted,
@@ -218,15 +213,15 @@ def _predictions_table(predicted: Sequence[Record]) -> Table:
             **METHOD,
             **under("k"),
             **N,
-            "N_con": _mean("n_con"),
-            "N_ins": _mean("n_ins"),
-            "N_out": _mean("n_out"),
-            "M": _mean("partitions"),
-            "Input predicted": _mean("predicted_input"),
-            "Input used": _mean("input_tokens"),
-            "of it reduce": _mean("reduce_input"),
-            "Output predicted": _mean("predicted_output"),
-            "Output used": _mean("output_tokens"),
+            "N_con": amount_of("n_con"),
+            "N_ins": amount_of("n_ins"),
+            "N_out": amount_of("n_out"),
+            "M": amount_of("partitions"),
+            "Input predicted": amount_of("predicted_input"),
+            "Input used": amount_of("input_tokens"),
+            "of it reduce": amount_of("reduce_input"),
+            "Output predicted": amount_of("predicted_output"),
+            "Output used": amount_of("output_tokens"),
             **(costs if any(one["cost"] is not None for one in predicted) else {}),
         },
         "Means for a question. Equation 4 of BriefContext where one call answers, (N_con + N_ins) p_in + N_out p_out; "
@@ -244,9 +239,9 @@ def _savings_table(saved: Sequence[Record]) -> Table:
         {
             **under("k"),
             **N,
-            "Skip the map": lambda one: percent(one["skip_the_map"]),
+            "Skip the map": percent_of("skip_the_map"),
             "Of the map-reduce's": itemgetter("what"),
-            "Saved [95% CI]": lambda one: with_interval(one["saved"], one["low"], one["high"]),
+            "Saved [95% CI]": interval_of("saved"),
         },
         "In per cent: BriefContext with its preflight against the map-reduce for every question. Intervals by "
         "bootstrap over the questions.",

@@ -2,8 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -12,7 +11,8 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item, balanced_sample
 from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
 from briefcontext.evaluation.methods.method import Reading
-from briefcontext.evaluation.statistics.score_tables import Row
+from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables
+from briefcontext.evaluation.statistics.score_tables import Cell, Row, cells, cells_tables
 from briefcontext.evaluation.statistics.tables import Table
 
 __all__ = ["EXPERIMENTS", "Condition", "Experiment", "OnCorpus", "OnDocuments", "Report", "experiment"]
@@ -21,14 +21,43 @@ Condition = Mapping[str, Any]
 """One setting under which every question is asked, such as the number of documents."""
 
 
-@dataclass
 class Report:
-    """The tables and notes of an experiment."""
+    """The figures of a run: what its summary keeps, and the tables, drawings and remarks that show it.
 
-    summary: dict[str, Any] = field(default_factory=dict)
-    tables: list[Table] = field(default_factory=list)
-    figures: list[Path] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    Args:
+        rows: of items.jsonl.
+        config: the run's, with its folder, prices, and whether it is a simulation.
+        drawings: what names a drawing's files, without their suffix; None where none is to be made.
+    """
+
+    def __init__(self, rows: Sequence[Row], config: Mapping[str, Any], drawings: Path | None) -> None:
+        self.rows, self.config, self.seed, self._drawings = rows, config, int(config["seed"]), drawings
+        self.summary: dict[str, Any] = {}
+        self.tables: list[Table] = []
+        self.figures: list[Path] = []
+        self.remarks: list[str] = []
+
+    def add(self, name: str, found: Any, tables: Iterable[Table]) -> None:
+        """Keep figures under a name, and show them in tables."""
+        self.summary[name] = found
+        self.tables += tables
+
+    def scores(self, title: str, name: str = "cells", by: Sequence[str] = ()) -> list[Cell]:
+        """Score each method and condition, and return the scores; `by` is that of `cells`."""
+        found = cells(self.rows, seed=self.seed, by=by)
+        self.add(name, found, cells_tables(title, found))
+        return found
+
+    def tests(self, title: str = "Against vanilla RAG", name: str = "comparisons", by: Sequence[str] = ()) -> None:
+        """Test each method against vanilla; `by` is that of `compare_methods`."""
+        found = compare_methods(self.rows, seed=self.seed, by=by)
+        self.add(name, found, comparison_tables(found, title))
+
+    def draw(self, plot: Callable[..., list[Path]], data: Any, *, suffix: str = "", **style: Any) -> None:
+        """Draw data by one of the plots, unless no figures are wanted."""
+        if self._drawings is not None:
+            path = self._drawings.with_name(self._drawings.name + suffix)
+            self.figures += plot(data, path, simulated=self.config["simulation"], **style)
 
 
 class Experiment(ABC):
@@ -67,8 +96,8 @@ class Experiment(ABC):
         """Return what does not depend on the condition: the key documents, or the whole document."""
 
     @abstractmethod
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
-        """Make tables of the rows, and figures in the folder `out` if there is one."""
+    def report(self, report: Report) -> None:
+        """Add to the report what the experiment makes of the rows."""
 
     def drawn(self, items: Sequence[Item], seed: int) -> tuple[list[Item], str | None]:
         """Draw the questions that the paper would, and say how; all of them where the paper draws none.

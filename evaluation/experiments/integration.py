@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -20,10 +19,10 @@ from briefcontext.evaluation.statistics.comparison import (
     correct,
     question_differences,
 )
+from briefcontext.evaluation.statistics.inference import bootstrap
 from briefcontext.evaluation.statistics.score_tables import (
     SCORE_NAMES,
     Row,
-    bootstrap_bounds,
     by_metric,
     cells,
     cells_tables,
@@ -32,7 +31,7 @@ from briefcontext.evaluation.statistics.score_tables import (
     question_means,
     scored,
 )
-from briefcontext.evaluation.statistics.tables import METHOD, N, Table, under, with_interval
+from briefcontext.evaluation.statistics.tables import METHOD, N, Table, interval_of, under
 
 __all__ = ["Integration", "RealRankings"]
 
@@ -66,38 +65,32 @@ class Integration(RealRankings):
     question = "Which method answers best over the rankings that the corpus really gives?"
     methods = ("closed_book", "vanilla", "hybrid", "briefcontext", "map_reduce")
 
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+    def report(self, report: Report) -> None:
         """Score per data set and on average, and test each data set and the average against vanilla."""
-        seed = config["seed"]
-        groups = grouped(rows, itemgetter("group"))
-        by_group = {group: cells(some, seed=seed) for group, some in groups.items()}
-        averages = macro_averages(rows, seed=seed)
-        by_group_tested = {group: compare_methods(some, seed=seed) for group, some in groups.items()}
-        comparisons = [{**one, "group": group} for group, tested in by_group_tested.items() for one in tested]
-        of_averages = compare_averages(rows, seed=seed)
+        groups = grouped(report.rows, itemgetter("group"))
+        by_group = {group: cells(some, seed=report.seed) for group, some in groups.items()}
+        report.add(
+            "groups", by_group, (t for group, found in by_group.items() for t in cells_tables(f"on {group}", found))
+        )
+        averages = macro_averages(report.rows, seed=report.seed)
+        report.add("averages", averages, (_average_table(metric, some) for metric, some in by_metric(averages).items()))
+        tested = {group: compare_methods(some, seed=report.seed) for group, some in groups.items()}
+        comparisons = [{**one, "group": group} for group, found in tested.items() for one in found]
+        of_averages = compare_averages(report.rows, seed=report.seed)
         correct([*comparisons, *of_averages])
-        tables = [table for group, found in by_group.items() for table in cells_tables(f"on {group}", found)]
-        tables += [_average_table(metric, some) for metric, some in by_metric(averages).items()]
         for group in groups:
             title = f"Against vanilla RAG on {group}" if len(groups) > 1 else "Against vanilla RAG"
-            tables += comparison_tables([one for one in comparisons if one["group"] == group], title)
-        tables += comparison_tables(of_averages, "Against vanilla RAG, mean over data sets")
-        report = Report(
-            summary={
-                "groups": by_group,
-                "averages": averages,
-                "comparisons": comparisons,
-                "average_comparisons": of_averages,
-            },
-            tables=tables,
+            report.tables += comparison_tables([one for one in comparisons if one["group"] == group], title)
+        report.summary["comparisons"] = comparisons
+        report.add(
+            "average_comparisons",
+            of_averages,
+            comparison_tables(of_averages, "Against vanilla RAG, mean over data sets"),
         )
-        for k in config["ks"]:
-            report.figures += bar_plot(
-                {group: [c for c in found if c["condition"].get("k", k) == k] for group, found in by_group.items()},
-                out and out / (self.name if len(config["ks"]) == 1 else f"{self.name}-k{k}"),
-                simulated=config["simulation"],
-            )
-        return report
+        ks = report.config["ks"]
+        for k in ks:
+            shown = {g: [c for c in found if c["condition"].get("k", k) == k] for g, found in by_group.items()}
+            report.draw(bar_plot, shown, suffix=f"-k{k}" if len(ks) > 1 else "")
 
 
 def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
@@ -114,7 +107,7 @@ def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
                 for answers in grouped(own, itemgetter("group")).values()
             ]
             if len(scores) == len(names) > 1:
-                low, high = bootstrap_bounds(*scores, seed=seed)
+                low, high = bootstrap(*scores, seed=seed)
                 found.append(
                     {
                         "metric": metric,
@@ -150,11 +143,10 @@ def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
 
 def _average_table(metric: str, averages: Sequence[Mapping[str, Any]]) -> Table:
     groups = averages[0]["group_names"]
-    shown = {f"Mean {SCORE_NAMES[metric]} [95% CI]": lambda one: with_interval(one["score"], one["low"], one["high"])}
     return Table.of(
         f"{SCORE_NAMES[metric]}, mean over data sets",
         averages,
-        {**METHOD, **under("k"), **N, **shown},
+        {**METHOD, **under("k"), **N, f"Mean {SCORE_NAMES[metric]} [95% CI]": interval_of("score")},
         f"Each of {len(groups)} data sets counts alike: {', '.join(groups)}. In per cent; intervals by bootstrap over "
         "the questions of each, and none (–) where no score differs.",
     )

@@ -17,8 +17,19 @@ from briefcontext.evaluation.methods.method import VANILLA, Reading
 from briefcontext.evaluation.runs.results import is_simulated
 from briefcontext.evaluation.statistics.comparison import correct
 from briefcontext.evaluation.statistics.inference import mcnemar_exact, wilson
-from briefcontext.evaluation.statistics.score_tables import Row, cells, cells_table, grouped
-from briefcontext.evaluation.statistics.tables import N, Record, Table, p_value, percent, title_of, with_interval
+from briefcontext.evaluation.statistics.score_tables import cells, cells_table, grouped
+from briefcontext.evaluation.statistics.tables import (
+    P_VALUES,
+    WIN_TIE_LOSE,
+    N,
+    Record,
+    Table,
+    interval_of,
+    p_value,
+    percent,
+    title_of,
+    with_interval,
+)
 
 __all__ = ["OpenEnded"]
 
@@ -43,43 +54,39 @@ class OpenEnded(RealRankings):
         """Leave multiple choice out."""
         return "is multiple choice" if item.options else super().left_out(item, oracle=oracle)
 
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+    def report(self, report: Report) -> None:
         """Write the sheets, and count what verdicts there are."""
+        config = report.config
         if len(config["methods"]) != 2:
             raise InputError(
                 f"Pairs are made of two methods, and {len(config['methods'])} are given. Name two with --method."
             )
         first, second = config["methods"]
         folder = Path(config["folder"])
-        pairs = make_pairs(rows, first, second, config["seed"])
+        pairs = make_pairs(report.rows, first, second, report.seed)
         # A judge that is simulated makes no figure a result, but the answers are what they are.
         write_sheets(folder, pairs, simulated=is_simulated({**config, "judges": []}))
-        verdicts = kept_verdicts(folder)
-        key = read_key(folder)
-        counted = count_verdicts(verdicts, key, second)
-        # Raters judge, and no key does: a question that has one is counted with the others.
-        used = cells([{**row, "metric": "none"} for row in rows], seed=config["seed"])
-        report = Report(
-            summary={"pairs": len(pairs), "verdicts": counted, "cells": used},
-            remarks=[
-                f"{len(pairs)} pairs are in pairs.csv, and on the page pairs.html, for raters. Which answer is whose "
-                "is in key.json: keep it from them. Take their verdicts in with --verdicts FILE."
-            ],
+        report.summary["pairs"] = len(pairs)
+        report.remarks.append(
+            f"{len(pairs)} pairs are in pairs.csv, and on the page pairs.html, for raters. Which answer is whose "
+            "is in key.json: keep it from them. Take their verdicts in with --verdicts FILE."
         )
+        verdicts, key = kept_verdicts(folder), read_key(folder)
+        counted = count_verdicts(verdicts, key, second)
+        report.add("verdicts", counted, [_table(counted, first, second)] if counted else [])
         if changed := sum(count["changed"] for count in counted):
             report.remarks.append(
                 f"{changed} verdicts differ from an earlier one of the same rater on the same pair; the later one "
                 "counts. Were these two people, give each a name of their own in the column rater."
             )
-        if counted:
-            report.tables.append(_table(counted, first, second))
         people = [count["rater"] for count in counted if not is_judge(count["rater"])]
         said = outcomes_of([v for v in verdicts if v.rater in people], key, second)
         if len(people) > 1 and said:
-            report.summary["consensus"] = agreed = _agreed(said, people, config["seed"])
-            report.tables.append(_consensus_table(agreed, first, second))
-        report.tables.append(cells_table("What was used", used))
-        return report
+            agreed = _agreed(said, people, report.seed)
+            report.add("consensus", agreed, [_consensus_table(agreed, first, second)])
+        # Raters judge, and no key does: a question that has one is counted with the others.
+        used = cells([{**row, "metric": "none"} for row in report.rows], seed=report.seed)
+        report.add("cells", used, [cells_table("What was used", used)])
 
 
 def count_verdicts(
@@ -98,21 +105,19 @@ def count_verdicts(
             changed += own.get(verdict.pair, verdict.verdict) != verdict.verdict
             own[verdict.pair] = verdict.verdict
         names = [by_rater[rater] for by_rater in outcomes_of(given, key, preferred).values()]
-        win, lose = names.count("win"), names.count("lose")
-        interval = wilson(win, len(names)) if names else None
+        counts = {name: names.count(name) for name in OUTCOMES}
+        low, high = wilson(counts["win"], len(names)) if names else (None, None)
         found.append(
             {
                 "rater": rater,
                 "n": len(names),
-                "win": win,
-                "tie": names.count("tie"),
-                "lose": lose,
-                "share": win / len(names) if names else None,
-                "low": interval and interval.low,
-                "high": interval and interval.high,
+                **counts,
+                "share": counts["win"] / len(names) if names else None,
+                "low": low,
+                "high": high,
                 "unknown_pairs": len(own) - len(names),
                 "changed": changed,
-                "p": mcnemar_exact(win, lose),
+                "p": mcnemar_exact(counts["win"], counts["lose"]),
             }
         )
     correct(found)
@@ -122,12 +127,12 @@ def count_verdicts(
 def _agreed(said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: int) -> dict[str, Any]:
     """Count what more than half of the people say of each pair, and how far they agree."""
     outcomes = list(consensus(said).values())
-    counts = {name: outcomes.count(name) for name in OUTCOMES}
+    counts, n = {name: outcomes.count(name) for name in OUTCOMES}, len(outcomes)
     kappa = agreement(said, people, seed=seed)
     return {
-        "n": len(outcomes),
+        "n": n,
         **counts,
-        **{f"{name}_interval": asdict(wilson(count, len(outcomes))) for name, count in counts.items()},
+        **{f"{name}_interval": {**wilson(count, n)._asdict(), "n": n} for name, count in counts.items()},
         "p": mcnemar_exact(counts["win"], counts["lose"]),
         "agreement": None if kappa is None else asdict(kappa),
     }
@@ -164,11 +169,10 @@ def _table(counted: Sequence[Record], first: str, second: str) -> Table:
         {
             "Rater": itemgetter("rater"),
             **N,
-            "Win / tie / lose": lambda c: f"{c['win']} / {c['tie']} / {c['lose']}",
+            **WIN_TIE_LOSE,
             "In per cent": lambda c: " / ".join(percent(c[name] / c["n"] if c["n"] else None) for name in OUTCOMES),
-            "Preferred [95% CI]": lambda c: with_interval(c["share"], c["low"], c["high"]),
-            "p": lambda c: p_value(c["p"]),
-            "p (Holm)": lambda c: p_value(c["p_holm"]),
+            "Preferred [95% CI]": interval_of("share"),
+            **P_VALUES,
             "Unknown pairs": itemgetter("unknown_pairs"),
         },
         "p by an exact sign test without the ties. A model judge is asked in both orders, and what it says "

@@ -1,17 +1,14 @@
 """Experiment `order`: chunks of one long document in its own order, or by rank, and how many of them?"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Condition, OnDocuments, Report
 from briefcontext.evaluation.figures.plots import line_plot, token_plot
 from briefcontext.evaluation.methods.method import Reading
-from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables
-from briefcontext.evaluation.statistics.score_tables import Row, answered, cells, cells_tables, conditional_methods
+from briefcontext.evaluation.statistics.score_tables import answered
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 
 __all__ = ["Order"]
@@ -43,39 +40,20 @@ class Order(OnDocuments):
         """Take the chunks nearest to the question; all of them where the document has fewer."""
         return replace(self.base_reading(item), documents=self.documents.ranking(item, condition["chunks"]))
 
-    def report(self, rows: Sequence[Row], config: Mapping[str, Any], out: Path | None) -> Report:
+    def report(self, report: Report) -> None:
         """Score by number of chunks and by input tokens."""
-        found = cells(rows, seed=config["seed"])
-        comparisons = compare_methods(rows, seed=config["seed"])
-        remarks = [_EXACT if config["exact_chunks"] else _WHOLE_SENTENCES]
-        ranked = [row for row in answered(rows) if row["condition"]]
+        exact = report.config["exact_chunks"]
+        found = report.scores("by number of chunks")
+        report.tests()
+        report.remarks.append(_EXACT if exact else _WHOLE_SENTENCES)
+        ranked = [row for row in answered(report.rows) if row["condition"]]
         whole = Counter(r["condition"]["chunks"] for r in ranked if len(r["documents"]) < r["condition"]["chunks"])
         if whole:
             every = dict.fromkeys(row["condition"]["chunks"] for row in ranked)
             words = ", ".join(f"{whole[chunks]} at {chunks}" for chunks in every if whole[chunks])
-            remarks.append(
+            report.remarks.append(
                 f"Documents with fewer chunks than asked for are read whole; answers of which that is true: {words}."
             )
-        simulated = config["simulation"]
-        return Report(
-            summary={"cells": found, "comparisons": comparisons},
-            tables=[*cells_tables("by number of chunks", found), *comparison_tables(comparisons)],
-            remarks=remarks,
-            figures=[
-                *line_plot(
-                    found,
-                    out and out / self.name,
-                    x="chunks",
-                    methods=conditional_methods(rows),
-                    x_label=f"Chunks of {'' if config['exact_chunks'] else 'about '}{CHUNK_TOKENS} tokens",
-                    logarithmic=True,
-                    simulated=simulated,
-                ),
-                *token_plot(
-                    found,
-                    out and out / f"{self.name}-tokens",
-                    methods=list(dict.fromkeys(row["method"] for row in rows)),
-                    simulated=simulated,
-                ),
-            ],
-        )
+        label = f"Chunks of {'' if exact else 'about '}{CHUNK_TOKENS} tokens"
+        report.draw(line_plot, found, x="chunks", x_label=label, logarithmic=True)
+        report.draw(token_plot, found, suffix="-tokens")

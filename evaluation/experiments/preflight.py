@@ -254,7 +254,7 @@ def _decided(labelled: LabelledQuestions, check: Check, of: NDArray[np.bool_], s
         if 0 < labels[some].sum() < some.sum():
             interval = auc(scores[some & labels], scores[some & ~labels], seed=seed)
             area = float(roc_auc_score(labels[some], scores[some]))
-            areas[kind] = {"auc": area, "low": interval.low, "high": interval.high}
+            areas[kind] = {"auc": area, **interval._asdict()}
     both = kinds.pop("misplaced")
     return {**both, "kinds": kinds, "auc": areas}
 

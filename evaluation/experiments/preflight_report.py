@@ -1,20 +1,29 @@
 """The report of a preflight study, in Markdown."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
-from briefcontext.evaluation.statistics.tables import Table, percent, with_interval
+from briefcontext.evaluation.statistics.tables import (
+    Columns,
+    Record,
+    Table,
+    interval_of,
+    percent,
+    percent_of,
+    with_interval,
+)
 
-__all__ = ["COUNTS", "decisions", "preflight_report"]
+__all__ = ["COUNTS", "decisions", "preflight_report", "share_of"]
 
 COUNTS = ("tp", "fp", "fn", "tn")
-
-_HEAD = ["questions", "check", "positives", *COUNTS, "precision", "recall", "specificity", "F1", "skip the map", "AUC"]
+SHARES = ("precision", "recall", "specificity")
+"""Those that have an interval."""
 _KINDS = {"ranked_below": "ranked below 3", "not_retrieved": "not retrieved", "misplaced": "both"}
 _CHECKS = {"iou": "IoU", "calibrated": "Calibrated"}
 
 
-def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str:
+def preflight_report(summary: Record, *, figures: bool = True) -> str:
     """Return the report of a summary that `run_preflight` made, with its figures where they were drawn."""
     lines = [
         "# Preflight check",
@@ -27,13 +36,21 @@ def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str
         "",
         *(f"> {warning}\n" for warning in summary["warnings"]),
     ]
-    rows = []
-    for group, counted in summary["groups"].items():
-        titles = ", titles of their papers" if counted["titles"] == counted["n"] else ""
-        rows += _rows(f"{group} ({counted['n']:,}{titles})", counted)
-    rows += _rows(f"pooled ({summary['n']:,})" if rows else f"all ({summary['n']:,})", summary)
-    lines += [Table("Decisions", _HEAD, rows).markdown(), ""]
-    if not _has(summary):
+    groups = {
+        f"{group} ({counted['n']:,}{', titles of their papers' if counted['titles'] == counted['n'] else ''})": counted
+        for group, counted in summary["groups"].items()
+    }
+    groups[f"{'pooled' if groups else 'all'} ({summary['n']:,})"] = summary
+    decided = [{**one, "questions": group} for group, counted in groups.items() for one in decisions(counted)]
+    columns: Columns = {
+        **{name: itemgetter(name) for name in ("questions", "check", "positives", *COUNTS)},
+        **{name: share_of(name) for name in SHARES},
+        "F1": percent_of("f1"),
+        "skip the map": percent_of("skip_share"),
+        "AUC": lambda one: interval_of("auc")(one) if "auc" in one else "",
+    }
+    lines += [Table.of("Decisions", decided, columns).markdown(), ""]
+    if summary["calibrated"] is None:
         lines += [f"No calibrated check: {summary['calibrated_reason']}", ""]
     elif (nested := summary["nested_cross_validation"]) is not None:
         low, high = nested["recall_range"]
@@ -50,43 +67,31 @@ def preflight_report(summary: Mapping[str, Any], *, figures: bool = True) -> str
         ]
     else:
         lines += ["The calibrated check is the calibration given, as it stands.", ""]
-    if figures and _has(summary) and 0 < summary["misplaced"] < summary["n"]:
+    if figures and summary["calibrated"] is not None and 0 < summary["misplaced"] < summary["n"]:
         lines += [f"![{name}]({name}.png)" for name in ("calibration_curve", "precision_recall", "cost_curve")]
         lines += [""]
-    heads = ["k", "n", "threshold", "precision", "recall", "specificity", "F1", "skip the map"]
-    table = [
-        [str(row["k"]), str(row["n"]), f"{row['threshold']:g}", *_shares(row, intervals=False)]
-        for row in summary["iou_table"]
-    ]
-    return "\n".join([*lines, Table("IoU check, by k, n and threshold", heads, table).markdown()]) + "\n"
+    columns = {
+        **{name: itemgetter(name) for name in ("k", "n")},
+        "threshold": lambda row: f"{row['threshold']:g}",
+        **{name: percent_of(name) for name in SHARES},
+        "F1": percent_of("f1"),
+        "skip the map": percent_of("skip_share"),
+    }
+    table = Table.of("IoU check, by k, n and threshold", summary["iou_table"], columns)
+    return "\n".join([*lines, table.markdown()]) + "\n"
 
 
-def _has(summary: Mapping[str, Any]) -> bool:
-    return summary["calibrated"] is not None
-
-
-def decisions(counted: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, float] | None]]:
-    """Yield each check and kind of positives that there are, with the counts and the area under the ROC curve."""
+def decisions(counted: Record) -> Iterator[dict[str, Any]]:
+    """Yield for each check and kind of positives that there are the counts, and the area under the ROC curve."""
     for check, title in _CHECKS.items():
         if decided := counted.get(check):
             for kind, words in _KINDS.items():
                 counts = decided if kind == "misplaced" else (decided.get("kinds") or {}).get(kind)
                 if counts and (kind == "misplaced" or counts["tp"] + counts["fn"]):
-                    yield title, words, counts, (decided.get("auc") or {}).get(kind)
+                    own = {name: value for name, value in counts.items() if name != "auc"}
+                    yield {**own, "check": title, "positives": words, **(decided.get("auc") or {}).get(kind, {})}
 
 
-def _rows(questions: str, counted: Mapping[str, Any]) -> list[list[str]]:
-    rows = []
-    for title, words, counts, area in decisions(counted):
-        shown = with_interval(area["auc"], area["low"], area["high"]) if area else ""
-        numbers = [str(counts[count]) for count in COUNTS]
-        rows.append([questions, title, words, *numbers, *_shares(counts, intervals=True), shown])
-    return rows
-
-
-def _shares(counts: Mapping[str, Any], *, intervals: bool) -> list[str]:
-    cells = []
-    for name in ("precision", "recall", "specificity", "f1", "skip_share"):
-        value, interval = counts[name], counts.get(f"{name}_interval")
-        cells.append(with_interval(value, *interval) if intervals and interval else percent(value))
-    return cells
+def share_of(name: str) -> Callable[[Record], str]:
+    """Show a share with Wilson's interval."""
+    return lambda one: with_interval(one[name], *(one.get(f"{name}_interval") or (None, None)))

@@ -1,6 +1,6 @@
 """The figures of the experiments, in a style that is legible, and safe for colour-blind readers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -75,10 +75,9 @@ def save(figure: "Figure", path: Path) -> list[Path]:
 
 def line_plot(
     found: Sequence[Cell],
-    path: Path | None,
+    path: Path,
     *,
     x: str,
-    methods: Sequence[str],
     x_label: str,
     panel: str | None = None,
     x_ticks: Sequence[int] | None = None,
@@ -91,19 +90,21 @@ def line_plot(
     from each other. Of several metrics, each gets a figure, with its name behind that of the file.
     """
     written = []
+    methods = _methods(cell for cell in found if cell["condition"])
     for y_label, file, scored in _by_metric(found, path):
         values = list(dict.fromkeys(c["condition"].get(panel) for c in scored if c["condition"])) if panel else [None]
         if not values:
             continue
-        styles = _styles([cell["method"] for cell in scored])
+        styles = _styles(scored)
         with figure(len(values), width=5.2 if len(values) > 1 else 6.4) as (drawn, axes):
             for axis, value in zip(axes, values, strict=True):
                 own = [c for c in scored if panel is None or c["condition"].get(panel) in (value, None)]
-                for place, name in enumerate(methods):
-                    some = [c for c in own if c["method"] == name]
-                    shift = 1.8 * (place - (len(methods) - 1) / 2)
-                    xs = [c["condition"][x] * 1.02**shift if logarithmic else c["condition"][x] + shift for c in some]
-                    _points(axis, xs, some, name, styles)
+                for name, some, place in _side_by_side(methods, own):
+                    xs = [
+                        c["condition"][x] * 1.02 ** (1.8 * place) if logarithmic else c["condition"][x] + 1.8 * place
+                        for c in some
+                    ]
+                    _points(axis, xs, some, styles[name])
                 for cell in own:
                     if not cell["condition"]:
                         _level(axis, cell, styles)
@@ -121,31 +122,18 @@ def line_plot(
     return written
 
 
-def _by_metric(found: Sequence[Cell], path: Path | None) -> Iterator[tuple[str, Path, list[Cell]]]:
-    """Yield each metric's name, the path of its figure, and its cells that have a score."""
-    if path is None:
-        return
-    groups = by_metric([cell for cell in found if "score" in cell])
-    for metric, some in groups.items():
-        yield SCORE_NAMES[metric], path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}"), some
-
-
-def token_plot(
-    found: Sequence[Cell], path: Path | None, *, methods: Sequence[str], simulated: bool = False
-) -> list[Path]:
+def token_plot(found: Sequence[Cell], path: Path, *, simulated: bool = False) -> list[Path]:
     """Draw scores over the mean input tokens of a question, with 95% intervals; a figure a metric."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     written = []
     for y_label, file, scored in _by_metric([cell for cell in found if cell.get("input_tokens", 0) > 0], path):
-        styles = _styles([cell["method"] for cell in scored])
+        styles = _styles(scored)
         with figure(width=7.2, height=4.6) as (drawn, (axis,)):
-            for place, name in enumerate(methods):
-                some = [cell for cell in scored if cell["method"] == name]
+            # A little apart, so that intervals of the same tokens can be told from each other.
+            for name, some, place in _side_by_side(_methods(found), scored):
                 some.sort(key=lambda cell: cell["input_tokens"])
-                # A little apart, so that intervals of the same tokens can be told from each other.
-                shift = 1.012 ** (place - (len(methods) - 1) / 2)
-                _points(axis, [cell["input_tokens"] * shift for cell in some], some, name, styles)
+                _points(axis, [cell["input_tokens"] * 1.012**place for cell in some], some, styles[name])
             axis.set_xscale("log")
             axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
@@ -155,25 +143,20 @@ def token_plot(
     return written
 
 
-def bar_plot(
-    groups: Mapping[str, Sequence[Cell]],
-    path: Path | None,
-    *,
-    simulated: bool = False,
-) -> list[Path]:
+def bar_plot(groups: Mapping[str, Sequence[Cell]], path: Path, *, simulated: bool = False) -> list[Path]:
     """Draw scores as points with 95% intervals, side by side in groups of a cell a method; a figure a metric."""
     written = []
     for y_label, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
-        of_metric = {group: [c for c in cells if any(c is one for one in scored)] for group, cells in groups.items()}
-        kept = {group: cells for group, cells in of_metric.items() if cells}
-        methods = list(dict.fromkeys(cell["method"] for cell in scored))
-        styles = _styles(methods)
+        metric = scored[0]["metric"]
+        own = {group: [c for c in cells if c["metric"] == metric and "score" in c] for group, cells in groups.items()}
+        kept = {group: cells for group, cells in own.items() if cells}
+        styles = _styles(scored)
         with figure(width=max(6.4, 1.5 * len(kept) + 3), height=4.4) as (drawn, (axis,)):
-            for place, name in enumerate(methods):
-                shift = (place - (len(methods) - 1) / 2) * 0.7 / len(methods)
+            for name, _, place in _side_by_side(_methods(scored), scored):
                 first = [next((c for c in cells if c["method"] == name), None) for cells in kept.values()]
+                shift = place * 0.7 / len(styles)
                 some = [(at + shift, cell) for at, cell in enumerate(first) if cell is not None]
-                _points(axis, [at for at, _ in some], [cell for _, cell in some], name, styles, line="")
+                _points(axis, [at for at, _ in some], [cell for _, cell in some], styles[name], line="")
             axis.set_xticks(range(len(kept)), list(kept))
             axis.set_xlim(-0.6, len(kept) - 0.4)
             axis.grid(visible=False, axis="x")
@@ -181,17 +164,31 @@ def bar_plot(
     return written
 
 
-def _styles(methods: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _by_metric(found: Sequence[Cell], path: Path) -> Iterator[tuple[str, Path, list[Cell]]]:
+    """Yield each metric's name, the path of its figure, and its cells that have a score."""
+    groups = by_metric([cell for cell in found if "score" in cell])
+    for metric, some in groups.items():
+        yield SCORE_NAMES[metric], path if len(groups) == 1 else path.with_name(f"{path.name}-{metric}"), some
+
+
+def _methods(found: Iterable[Cell]) -> list[str]:
+    return list(dict.fromkeys(cell["method"] for cell in found))
+
+
+def _side_by_side(methods: Sequence[str], found: Sequence[Cell]) -> Iterator[tuple[str, list[Cell], float]]:
+    """Yield each method with its cells and its place beside the others, which is 0 in the middle."""
+    for place, name in enumerate(methods):
+        if some := [cell for cell in found if cell["method"] == name]:
+            yield name, some, place - (len(methods) - 1) / 2
+
+
+def _styles(found: Sequence[Cell]) -> dict[str, tuple[str, str]]:
     """Give each method its colour and sign; the same ones in every figure with the same methods."""
-    return dict(zip(dict.fromkeys(methods), cycle(zip(OKABE_ITO, MARKERS, strict=True)), strict=False))
+    return dict(zip(_methods(found), cycle(zip(OKABE_ITO, MARKERS, strict=True)), strict=False))
 
 
-def _points(
-    axis: Any, xs: Sequence[float], some: Sequence[Cell], name: str, styles: Mapping[str, Any], line: str = "-"
-) -> None:
-    if not some:
-        return
-    colour, marker = styles[name]
+def _points(axis: Any, xs: Sequence[float], some: Sequence[Cell], style: tuple[str, str], line: str = "-") -> None:
+    colour, marker = style
     scores = [100 * cell["score"] for cell in some]
     # Rounding may put a mean a hair outside of its own interval, and bars cannot have negative lengths.
     # Where there is no interval there is no bar.
@@ -200,7 +197,7 @@ def _points(
         for bound, sign in (("low", 1), ("high", -1))
     )
     axis.errorbar(
-        xs, scores, yerr=[below, above], label=title_of(name), color=colour, marker=marker, linestyle=line,
+        xs, scores, yerr=[below, above], label=title_of(some[0]["method"]), color=colour, marker=marker, linestyle=line,
         markersize=6, linewidth=1.6, elinewidth=1.1, capsize=3,
     )  # fmt: skip
 
@@ -214,15 +211,15 @@ def _level(axis: Any, cell: Cell, styles: Mapping[str, Any]) -> None:
 
 def stacked_plot(
     bars: Mapping[str, Sequence[float]],
-    parts: Sequence[str],
-    path: Path | None,
+    path: Path,
     *,
+    parts: Sequence[str],
     x_label: str,
     colours: Sequence[str] = OKABE_ITO,
     simulated: bool = False,
 ) -> list[Path]:
     """Draw level bars that are made up of parts, each with its figure where there is room for it."""
-    if not bars or path is None:
+    if not bars:
         return []
     from matplotlib.ticker import MaxNLocator
 

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
-from statsmodels.stats.inter_rater import cohens_kappa, fleiss_kappa  # type: ignore[import-untyped]
 
+from briefcontext.errors import MissingExtraError
 from briefcontext.evaluation.judging.verdicts import Verdict
 from briefcontext.evaluation.statistics.inference import AUC_RESAMPLES, CONFIDENCE
+
+try:
+    from statsmodels.stats import inter_rater  # type: ignore[import-untyped]
+except ImportError as error:
+    raise MissingExtraError("Experiments need statsmodels: pip install 'briefcontext[experiments]'.") from error
 
 __all__ = ["OUTCOMES", "Agreement", "agreement", "consensus", "outcomes_of"]
 
@@ -57,16 +62,14 @@ def agreement(outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], 
     if len(np.unique(codes)) == 1:
         return Agreement(name, len(raters), len(judged), None, None, None)
     if len(raters) == 2:
-        table = np.zeros((len(OUTCOMES), len(OUTCOMES)))
-        np.add.at(table, (codes[:, 0], codes[:, 1]), 1)
         with np.errstate(invalid="ignore"):  # where a rater's verdicts are all alike, its test divides 0 by 0
-            found = cohens_kappa(table)
+            found = inter_rater.cohens_kappa(inter_rater.to_table(codes, len(OUTCOMES))[0])
         bounds = float(found.kappa_low), float(found.kappa_upp)
         return Agreement(name, 2, len(judged), float(found.kappa), *bounds)
-    counts = np.stack([(codes == outcome).sum(axis=1) for outcome in range(len(OUTCOMES))], axis=1)
+    counts, _ = inter_rater.aggregate_raters(codes, len(OUTCOMES))
 
     def kappa(places: np.ndarray) -> float:
-        return float(fleiss_kappa(counts[places]))
+        return float(inter_rater.fleiss_kappa(counts[places]))
 
     with np.errstate(invalid="ignore", divide="ignore"):
         resampled = stats.bootstrap(

@@ -5,17 +5,16 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from briefcontext.chains.model.call import Request
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.question import Question
 from briefcontext.errors import InputError
 from briefcontext.evaluation.judging.pairs import Pair, read_key
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.files import sha256, write_whole
-from briefcontext.prompts import BUNDLED
 
 __all__ = ["Verdict", "import_verdicts", "is_judge", "judge_pairs", "judges", "kept_verdicts"]
 
@@ -38,12 +37,11 @@ class Verdict:
     comment: str = ""
 
 
-def _named(verdicts: Sequence[Verdict], name: str) -> list[Verdict]:
-    return [verdict if verdict.rater else replace(verdict, rater=name) for verdict in verdicts]
+def _read(file: Path, unnamed: str = "") -> list[Verdict]:
+    """Read the filled-in sheet, or what the page saves; `unnamed` is the rater of rows that name none.
 
-
-def _read(file: Path) -> list[Verdict]:
-    """Read the filled-in sheet, or what the page saves. Rows without a verdict are left out."""
+    Rows without a verdict are left out.
+    """
     try:
         text = file.read_text(encoding="utf-8-sig")
         rows = list(csv.DictReader(io.StringIO(text), delimiter=_delimiter(text)))
@@ -60,7 +58,7 @@ def _read(file: Path) -> list[Verdict]:
         if verdict is None:
             raise InputError(f"{file}, line {number}: the verdict is {said!r}. Write A, B or tie.")
         rater, comment = ((row.get(name) or "").strip() for name in ("rater", "comment"))
-        found.append(Verdict(str(row["pair"]).strip(), verdict, rater, comment))
+        found.append(Verdict(str(row["pair"]).strip(), verdict, rater or unnamed, comment))
     return found
 
 
@@ -80,8 +78,8 @@ def import_verdicts(folder: Path, file: Path) -> int:
     Raises:
         InputError: it cannot be read, has no such columns, a verdict that is none, or none on a pair of this run.
     """
-    said, there, key = _read(file), _files(folder), read_key(folder)
-    if not any(verdict.pair in key for verdict in said):
+    said, there = _read(file), _files(folder)
+    if not read_key(folder).keys() & {verdict.pair for verdict in said}:
         raise InputError(f"{file} holds no verdict on a pair of this run. Give the file that belongs to its sheet.")
     digest = sha256(_csv(said))[:12]
     own = file.resolve() in [kept.resolve() for kept in there]
@@ -89,7 +87,7 @@ def import_verdicts(folder: Path, file: Path) -> int:
         name = file.stem
         if any(verdict.rater == name for verdict in kept_verdicts(folder)):
             name = f"{name} ({digest[:4]})"
-        write_whole(folder / f"verdicts-{len(there) + 1:03}-{digest}.csv", _csv(_named(said, name)))
+        write_whole(folder / f"verdicts-{len(there) + 1:03}-{digest}.csv", _csv(_read(file, name)))
     return len(said)
 
 
@@ -119,9 +117,10 @@ async def _judge(pairs: Sequence[Pair], models: RunModels, at_once: int) -> list
     gate = asyncio.Semaphore(at_once)
 
     async def ask(question: str, first: str, second: str) -> str | None:
-        messages = BUNDLED.render("judge", question, {}, first=first, second=second)
         async with gate:
-            words = await models.ask(Request("judge", messages), CallBudget())
+            words = await models.ask(
+                "judge", Question(text=question, options={}), CallBudget(), first=first, second=second
+            )
         found = _SAID.findall(words)
         return VERDICTS[found[-1].casefold()] if found else None
 
@@ -133,7 +132,7 @@ async def _judge(pairs: Sequence[Pair], models: RunModels, at_once: int) -> list
 
 def kept_verdicts(folder: Path) -> list[Verdict]:
     """Return all verdicts that a run keeps, a file after another in the order in which they were taken in."""
-    return [verdict for file in _files(folder) for verdict in _named(_read(file), file.stem)]
+    return [verdict for file in _files(folder) for verdict in _read(file, file.stem)]
 
 
 def judges(folder: Path) -> list[str]:

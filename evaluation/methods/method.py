@@ -7,12 +7,10 @@ from time import time
 from typing import Any, Literal
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import MARK, assign_keys
 from briefcontext.chains.context import render_documents, room_for, split_to_fit
-from briefcontext.chains.model.call import Request
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import Question, check_question
@@ -139,19 +137,16 @@ def _from_answer(answer: Answer, *, in_one_call: bool) -> Outcome:
 
 async def _closed_book(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
     question, budget = _asked(reading), settings.budget(time())
-    messages = _prompt(models, "closed_book", question)
-    output = await models.ask(Request("closed_book", messages), budget)
+    output = await models.ask("closed_book", question, budget)
     return _from_words(output, question, budget, route="closed_book")
 
 
 async def _long_context(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
     question, budget = _asked(reading), settings.budget(time())
-    forced = settings.force_choice and bool(question["options"])
-    empty = _prompt(models, "long_context", question, may_abstain=not forced, documents="")
-    room = room_for(models.model, budget, empty)
+    ask = {"may_abstain": not (settings.force_choice and question["options"])}
+    room = room_for(models.model, budget, models.prompt("long_context", question, documents="", **ask))
     context, truncated = _fitted(_whole(reading), question, room)
-    messages = _prompt(models, "long_context", question, may_abstain=not forced, documents=context)
-    output = await models.ask(Request("long_context", messages), budget)
+    output = await models.ask("long_context", question, budget, documents=context, **ask)
     return _from_words(output, question, budget, route="long_context", truncated=truncated)
 
 
@@ -162,18 +157,13 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
     """
     question, budget = _asked(reading), settings.budget(time())
     documents = assign_keys(question["text"], reading.ranking("documents"))
-    empty = _prompt(models, "self_route", question, documents="")
-    fitting, *beyond = split_to_fit(documents, room_for(models.model, budget, empty))
-    messages = _prompt(models, "self_route", question, documents=render_documents(fitting))
-    output = await models.ask(Request("self_route", messages), budget)
+    room = room_for(models.model, budget, models.prompt("self_route", question, documents=""))
+    fitting, *beyond = split_to_fit(documents, room)
+    output = await models.ask("self_route", question, budget, documents=render_documents(fitting))
     if "UNANSWERABLE" not in output.upper():
         return _from_words(output, question, budget, route="self_route", truncated=bool(beyond))
     whole = await _long_context(reading, models, settings)
     return replace(whole, truncated=whole.truncated or bool(beyond))
-
-
-def _prompt(models: RunModels, name: str, question: Question, **values: Any) -> list[BaseMessage]:
-    return models.model.prompts.render(name, question["text"], question["options"], **values)
 
 
 def _whole(reading: Reading) -> Document:
@@ -203,14 +193,13 @@ def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str,
 
 def _from_words(output: str, question: Question, budget: CallBudget, *, route: str, truncated: bool = False) -> Outcome:
     draft = parse_draft(output, question, [], [], forced=budget.force_choice and bool(question["options"]))
-    failed = sum(call["status"] == "failed" for call in budget.calls)
     return Outcome(
         text=draft["text"],
         choice=draft["choice"],
         route=route,
         abstained=draft["abstained"],
         truncated=truncated,
-        failed_calls=failed,
+        failed_calls=sum(call["status"] == "failed" for call in budget.calls),
     )
 
 

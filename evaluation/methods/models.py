@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
 
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.call import Model, Request
@@ -59,10 +60,11 @@ class RunModels:
         repeat: int = 0,
         **kwargs: Any,
     ) -> None:
-        chat = self.model = Model(_open(model, replies, repeat, kwargs), prompts=prompts)
-        worker = None
-        if extract_model is not None:
-            worker = Model(_open(extract_model, replies, repeat, kwargs), prompts=prompts)
+        def opened(model: str | BaseChatModel) -> Model:
+            return Model(_open(model, replies, repeat, kwargs), prompts=prompts)
+
+        chat = self.model = opened(model)
+        worker = None if extract_model is None else opened(extract_model)
 
         @lru_cache
         def graph(short: bool) -> Any:
@@ -71,13 +73,17 @@ class RunModels:
         self.graph = graph
         """Makes the graph whose reader asks for short answers, or for such as they come."""
 
-    async def ask(self, request: Request, budget: CallBudget) -> str:
-        """Ask the answering model once, with retries, and return its words.
+    def prompt(self, name: str, question: Question, **values: Any) -> list[BaseMessage]:
+        """Return a template with a question and what else it names, as the answering model gets it."""
+        return self.model.prompts.render(name, question["text"], question["options"], **values)
+
+    async def ask(self, name: str, question: Question, budget: CallBudget, **values: Any) -> str:
+        """Ask the answering model once by a template, with retries, and return its words.
 
         Raises:
             ModelError: the call failed for good.
         """
-        return (await self.model.ask(request, budget)).text
+        return (await self.model.ask(Request(name, self.prompt(name, question, **values)), budget)).text
 
 
 def _open(model: str | BaseChatModel, replies: Path | None, repeat: int, kwargs: dict[str, Any]) -> BaseChatModel:

@@ -15,7 +15,7 @@ from briefcontext.evaluation.data_sets.field_parsers import json_rows
 from briefcontext.evaluation.methods.call_trace import ReplyWantedError
 from briefcontext.files import json_line, sha256, write_whole
 
-__all__ = ["Batch", "ImportCount"]
+__all__ = ["Batch"]
 
 URL = "/v1/chat/completions"
 MOST_REQUESTS = 50_000
@@ -24,8 +24,6 @@ MOST_BYTES = 190_000_000
 
 _KEPT_STATUS = frozenset({200, 400, 415, 422})
 """Answers, and refusals of a request's form, after which another form is tried. Other failures are asked again."""
-
-ImportCount = dict[str, int]
 
 
 class Batch:
@@ -56,23 +54,21 @@ class Batch:
             "streaming": False,
         }
 
-    def import_file(self, file: Path) -> ImportCount:
+    def import_file(self, file: Path) -> dict[str, int]:
         """Take the replies in a file of a batch's results.
 
         Raises:
             InputError: it cannot be read, or holds no reply of this run.
         """
-        counts: ImportCount = {"replies": 0, "to ask again": 0, "not of this run": 0}
         asked = {row["custom_id"] for old in self._folder.glob("requests-*.jsonl") for _, row in json_rows(old)}
-        kept = []
-        for _, row in json_rows(file):
-            if row.get("custom_id") not in asked:
-                counts["not of this run"] += 1
-            elif not _usable(row):
-                counts["to ask again"] += 1
-            else:
-                counts["replies"] += 1
-                kept.append(row)
+        rows = [row for _, row in json_rows(file)]
+        ours = [row for row in rows if row.get("custom_id") in asked]
+        kept = [row for row in ours if _usable(row)]
+        counts = {
+            "replies": len(kept),
+            "to ask again": len(ours) - len(kept),
+            "not of this run": len(rows) - len(ours),
+        }
         if not kept:
             raise InputError(
                 f"{file} holds no reply to a request of this run "
@@ -90,23 +86,20 @@ class Batch:
         stage = self.stage
         for old in self._folder.glob(f"requests-{stage:03}*.jsonl"):
             old.unlink()
-        parts: list[list[str]] = [[]]
+        parts: list[list[str]] = []
         size = 0
         for id, body in sorted(self.wanted.items()):
-            row = {"custom_id": id, "method": "POST", "url": URL, "body": body}
-            line = json_line(row)
-            length = len(line)
-            if parts[-1] and (len(parts[-1]) == MOST_REQUESTS or size + length > MOST_BYTES):
+            line = json_line({"custom_id": id, "method": "POST", "url": URL, "body": body})
+            if not parts or len(parts[-1]) == MOST_REQUESTS or size + len(line) > MOST_BYTES:
                 parts.append([])
                 size = 0
             parts[-1].append(line)
-            size += length
+            size += len(line)
         files = []
         for number, lines in enumerate(parts, 1):
-            if lines:
-                suffix = f"-{number:02}" if len(parts) > 1 else ""
-                files.append(self._folder / f"requests-{stage:03}{suffix}.jsonl")
-                write_whole(files[-1], "".join(lines))
+            suffix = f"-{number:02}" if len(parts) > 1 else ""
+            files.append(self._folder / f"requests-{stage:03}{suffix}.jsonl")
+            write_whole(files[-1], "".join(lines))
         return files
 
     def reply(self, request: httpx2.Request, content: bytes) -> httpx2.Response:
@@ -146,10 +139,7 @@ def _usable(row: dict[str, Any]) -> bool:
     status, body = response.get("status_code"), response.get("body")
     if row.get("error") or status not in _KEPT_STATUS or not isinstance(body, dict):
         return False
-    if status != 200:
-        return True
     try:
-        message = body["choices"][0]["message"]
-    except (KeyError, IndexError, TypeError):
+        return status != 200 or any(body["choices"][0]["message"].get(part) for part in ("content", "tool_calls"))
+    except (AttributeError, KeyError, IndexError, TypeError):
         return False
-    return bool(message.get("content") or message.get("tool_calls"))

@@ -2,24 +2,30 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.experiments.preflight_report import COUNTS, decisions
+from briefcontext.evaluation.experiments.preflight_report import COUNTS, SHARES, decisions, share_of
 from briefcontext.evaluation.runs.folder import SUMMARY
 from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, PUBLISHED
 from briefcontext.evaluation.runs.results import SIMULATION
 from briefcontext.evaluation.statistics.score_tables import SCORE_NAMES
 from briefcontext.evaluation.statistics.tables import (
+    Columns,
     Record,
     Table,
+    amount_of,
+    head_of,
+    interval_of,
     label_of,
     p_value,
     percent,
+    percent_of,
     points_with_interval,
     title_of,
-    with_interval,
+    win_tie_lose,
 )
 
 __all__ = ["compare_runs"]
@@ -76,7 +82,7 @@ def _summary(folder: Path) -> dict[str, Any]:
     return summary
 
 
-def _runs_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
+def _runs_table(summaries: Mapping[str, Record]) -> Table:
     columns = ("items", "answers", "failed", "calls", "input_tokens", "output_tokens")
     rows = [
         [
@@ -94,7 +100,7 @@ def _runs_table(summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     return Table("Runs", ["Run", *heads, "Input tokens", "Output tokens", "Simulation"], rows)
 
 
-def _knowledge_base(summary: Mapping[str, Any]) -> str:
+def _knowledge_base(summary: Record) -> str:
     base, passages, encoder = summary.get("knowledge_base"), summary.get("passages"), summary.get("encoder")
     if isinstance(base, dict):
         passages, encoder = base.get("passages"), base.get("encoder")
@@ -110,35 +116,44 @@ def _label(condition: Record) -> str:
     return label_of(condition) or "any"
 
 
-def _preflight_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+def _preflight_tables(summaries: Mapping[str, Record]) -> list[Table]:
     """What the checks decide, over all questions and by data set, a row a run and check."""
-    rows = []
-    for name, summary in summaries.items():
-        for group, counted in {**(summary.get("groups") or {}), "all": summary}.items():
-            for title, kind, decided, area in decisions(counted):
-                row = [name, title, group, str(summary.get("k", "–")), _number(counted.get("n", "–")), kind]
-                row += [_number(decided[count]) for count in COUNTS]
-                row += [
-                    with_interval(decided[share], *(decided.get(f"{share}_interval") or (None, None)))
-                    for share in ("precision", "recall", "specificity")
-                ]
-                row += [percent(decided["f1"]), percent(decided["skip_share"])]
-                rows.append([*row, with_interval(area["auc"], area["low"], area["high"]) if area else "–"])
-    heads = ["Run", "Check", "Questions", "k", "n", "Positives", *map(str.upper, COUNTS)]
-    heads += [f"{share} [95% CI]" for share in ("Precision", "Recall", "Specificity")]
-    heads += ["F1", "Skip the map", "AUC [95% CI]"]
+    decided = [
+        {**one, "run": name, "questions": group, "k": summary.get("k", "–"), "n": counted.get("n", "–")}
+        for name, summary in summaries.items()
+        for group, counted in {**(summary.get("groups") or {}), "all": summary}.items()
+        for one in decisions(counted)
+    ]
+    columns: Columns = {
+        **{head_of(name): itemgetter(name) for name in ("run", "check", "questions")},
+        "k": itemgetter("k"),
+        "n": lambda one: _number(one["n"]),
+        "Positives": itemgetter("positives"),
+        **{name.upper(): amount_of(name, ",") for name in COUNTS},
+        **{f"{head_of(name)} [95% CI]": share_of(name) for name in SHARES},
+        "F1": percent_of("f1"),
+        "Skip the map": percent_of("skip_share"),
+        "AUC [95% CI]": interval_of("auc"),
+    }
     note = (
         "Positive: the key document is ranked below 3, which a map can repair, or was not retrieved, which it cannot; "
         "the papers count both. Predicted positive: the question goes to the map. In per cent, shares with Wilson's "
         "intervals, areas under the ROC curve with the bootstrap's."
     )
     reasons = [[name, str(s["calibrated_reason"])] for name, s in summaries.items() if s.get("calibrated_reason")]
-    return [Table("Decisions", heads, rows, note), Table("Without a calibrated check", ["Run", "Why"], reasons)]
+    return [
+        Table.of("Decisions", decided, columns, note),
+        Table("Without a calibrated check", ["Run", "Why"], reasons),
+    ]
 
 
-def _score_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+Cells = dict[tuple[str, str], dict[str, str]]
+"""By what heads a row, and by column."""
+
+
+def _score_tables(summaries: Mapping[str, Record]) -> list[Table]:
     """Scores by metric, data set, method and condition, a column a run; cells without a score show their n alone."""
-    found: dict[str, dict[tuple[str, str], dict[str, str]]] = {}
+    found: dict[str, Cells] = {}
     for name, summary in summaries.items():
         groups = summary.get("groups") or {str(summary.get("data_set", "")): summary.get("cells") or []}
         for group, cell in ((group, cell) for group, cells in groups.items() for cell in cells):
@@ -149,21 +164,15 @@ def _score_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     return [_side_by_side(title, ("Method", "Condition"), rows, summaries, note) for title, rows in found.items()]
 
 
-def _side_by_side(
-    title: str,
-    heads: Sequence[str],
-    rows: Mapping[tuple[str, str], Mapping[str, str]],
-    columns: Iterable[str],
-    note: str,
-) -> Table:
+def _side_by_side(title: str, heads: tuple[str, str], rows: Cells, columns: Iterable[str], note: str) -> Table:
     columns = list(columns)
     cells = [[*key, *(values.get(column, "–") for column in columns)] for key, values in rows.items()]
     return Table(title, [*heads, *columns], cells, note)
 
 
-def _own_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+def _own_tables(summaries: Mapping[str, Record]) -> list[Table]:
     """What an experiment has beside scores: differences, spreads, conflicts, verdicts, costs, means over data sets."""
-    rows: dict[tuple[str, str], dict[str, str]] = {}
+    rows: Cells = {}
     for name, summary in summaries.items():
         for what, condition, value in _own(summary):
             rows.setdefault((what, condition), {})[name] = value
@@ -171,7 +180,7 @@ def _own_tables(summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
     return [_side_by_side("Beside the scores", ("What", "Condition"), rows, summaries, note)]
 
 
-def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _own(summary: Record) -> Iterator[tuple[str, str, str]]:
     """Yield what is compared, under which condition, and the figure."""
     effects = "Random documents minus neighbours" if summary["experiment"] == "attention_bias" else "Against the fewest"
     for key, words, shown in (
@@ -185,11 +194,7 @@ def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         ("costs", "Input and output tokens", _tokens("input_tokens", "output_tokens")),
         ("predictions", "The same by equations 4 and 5", _tokens("predicted_input", "predicted_output")),
         ("savings", "Saved by the preflight", _with_n("saved")),
-        (
-            "averages",
-            "Mean over data sets",
-            lambda one: f"{with_interval(one['score'], one['low'], one['high'])} ({one['groups']} data sets)",
-        ),
+        ("averages", "Mean over data sets", lambda one: f"{interval_of('score')(one)} ({one['groups']} data sets)"),
         ("in_parts", "Did not fit and was read in parts", lambda one: f"{one['answers']} of {one['n']} answers"),
     ):
         for one in summary.get(key) or []:
@@ -201,8 +206,7 @@ def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     two = list(dict.fromkeys(title_of(cell["method"]) for cell in summary.get("cells", [])))
     against = f", {two[1]} against {two[0]}" if len(two) == 2 else ""
     for verdict in summary.get("verdicts", []):
-        share = with_interval(verdict["share"], verdict["low"], verdict["high"])
-        value = f"{verdict['win']} / {verdict['tie']} / {verdict['lose']}, preferred {share} (n = {verdict['n']}, "
+        value = f"{win_tie_lose(verdict)}, preferred {interval_of('share')(verdict)} (n = {verdict['n']}, "
         value += f"p (Holm) {p_value(verdict['p_holm'])})"
         yield f"Win / tie / lose{against}", f"rater {verdict['rater']}", value
     if agreed := summary.get("consensus"):
@@ -211,7 +215,7 @@ def _own(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _with_n(name: str) -> Callable[[Record], str]:
-    return lambda one: f"{with_interval(one.get(name), one.get('low'), one.get('high'))} (n = {one['n']})"
+    return lambda one: f"{interval_of(name)(one)} (n = {one['n']})"
 
 
 def _tokens(input: str, output: str) -> Callable[[Record], str]:
@@ -226,7 +230,7 @@ def _difference(one: Record) -> str:
 def _published_table(experiment: str) -> Table:
     """The papers' figures, a row each, with a column a paper: where two texts differ, both stand side by side."""
     figures = [p for p in PUBLISHED if p.experiment == experiment]
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    found: Cells = {}
     for p in figures:
         found.setdefault((p.row, p.column), {})[p.paper] = f"{p.figure} ({p.place})"
     return _side_by_side(

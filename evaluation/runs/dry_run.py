@@ -1,7 +1,7 @@
 """Estimation of a run's calls and tokens, without a model."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -9,11 +9,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from briefcontext.evaluation.methods.call_trace import DOCUMENT, TracedCall
+from briefcontext.evaluation.methods.call_trace import DOCUMENT, CallTrace, TracedCall
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.statistics.tables import Table, title_of
 
-__all__ = ["CountingModel", "Estimate"]
+__all__ = ["CountingModel", "estimate_table"]
 
 CHARACTERS_PER_TOKEN = 4
 """About what usual tokenizers make of English medical text."""
@@ -51,33 +51,22 @@ class CountingModel(BaseChatModel):
         return json.dumps({"relevant": True, "quotes": quotes, "finding": sentence, "choice": None, "confidence": 0.8})
 
 
-class Estimate:
-    """What a run is estimated to take, by method."""
+def estimate_table(answers: Mapping[str, Sequence[tuple[str, CallTrace]]], prices: Prices) -> Table:
+    """Make a table of what a run is estimated to take, from the answers of each method with their calls."""
 
-    def __init__(self) -> None:
-        self._answers: dict[str, list[Sequence[TracedCall]]] = {}
-        """The calls of each answer, by method."""
+    def row(title: str, count: int, calls: Sequence[TracedCall]) -> list[str]:
+        tokens = [sum(call.input_tokens for call in calls), sum(call.output_tokens for call in calls)]
+        return [title, *(f"{number:,}" for number in (count, len(calls), *tokens)), prices.words(*tokens)]
 
-    def add(self, method: str, calls: Sequence[TracedCall]) -> None:
-        """Count an answer."""
-        self._answers.setdefault(method, []).append(calls)
-
-    def table(self, prices: Prices) -> Table:
-        """Make a table of the estimate."""
-        calls = {method: [call for answer in answers for call in answer] for method, answers in self._answers.items()}
-        # Equal requests are asked once.
-        every = list({call.request_sha256: call for some in calls.values() for call in some}.values())
-
-        def row(title: str, answers: int, some: Sequence[TracedCall]) -> list[str]:
-            tokens = [sum(call.input_tokens for call in some), sum(call.output_tokens for call in some)]
-            return [title, *(f"{count:,}" for count in (answers, len(some), *tokens)), prices.words(*tokens)]
-
-        rows = [row(title_of(method), len(answers), calls[method]) for method, answers in self._answers.items()]
-        rows.append(row("To be asked, equal requests once", sum(map(len, self._answers.values())), every))
-        return Table(
-            "What this run takes",
-            ["Method", "Answers", "Calls", "Input tokens", "Output tokens", "Cost"],
-            rows,
-            f"Estimated without a call: {CHARACTERS_PER_TOKEN} characters a token, {ANSWER_TOKENS} output tokens an "
-            "answer, evidence in every partition; retries and Self-Route's second readings are not counted.",
-        )
+    calls = {method: [call for _, trace in some for call in trace.calls] for method, some in answers.items()}
+    # Equal requests are asked once.
+    every = {call.request_sha256: call for some in calls.values() for call in some}
+    rows = [row(title_of(method), len(some), calls[method]) for method, some in answers.items()]
+    rows.append(row("To be asked, equal requests once", sum(map(len, answers.values())), list(every.values())))
+    return Table(
+        "What this run takes",
+        ["Method", "Answers", "Calls", "Input tokens", "Output tokens", "Cost"],
+        rows,
+        f"Estimated without a call: {CHARACTERS_PER_TOKEN} characters a token, {ANSWER_TOKENS} output tokens an "
+        "answer, evidence in every partition; retries and Self-Route's second readings are not counted.",
+    )

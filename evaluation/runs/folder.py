@@ -21,8 +21,6 @@ SUMMARY = "summary.json"
 REPORT = "report.md"
 REPLIES = "replies.sqlite"
 PROMPTS = "prompts"
-
-
 _NOTED = ("versions", "provenance")
 
 
@@ -57,9 +55,15 @@ class RunFolder:
         Raises:
             InputError: the folder holds a run of another configuration, or something else.
         """
-        file = self.path / CONFIG
-        if file.exists():
-            differences = _differences(_compared(self.config()), _compared(config))
+        if (self.path / CONFIG).exists():
+            before = self.config()
+            # As it would be read: a tuple is a list there.
+            now: dict[str, Any] = json.loads(json.dumps(config))
+            differences = [
+                f"{name} was {_short(before.get(name))} and is {_short(now.get(name))}"
+                for name in sorted({*before, *now} - {*_NOTED})
+                if before.get(name) != now.get(name)
+            ]
             if differences:
                 raise InputError(
                     f"{self.path} holds a run of another configuration ({'; '.join(differences)}). "
@@ -68,7 +72,7 @@ class RunFolder:
             return
         if any(self.path.glob("*.jsonl")):
             raise InputError(f"{self.path} holds files that no run wrote: there is no {CONFIG}. Give another --out.")
-        write_whole(file, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+        self.write_json(CONFIG, config)
 
     def keep_prompts(self, prompts: Prompts) -> None:
         """Write the prompts that the run uses as text, one file each, into the folder `prompts`."""
@@ -100,10 +104,9 @@ class RunFolder:
 
     def append(self, row: Row) -> None:
         """Add a row; it is with the operating system before this returns."""
-        file = self.path / ITEMS
-        with file.open("ab+") as lines:
+        with (self.path / ITEMS).open("ab+") as lines:
             # A line that a kill cut short would run into this one.
-            if lines.tell() and _last_byte(file) != b"\n":
+            if lines.tell() and lines.seek(-1, 2) >= 0 and lines.read() != b"\n":
                 lines.write(b"\n")
             lines.write(json_line(row).encode())
 
@@ -114,25 +117,6 @@ class RunFolder:
     def write_json(self, name: str, value: Any) -> None:
         """Write a value as JSON."""
         write_whole(self.path / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def _last_byte(file: Path) -> bytes:
-    with file.open("rb") as content:
-        content.seek(-1, 2)
-        return content.read(1)
-
-
-def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
-    as_read: dict[str, Any] = json.loads(json.dumps({k: v for k, v in config.items() if k not in _NOTED}))
-    return as_read
-
-
-def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{name} was {_short(before.get(name))} and is {_short(now.get(name))}"
-        for name in sorted({*before, *now})
-        if before.get(name) != now.get(name)
-    ]
 
 
 def _short(value: Any) -> str:

@@ -3,7 +3,6 @@
 import sys
 import time
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self, TextIO
 
 __all__ = ["CountedProgress", "Prices", "RunProgress"]
@@ -55,9 +54,7 @@ class CountedProgress:
             self._write(f"{self._already} of {self._total} {self._what} are there already.")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._total:
             self._write(self.line())
 
@@ -65,12 +62,9 @@ class CountedProgress:
         """Say how many are done, and of how many."""
         self._done, self._total = done, total
         now = time.monotonic()
-        if self._live:
-            self._stream.write(f"\r\x1b[2K{self.line()}")
-            self._stream.flush()
-        elif now - self._last >= _SECONDS_BETWEEN_LINES:
+        if self._live or now - self._last >= _SECONDS_BETWEEN_LINES:
             self._last = now
-            self._write(self.line())
+            self._write(self.line(), end="" if self._live else "\n")
 
     def line(self) -> str:
         """Return how far the run is."""
@@ -79,16 +73,11 @@ class CountedProgress:
         rate = made / seconds
         left = (self._total - self._done) / rate if made >= _TELLING else None
         parts = [f"{self._done} of {self._total} {self._what}", f"{rate:.1f}/s"]
-        parts += [f"{_duration(left)} left"] if left else []
-        return ", ".join([*parts, *self._facts()])
+        return ", ".join([*parts, *([f"{_duration(left)} left"] if left else [])])
 
-    def _facts(self) -> list[str]:
-        """What there is to say beside."""
-        return []
-
-    def _write(self, line: str) -> None:
+    def _write(self, line: str, end: str = "\n") -> None:
         start = "\r\x1b[2K" if self._live else ""
-        self._stream.write(f"{start}{line}\n")
+        self._stream.write(f"{start}{line}{end}")
         self._stream.flush()
 
 
@@ -109,12 +98,11 @@ class RunProgress(CountedProgress):
         self.output_tokens += output_tokens
         self.reach(self._done + 1, self._total)
 
-    def _facts(self) -> list[str]:
-        facts = [
-            f"{self.calls} {'call' if self.calls == 1 else 'calls'}",
-            self._prices.words(self.input_tokens, self.output_tokens),
-        ]
-        return [*facts, f"{self._failed} failed"] if self._failed else facts
+    def line(self) -> str:
+        """Return how far the run is, and what it cost."""
+        calls = f"{self.calls} {'call' if self.calls == 1 else 'calls'}"
+        facts = [super().line(), calls, self._prices.words(self.input_tokens, self.output_tokens)]
+        return ", ".join([*facts, f"{self._failed} failed"] if self._failed else facts)
 
 
 def _duration(seconds: float) -> str:

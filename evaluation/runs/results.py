@@ -48,10 +48,11 @@ def write_results(
     rows = list(folder.rows().values())
     facts = {"left_out": left_out, "planned": planned, **_counts(rows)}
     config |= {"simulation": is_simulated(config), "folder": str(folder.path), "prices": prices}
+    report = Report(rows, config, folder.path / experiment.name if figures else None)
     if facts["answers"]:
-        report = experiment.report(rows, config, folder.path if figures else None)
+        experiment.report(report)
     else:
-        report = Report(remarks=["No question was answered: every call failed."])
+        report.remarks.append("No question was answered: every call failed.")
     repeats = repeat_rows(rows)
     report.tables += repeat_tables(repeats)
     if in_parts := _in_parts(rows):

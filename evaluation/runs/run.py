@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,13 @@ from briefcontext.evaluation.methods.method import Method, methods
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.runs.batch import Batch
 from briefcontext.evaluation.runs.checks import calibrated, check_needs, check_repeats
-from briefcontext.evaluation.runs.dry_run import CountingModel, Estimate
+from briefcontext.evaluation.runs.dry_run import CountingModel, estimate_table
 from briefcontext.evaluation.runs.folder import REPLIES, RunFolder
 from briefcontext.evaluation.runs.progress import RunProgress
 from briefcontext.evaluation.runs.results import Summary, write_results
 from briefcontext.evaluation.runs.runner import Runner, Task, plan, usable
 from briefcontext.evaluation.runs.settings import RunSettings, given_name, paper_encoder, provenance, versions
-from briefcontext.evaluation.statistics.score_tables import Row
+from briefcontext.evaluation.statistics.score_tables import Row, grouped
 from briefcontext.evaluation.statistics.tables import Table
 from briefcontext.files import sha256
 from briefcontext.graphs import resources
@@ -146,14 +147,11 @@ class Run:
     def estimate(self, folder: Path | None = None) -> Table:
         """Return what the run takes, without a call; what a folder has already is left out."""
         there = set() if folder is None or not folder.exists() else RunFolder(folder).answered()
-        estimate = Estimate()
-
-        def keep(row: Row, trace: CallTrace) -> None:
-            estimate.add(row["method"], trace.calls)
-
+        answers: list[tuple[str, CallTrace]] = []
         models = [self._model(CountingModel())] * self.settings.repeats
-        wait_for(self._runner(models).run(self.plan, there.__contains__, keep))
-        return estimate.table(self.settings.prices)
+        runner = self._runner(models)
+        wait_for(runner.run(self.plan, there, lambda row, trace: answers.append((row["method"], trace))))
+        return estimate_table(grouped(answers, itemgetter(0)), self.settings.prices)
 
     def execute(self, out: Path) -> Summary:
         """Get all answers that `out` does not have, and write its summary, report and figures.
@@ -246,17 +244,14 @@ class Run:
                     output_tokens=sum(call.output_tokens for call in paid),
                 )
 
-            waiting = wait_for(runner.run(self.plan, done.__contains__, keep))
+            waiting = wait_for(runner.run(self.plan, done, keep))
         rows = folder.rows()
         folder.rewrite(rows[id] for id in planned if id in rows)
         return waiting
 
     def _finish(self, folder: RunFolder) -> Summary:
-        settings = self.settings
-        planned = len(self.tasks)
-        return write_results(
-            folder, self.experiment, self.left_out, planned, prices=settings.prices, figures=settings.figures
-        )
+        prices, figures = self.settings.prices, self.settings.figures
+        return write_results(folder, self.experiment, self.left_out, len(self.tasks), prices=prices, figures=figures)
 
     def _model(self, model: str | BaseChatModel, *, replies: Path | None = None, **kwargs: Any) -> RunModels:
         retriever = None if self._corpus is None else self._corpus.retriever
@@ -278,4 +273,4 @@ class Run:
         # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
         changed |= {"force_choice": self.experiment.force_choice, "prompts": None}
         reading = self.settings.reading.model_copy(update=changed)
-        return Runner(self.experiment, models, reading, at_once=max(1, reading.max_concurrent_calls))
+        return Runner(self.experiment, models, reading)

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableLambda
@@ -15,7 +16,7 @@ from briefcontext.evaluation.experiments.experiment import Condition, Experiment
 from briefcontext.evaluation.methods.call_trace import CallTrace
 from briefcontext.evaluation.methods.method import Method, Outcome, Reading
 from briefcontext.evaluation.methods.models import RunModels
-from briefcontext.evaluation.statistics.score_tables import Row
+from briefcontext.evaluation.statistics.score_tables import Row, grouped
 from briefcontext.evaluation.statistics.scoring import mirage_choice, score_answer
 from briefcontext.evaluation.statistics.tables import label_of
 from briefcontext.graphs.settings import Settings
@@ -66,14 +67,14 @@ def plan(
     The tasks of a question, also of one that the data set has twice, are done one after another, so that a request
     that two of them make is asked once.
     """
-    tasks: dict[str, list[Task]] = {}
-    for item in items:
-        for method in methods:
-            for condition in [{}] if method.constant else conditions:
-                tasks.setdefault(item.question, []).extend(
-                    Task(item, method, condition, repeat) for repeat in range(repeats)
-                )
-    return list(tasks.values())
+    tasks = (
+        Task(item, method, condition, repeat)
+        for item in items
+        for method in methods
+        for condition in ([{}] if method.constant else conditions)
+        for repeat in range(repeats)
+    )
+    return list(grouped(tasks, lambda task: task.item.question).values())
 
 
 @dataclass
@@ -84,38 +85,36 @@ class Runner:
     models: Sequence[RunModels]
     """One for each repeat."""
     settings: Settings
-    at_once: int = 8
-    """Questions worked on at the same time."""
 
     async def run(
-        self, plan: Sequence[Sequence[Task]], done: Callable[[str], bool], keep: Callable[[Row, CallTrace], None]
+        self, plan: Sequence[Sequence[Task]], done: Collection[str], keep: Callable[[Row, CallTrace], None]
     ) -> int:
         """Get every answer that is not there; return how many wait for a reply that is to be fetched in a batch.
 
         Args:
             plan: the tasks of each question.
-            done: whether the answer of a task's id is there.
+            done: the ids of tasks whose answers are there.
             keep: takes each row as it comes, with the calls that it took. It is called from one thread.
 
         Raises:
             ModelSetupError: the provider refuses all calls.
             InputError: a method cannot read what the experiment gives.
         """
-        questions = iter([tasks for tasks in plan if not all(done(task.id) for task in tasks)])
+        wanted = [[task for task in tasks if task.id not in done] for tasks in plan]
+        questions = iter([tasks for tasks in wanted if tasks])
         waiting = 0
 
         async def work() -> None:
             nonlocal waiting
             for tasks in questions:
                 for task in tasks:
-                    if not done(task.id):
-                        row, trace = await self._answer(task)
-                        if row is None:
-                            waiting += 1
-                        else:
-                            keep(row, trace)
+                    row, trace = await self._answer(task)
+                    if row is None:
+                        waiting += 1
+                    else:
+                        keep(row, trace)
 
-        workers = [asyncio.create_task(work()) for _ in range(self.at_once)]
+        workers = [asyncio.create_task(work()) for _ in range(max(1, self.settings.max_concurrent_calls))]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -127,7 +126,8 @@ class Runner:
 
     async def _answer(self, task: Task) -> tuple[Row | None, CallTrace]:
         """Return the row of a task, or None when a reply is still to be fetched in a batch."""
-        reading = await asyncio.to_thread(self._reading, task)
+        arrange = partial(self.experiment.arrange, condition=task.condition)
+        reading = await asyncio.to_thread(arrange if task.condition else self.experiment.base_reading, task.item)
         trace = CallTrace(task.repeat)
 
         async def run(reading: Reading) -> Outcome:
@@ -136,19 +136,12 @@ class Runner:
         try:
             outcome = await RunnableLambda(run).ainvoke(reading, {"callbacks": [trace]})
         except ModelCallError as error:
-            if trace.wanted:
-                return None, trace
-            return _row(task, trace, status="failed", error=str(error)), trace
+            return None if trace.wanted else _row(task, trace, status="failed", error=str(error)), trace
         documents = [str(document.id) for document in reading.documents]
         keys = {str(document.id) for document in reading.key_documents}
         places = [place for place, id in enumerate(documents) if id in keys]
         seen = {"documents": documents, "key_places": places} if task.condition else {}
         return _row(task, trace, status="ok", **seen, **_scored(task.item, outcome, trace)), trace
-
-    def _reading(self, task: Task) -> Reading:
-        if task.condition:
-            return self.experiment.arrange(task.item, task.condition)
-        return self.experiment.base_reading(task.item)
 
 
 def _row(task: Task, trace: CallTrace, **values: Any) -> Row:

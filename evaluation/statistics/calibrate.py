@@ -255,8 +255,8 @@ def _measured(
         recall_range=(min(recalls), max(recalls)),
         specificity_range=(min(specificities), max(specificities)),
         auc=float(np.mean([roc_auc_score(labels, scores) for scores in probabilities])),
-        auc_interval=(intervals[0].low, intervals[0].high),
+        auc_interval=intervals[0],
         iou_auc=float(roc_auc_score(labels, -iou)),
-        iou_auc_interval=(intervals[1].low, intervals[1].high),
+        iou_auc_interval=intervals[1],
         brier=float(np.mean([np.mean((scores - labels) ** 2) for scores in probabilities])),
     )

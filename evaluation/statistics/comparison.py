@@ -1,11 +1,14 @@
 """Methods tested against vanilla on the same questions."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.statistics.inference import (
+    Bounds,
+    bootstrap,
     holm,
     mcnemar_exact,
     mcnemar_mid_p,
@@ -13,20 +16,27 @@ from briefcontext.evaluation.statistics.inference import (
     tango,
 )
 from briefcontext.evaluation.statistics.score_tables import (
-    Bounds,
     Row,
     answered,
-    bootstrap_bounds,
     by_metric,
     condition_of,
-    conditional_methods,
     grouped,
     is_choice,
     question_means,
     scored,
     titled_by_metric,
 )
-from briefcontext.evaluation.statistics.tables import METHOD, N, Record, Table, p_value, points_with_interval, under
+from briefcontext.evaluation.statistics.tables import (
+    METHOD,
+    P_VALUES,
+    WIN_TIE_LOSE,
+    N,
+    Record,
+    Table,
+    p_value,
+    points_with_interval,
+    under,
+)
 
 __all__ = [
     "Comparison",
@@ -37,8 +47,8 @@ __all__ = [
     "comparison_tables",
     "correct",
     "paired",
-    "paired_test",
     "question_differences",
+    "tally",
 ]
 
 Comparison = dict[str, Any]
@@ -79,16 +89,12 @@ def compare_conditions(
     found = []
     for label, *two in conditions:
         for metric, some in by_metric(scored(rows)).items():
-            for name in conditional_methods(some):
+            for name, own in grouped((row for row in some if row["condition"]), itemgetter("method")).items():
                 one, other = (
-                    grouped(
-                        (r for r in some if r["method"] == name and wanted.items() <= r["condition"].items()),
-                        lambda row: row["item"],
-                    )
+                    grouped((row for row in own if wanted.items() <= row["condition"].items()), itemgetter("item"))
                     for wanted in two
                 )
-                both = [(_mean(one[item]), _mean(other[item])) for item in one if item in other]
-                if both:
+                if both := [(_mean(one[item]), _mean(other[item])) for item in one if item in other]:
                     tested = paired_test(both, seed=seed)
                     found.append({"metric": metric, "method": name, **tested, "condition": label})
     correct(found)
@@ -147,8 +153,8 @@ def average_test(groups: Sequence[Sequence[float]], *, seed: int) -> Comparison:
     """Test whether the average of the groups' mean differences is 0; each group counts alike, whatever its size."""
     every = [difference for group in groups for difference in group]
     weighted = [difference / len(group) for group in groups for difference in group]
-    bounds = bootstrap_bounds(*groups, seed=seed)
-    return _tested(every, fmean(map(fmean, groups)), bounds, "permutation", permutation_test(weighted, seed=seed))
+    p = permutation_test(weighted, seed=seed)
+    return {**_tested(every, bootstrap(*groups, seed=seed), "permutation", p), "difference": fmean(map(fmean, groups))}
 
 
 def paired_test(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> Comparison:
@@ -159,28 +165,29 @@ def paired_test(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> Comparison:
     bootstrap, without an interval (None) where all differences are alike.
     """
     differences = question_differences(pairs)
-    mean = fmean(differences)
     if len(differences) < len(pairs) or not is_choice([row for pair in pairs for row in pair]):
-        bounds = bootstrap_bounds(differences, seed=seed)
-        return _tested(differences, mean, bounds, "permutation", permutation_test(differences, seed=seed))
+        p = permutation_test(differences, seed=seed)
+        return _tested(differences, bootstrap(differences, seed=seed), "permutation", p)
+    win, _, lose = tally(differences).values()
+    bounds = tango(win, lose, len(pairs))
+    return _tested(differences, bounds, MCNEMAR, mcnemar_exact(win, lose), mcnemar_mid_p(win, lose))
+
+
+def tally(differences: Sequence[float]) -> dict[str, int]:
+    """Count the wins, ties and losses of the first."""
     win, lose = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    shares = tango(win, lose, len(pairs))
-    exact, mid = mcnemar_exact(win, lose), mcnemar_mid_p(win, lose)
-    return _tested(differences, mean, (shares.low, shares.high), MCNEMAR, exact, mid)
+    return {"win": win, "tie": len(differences) - win - lose, "lose": lose}
 
 
 def _tested(
-    differences: Sequence[float], mean: float, bounds: Bounds, test: str, p: float, mid_p: float | None = None
+    differences: Sequence[float], bounds: Bounds, test: str, p: float, mid_p: float | None = None
 ) -> Comparison:
-    win, lose = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
     return {
         "n": len(differences),
-        "difference": mean,
+        "difference": fmean(differences),
         "low": bounds[0],
         "high": bounds[1],
-        "win": win,
-        "tie": len(differences) - win - lose,
-        "lose": lose,
+        **tally(differences),
         "test": test,
         "p": p,
         "mid_p": mid_p,
@@ -201,10 +208,9 @@ def _table(title: str, comparisons: Sequence[Comparison], tested: int) -> Table:
             **under(*(name for comparison in comparisons for name in comparison["condition"])),
             **N,
             "Difference [95% CI]": lambda c: points_with_interval(c["difference"], c["low"], c["high"]),
-            "Win / tie / lose": lambda c: f"{c['win']} / {c['tie']} / {c['lose']}",
-            "Test": lambda c: c["test"],
-            "p": lambda c: p_value(c["p"]),
-            "p (Holm)": lambda c: p_value(c["p_holm"]),
+            **WIN_TIE_LOSE,
+            "Test": itemgetter("test"),
+            **P_VALUES,
             "mid-p": lambda c: p_value(c["mid_p"]),
         },
         f"Differences in percentage points on the same questions; {_interval_note(comparisons)}. "

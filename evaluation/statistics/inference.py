@@ -1,28 +1,23 @@
-"""Intervals and tests for shares, scores and their differences, by scipy and statsmodels."""
+"""Intervals and tests for shares, scores and their differences, by scipy."""
 
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
 
-from briefcontext.errors import InputError, MissingExtraError
-
-try:
-    from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
-except ImportError as error:
-    raise MissingExtraError("Experiments need statsmodels: pip install 'briefcontext[experiments]'.") from error
+from briefcontext.errors import InputError
 
 __all__ = [
     "BATCH",
     "CONFIDENCE",
     "RESAMPLES",
+    "Bounds",
     "Interval",
     "auc",
     "bootstrap",
@@ -51,14 +46,15 @@ _MARGIN = 1e-9
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """A confidence interval."""
 
     low: float
     high: float
-    n: int = 0
-    """The number of items that it rests on."""
+
+
+Bounds = Interval | tuple[None, None]
+"""An interval, or that the data cannot tell."""
 
 
 def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
@@ -66,11 +62,11 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
     if not 0 <= successes <= n:
         raise InputError(f"{successes} successes of {n} are not possible: there are 0 to n.")
     if n == 0:
-        return Interval(0.0, 1.0, 0)
+        return Interval(0.0, 1.0)
     found = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
     # At 0 and n the bound is the share itself; rounding must not carry it past.
     share = successes / n
-    return Interval(min(max(float(found.low), 0.0), share), max(min(float(found.high), 1.0), share), n)
+    return Interval(min(max(float(found.low), 0.0), share), max(min(float(found.high), 1.0), share))
 
 
 def tango(win: int, lose: int, n: int, confidence: float = 0.95) -> Interval:
@@ -90,7 +86,7 @@ def tango(win: int, lose: int, n: int, confidence: float = 0.95) -> Interval:
         raise InputError(f"{win} wins and {lose} losses among {n} items are not possible.")
     if not 0 < confidence < 1:
         raise InputError(f"A confidence of {confidence} is not possible: it lies between 0 and 1, such as 0.95.")
-    return Interval(_lower(win, lose, n, confidence), -_lower(lose, win, n, confidence), n)
+    return Interval(_lower(win, lose, n, confidence), -_lower(lose, win, n, confidence))
 
 
 @lru_cache(maxsize=4096)
@@ -116,38 +112,34 @@ def _score(win: int, lose: int, n: int, squared: float) -> Callable[[float], flo
     return score
 
 
-def bootstrap(*groups: Sequence[float] | Floats, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+def bootstrap(*groups: Sequence[float] | Floats, resamples: int = RESAMPLES, seed: int = 0) -> Bounds:
     """Return a 95% percentile bootstrap interval for a mean, or for the average of groups' means (Efron 1979).
 
     Each group `(n,)` is resampled by itself and counts the same, whatever its size. For two methods on the same items,
-    give the items' differences. Where all of a group's samples are equal, resampling cannot tell how sure they are.
+    give the items' differences. None where all of each group's samples are equal, or a group has a single one, and
+    resampling cannot tell.
     """
     strata = tuple(_values(group) for group in groups)
     if not strata:
         raise InputError("An average over no groups has no interval: give one or more.")
-    n = sum(map(len, strata))
-    if all(np.ptp(values) == 0 for values in strata):
-        average = float(np.mean([values[0] for values in strata]))
-        return Interval(average, average, n)
+    if any(len(values) == 1 for values in strata) or all(np.ptp(values) == 0 for values in strata):
+        return None, None
 
     def average_of_means(*resampled: Floats, axis: int) -> Any:
         return np.mean([np.mean(values, axis=axis) for values in resampled], axis=0)
 
     found = resampled(strata, average_of_means, resamples, seed).confidence_interval
-    return Interval(float(found.low), float(found.high), n)
+    return Interval(float(found.low), float(found.high))
 
 
-def bootstrap_ratio(
-    above: Sequence[float] | Floats, below: Sequence[float] | Floats, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def bootstrap_ratio(above: Sequence[float], below: Sequence[float], *, seed: int = 0) -> Interval:
     """Return a 95% percentile interval for the sum of `above` over that of `below`, the items resampled together."""
 
     def ratio(first: Floats, second: Floats, axis: int) -> Any:
         return np.sum(first, axis=axis) / np.sum(second, axis=axis)
 
-    data = (_values(above), _values(below))
-    found = resampled(data, ratio, resamples, seed, paired=True).confidence_interval
-    return Interval(float(found.low), float(found.high), len(data[0]))
+    found = resampled((_values(above), _values(below)), ratio, RESAMPLES, seed, paired=True).confidence_interval
+    return Interval(float(found.low), float(found.high))
 
 
 def auc(positive: Sequence[float] | Floats, negative: Sequence[float] | Floats, *, seed: int = 0) -> Interval:
@@ -156,7 +148,7 @@ def auc(positive: Sequence[float] | Floats, negative: Sequence[float] | Floats, 
     Equal scores count half (Mann and Whitney 1947). From fewer than two scores of a group, nothing is known: 0 to 1.
     """
     if min(len(positive), len(negative)) < 2:
-        return Interval(0.0, 1.0, 0)
+        return Interval(0.0, 1.0)
 
     def area(first: Floats, second: Floats, axis: int) -> Any:
         m, n = first.shape[axis], second.shape[axis]
@@ -215,7 +207,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down correction (Holm 1979), in the order given."""
     if not all(0 <= p <= 1 for p in p_values):
         raise InputError(f"p-values lie between 0 and 1: {[p for p in p_values if not 0 <= p <= 1]}.")
-    return [float(p) for p in multipletests(list(p_values), method="holm")[1]] if p_values else []
+    order, m = np.argsort(p_values), len(p_values)
+    adjusted = np.empty(m)
+    # Not by statsmodels, which has all of Python's garbage collected at each call.
+    adjusted[order] = np.minimum(np.maximum.accumulate(np.take(p_values, order) * np.arange(m, 0, -1)), 1)
+    return [float(p) for p in adjusted]
 
 
 def resampled(

@@ -236,15 +236,10 @@ def count_decisions(
         specificity=_share(tn, tn + fp),
         f1=_share(2 * tp, 2 * tp + fp + fn),
         skip_share=_share(tn + fn, len(truth)),
-        precision_interval=_wilson(tp, tp + fp),
-        recall_interval=_wilson(tp, tp + fn),
-        specificity_interval=_wilson(tn, tn + fp),
+        precision_interval=wilson(tp, tp + fp) if tp + fp else None,
+        recall_interval=wilson(tp, tp + fn) if tp + fn else None,
+        specificity_interval=wilson(tn, tn + fp) if tn + fp else None,
     )
-
-
-def _wilson(successes: int, n: int) -> tuple[float, float] | None:
-    interval = wilson(successes, n)
-    return (interval.low, interval.high) if n else None
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -14,13 +14,14 @@ from briefcontext.evaluation.statistics.inference import (
     BATCH,
     CONFIDENCE,
     RESAMPLES,
+    Bounds,
     Floats,
     Interval,
     resampled,
     tango,
 )
-from briefcontext.evaluation.statistics.score_tables import Bounds, Row, grouped, scored, titled_by_metric
-from briefcontext.evaluation.statistics.tables import METHOD, Columns, N, Table, p_value, with_interval
+from briefcontext.evaluation.statistics.score_tables import Row, grouped, scored, titled_by_metric
+from briefcontext.evaluation.statistics.tables import METHOD, P_VALUES, Columns, N, Table, interval_of
 
 __all__ = ["bootstrap_spread", "spread", "spread_of_shares", "spread_tables", "spread_test", "spreads"]
 
@@ -33,19 +34,20 @@ def spread(scores: Sequence[Sequence[float]] | Floats) -> float:
 
 def bootstrap_spread(
     scores: Sequence[Sequence[float]] | Floats, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+) -> Bounds:
     """Return a 95% bootstrap interval for `spread`, the items resampled together at all positions.
 
     `scores` is `(positions, items)`, one item a column. A largest difference is never negative, and resampling moves
     it upward, so that a percentile interval would not hold 0 even where all positions are alike. The interval is
     therefore `spread` plus and minus the quantile of the largest difference between the positions' sampling errors: no
     spread can be further from the true one than that (the idea of Tukey's range test). It is cut at 0, and holds the
-    true spread at least as often as it says; where 0 is in it, the positions may be alike.
+    true spread at least as often as it says; where 0 is in it, the positions may be alike. None where no position's
+    scores differ, and resampling cannot tell.
     """
     values = _positions(scores)
     observed = spread(values)
     if np.all(np.ptp(values, axis=1) == 0):
-        return Interval(observed, observed, values.shape[1])
+        return None, None
     means = values.mean(axis=1)
 
     def largest_error(*resampled: Floats, axis: int) -> Any:
@@ -54,7 +56,7 @@ def bootstrap_spread(
 
     errors = resampled(tuple(values), largest_error, resamples, seed, paired=True)
     reach = float(np.quantile(errors.bootstrap_distribution, CONFIDENCE))
-    return Interval(max(observed - reach, 0.0), observed + reach, values.shape[1])
+    return Interval(max(observed - reach, 0.0), observed + reach)
 
 
 def spread_test(scores: Sequence[Sequence[float]] | Floats, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
@@ -94,7 +96,7 @@ def spread_of_shares(right: Sequence[Sequence[float]], *, confidence: float = 0.
         lose = sum(a < b for a, b in zip(one, other, strict=True))
         found = tango(win, lose, n, each)
         low, high = max(low, found.low, -found.high), max(high, found.high, -found.low)
-    return Interval(low, high, n)
+    return Interval(low, high)
 
 
 def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[dict[str, Any]]:
@@ -121,7 +123,8 @@ def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[di
             continue
         matrix = [[scores[position] for scores in complete] for position in positions]
         means = [sum(scores) / len(complete) for scores in matrix]
-        low, high = _bounds(matrix, metric, seed)
+        shares = metric == "accuracy" and {score for scores in matrix for score in scores} <= {0, 1}
+        low, high = spread_of_shares(matrix) if shares else bootstrap_spread(matrix, seed=seed)
         found.append(
             {
                 "metric": metric,
@@ -140,14 +143,6 @@ def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[di
     return found
 
 
-def _bounds(matrix: Sequence[Sequence[float]], metric: str, seed: int) -> Bounds:
-    shares = metric == "accuracy" and {score for scores in matrix for score in scores} <= {0, 1}
-    if not shares and all(min(scores) == max(scores) for scores in matrix):
-        return None, None
-    interval = spread_of_shares(matrix) if shares else bootstrap_spread(matrix, seed=seed)
-    return interval.low, interval.high
-
-
 _INTERVALS = {
     "accuracy": "the interval is made of Tango's score intervals for all pairs of positions, corrected by Bonferroni",
     "f1": "the interval is that of the bootstrap's largest sampling error, and none (–) where no score differs",
@@ -160,10 +155,9 @@ def spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
         **METHOD,
         "k": itemgetter("k"),
         **N,
-        "Spread [95% CI]": lambda one: with_interval(one["spread"], one["low"], one["high"]),
+        "Spread [95% CI]": interval_of("spread"),
         "Best / worst": lambda one: f"{one['best']} / {one['worst']}",
-        "p": lambda one: p_value(one["p"]),
-        "p (Holm)": lambda one: p_value(one["p_holm"]),
+        **P_VALUES,
     }
     return [
         Table.of(

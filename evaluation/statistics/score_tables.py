@@ -12,25 +12,24 @@ from briefcontext.evaluation.statistics.tables import (
     N,
     Record,
     Table,
+    amount_of,
+    head_of,
+    interval_of,
     label_of,
-    percent,
+    percent_of,
     under,
-    with_interval,
 )
 
 __all__ = [
     "SCORE_NAMES",
-    "Bounds",
     "Cell",
     "Row",
     "answered",
-    "bootstrap_bounds",
     "by_metric",
     "cells",
     "cells_table",
     "cells_tables",
     "condition_of",
-    "conditional_methods",
     "grouped",
     "is_choice",
     "question_means",
@@ -45,9 +44,6 @@ Row = dict[str, Any]
 
 Cell = dict[str, Any]
 """One method under one condition by one metric: n, score, interval, what went wrong, tokens."""
-
-Bounds = tuple[float | None, float | None]
-"""Of an interval; None where the data cannot tell."""
 
 Some = TypeVar("Some")
 Key = TypeVar("Key")
@@ -97,28 +93,9 @@ def titled_by_metric(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, str
         yield f"{title}, {SCORE_NAMES[metric]}" if len(groups) > 1 else title, metric, some
 
 
-def bootstrap_bounds(*groups: Sequence[float], seed: int) -> Bounds:
-    """Return a bootstrap's 95% bounds of a mean, or of the groups' average, each resampled by itself.
-
-    None where no value differs, and resampling cannot tell.
-    """
-    if all(min(values) == max(values) for values in groups):
-        return None, None
-    interval = bootstrap(*groups, seed=seed)
-    return interval.low, interval.high
-
-
 def question_means(values: Iterable[tuple[str, float]]) -> list[float]:
     """Return for each question the mean of its values: it has several at positions or in repeats."""
     return [fmean(value for _, value in some) for some in grouped(values, itemgetter(0)).values()]
-
-
-def _mean_bounds(rows: Sequence[Row], scores: Sequence[float], seed: int) -> Bounds:
-    """Return the 95% bounds of a mean score: Wilson's for shares, a bootstrap's over questions for other means."""
-    if len(scores) < len(rows) or not is_choice(rows):
-        return bootstrap_bounds(scores, seed=seed)
-    interval = wilson(round(sum(scores)), len(scores))
-    return interval.low, interval.high
 
 
 def cells(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Cell]:
@@ -145,15 +122,14 @@ def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence
         "condition": condition,
         "n": len({row["item"] for row in good}),
         "failed": len(rows) - len(good),
-        "unparsed": sum(row["outcome"] == "unparsed" for row in good),
-        "abstained": sum(row["outcome"] == "abstained" for row in good),
-        "truncated": sum(bool(row.get("truncated")) for row in good),
-        "in_parts": sum(bool(row.get("in_parts")) for row in good),
+        **{outcome: sum(row["outcome"] == outcome for row in good) for outcome in ("unparsed", "abstained")},
+        **{signal: sum(bool(row.get(signal)) for row in good) for signal in _SIGNALS},
     }
     if good:
         if metric != "none":
             scores = question_means((row["item"], float(row["score"])) for row in good)
-            low, high = _mean_bounds(good, scores, seed)
+            shares = len(scores) == len(good) and is_choice(good)
+            low, high = wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
             cell.update(score=fmean(scores), low=low, high=high)
         for name in ("calls", "input_tokens", "output_tokens"):
             cell[name] = fmean(row["usage"][name] for row in good)
@@ -162,11 +138,6 @@ def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence
         if metric == "f1":
             cell["exact_match"] = fmean(float(row["exact_match"]) for row in good)
     return cell
-
-
-def conditional_methods(rows: Sequence[Row]) -> list[str]:
-    """Return the methods that were run under conditions, in order."""
-    return list(dict.fromkeys(row["method"] for row in rows if row["condition"]))
 
 
 def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -195,8 +166,8 @@ def repeat_tables(found: Sequence[Record]) -> list[Table]:
         **METHOD,
         "Condition": lambda one: label_of(one["condition"]),
         "Repeats": itemgetter("repeats"),
-        "Mean": lambda one: percent(one["mean"]),
-        "SD": lambda one: percent(one["sd"]),
+        "Mean": percent_of("mean"),
+        "SD": percent_of("sd"),
     }
     note = (
         "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation between them. It "
@@ -212,44 +183,10 @@ def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
 
 
 _SIGNALS = {
-    "Truncated": "Truncated: what did not fit into the model's input window was left out of the prompt. ",
-    "In parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call. ",
+    "truncated": "Truncated: what did not fit into the model's input window was left out of the prompt. ",
+    "in_parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call. ",
 }
 """What is shown where it occurs, and what it means."""
-
-
-def cells_table(title: str, found: Sequence[Cell]) -> Table:
-    """Make a table of the cells of one metric."""
-    metric = found[0]["metric"]
-    score = f"{SCORE_NAMES[metric]} [95% CI]"
-    beside = {"MIRAGE": "mirage", "Exact match": "exact_match"}
-    notes = {head: note for head, note in _SIGNALS.items() if any(cell[_key(head)] for cell in found)}
-    columns: Columns = {
-        **METHOD,
-        **under(*(name for cell in found for name in cell["condition"])),
-        **N,
-        **({} if metric == "none" else {score: lambda c: with_interval(c.get("score"), c.get("low"), c.get("high"))}),
-        **{head: _share(name) for head, name in beside.items() if any(name in cell for cell in found)},
-        **{head: itemgetter(_key(head)) for head in ("Unparsed", "Abstained", "Failed", *notes)},
-        **{head: _amount(_key(head)) for head in ("Calls", "Input tokens", "Output tokens")},
-    }
-    return Table.of(
-        title,
-        found,
-        columns,
-        f"{_NOTES[metric]}Questions whose calls failed are not part of n. {''.join(notes.values())}"
-        "Calls and tokens are means for one question, as the method alone would need them.",
-    )
-
-
-def _share(name: str) -> Callable[[Cell], str]:
-    return lambda cell: percent(cell.get(name))
-
-
-def _amount(name: str) -> Callable[[Cell], str]:
-    return lambda cell: f"{cell[name]:,.1f}" if name in cell else "–"
-
-
 _NOTES = {
     "accuracy": "In per cent, with Wilson's intervals, and by bootstrap over questions that have several answers each. "
     "Strict: an answer that settles on no option (unparsed, abstained) is part of n and counts as wrong. MIRAGE: "
@@ -261,5 +198,25 @@ _NOTES = {
 }
 
 
-def _key(head: str) -> str:
-    return head.lower().replace(" ", "_")
+def cells_table(title: str, found: Sequence[Cell]) -> Table:
+    """Make a table of the cells of one metric."""
+    metric = found[0]["metric"]
+    beside = {"MIRAGE": "mirage", "Exact match": "exact_match"}
+    signals = [signal for signal in _SIGNALS if any(cell[signal] for cell in found)]
+    columns: Columns = {
+        **METHOD,
+        **under(*(name for cell in found for name in cell["condition"])),
+        **N,
+        **({} if metric == "none" else {f"{SCORE_NAMES[metric]} [95% CI]": interval_of("score")}),
+        **{head: percent_of(name) for head, name in beside.items() if any(name in cell for cell in found)},
+        **{head_of(name): itemgetter(name) for name in ("unparsed", "abstained", "failed", *signals)},
+        **{head_of(name): amount_of(name) for name in ("calls", "input_tokens", "output_tokens")},
+    }
+    return Table.of(
+        title,
+        found,
+        columns,
+        f"{_NOTES[metric]}Questions whose calls failed are not part of n. "
+        f"{''.join(_SIGNALS[signal] for signal in signals)}"
+        "Calls and tokens are means for one question, as the method alone would need them.",
+    )

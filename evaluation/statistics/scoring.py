@@ -27,15 +27,15 @@ def normalise_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def score_answer(output: str, answers: str | Iterable[str]) -> AnswerScore:
-    """Score `output` against the best of the accepted `answers`, or the only one (Zhang et al. 2024, `qa_f1_score`).
+def score_answer(output: str, answers: Iterable[str]) -> AnswerScore:
+    """Score `output` against the best of the accepted `answers` (Zhang et al. 2024, `qa_f1_score`).
 
     Without an accepted answer, and where the normalised output or answer is empty, both are 0: nothing was
     shown to be right.
     """
     output = normalise_answer(output)
     exact, best = 0.0, 0.0
-    for answer in map(normalise_answer, [answers] if isinstance(answers, str) else answers):
+    for answer in map(normalise_answer, answers):
         exact = max(exact, float(output == answer != ""))
         best = max(best, _token_f1(output.split(), answer.split()))
     return AnswerScore(exact, best)

@@ -9,16 +9,23 @@ from briefcontext.evaluation.methods.method import METHODS
 
 __all__ = [
     "METHOD",
+    "P_VALUES",
+    "WIN_TIE_LOSE",
     "Columns",
     "N",
     "Record",
     "Table",
+    "amount_of",
+    "head_of",
+    "interval_of",
     "label_of",
     "p_value",
     "percent",
+    "percent_of",
     "points_with_interval",
     "title_of",
     "under",
+    "win_tie_lose",
     "with_interval",
 ]
 
@@ -60,6 +67,8 @@ def title_of(method: str) -> str:
 METHOD: Columns = {"Method": lambda one: title_of(one["method"])}
 """The column of methods."""
 N: Columns = {"n": itemgetter("n")}
+WIN_TIE_LOSE: Columns = {"Win / tie / lose": lambda one: win_tie_lose(one)}
+P_VALUES: Columns = {"p": lambda one: p_value(one["p"]), "p (Holm)": lambda one: p_value(one["p_holm"])}
 
 
 def under(*names: str) -> Columns:
@@ -67,9 +76,34 @@ def under(*names: str) -> Columns:
     return {name: lambda one, name=name: one["condition"].get(name, "any") for name in names}  # type: ignore[misc]
 
 
+def percent_of(name: str) -> Callable[[Record], str]:
+    """Show a share in per cent; a dash where there is none."""
+    return lambda one: percent(one.get(name))
+
+
+def interval_of(name: str) -> Callable[[Record], str]:
+    """Show a share in per cent with its interval."""
+    return lambda one: with_interval(one.get(name), one.get("low"), one.get("high"))
+
+
+def amount_of(name: str, form: str = ",.1f") -> Callable[[Record], str]:
+    """Show a number; a dash where there is none."""
+    return lambda one: format(one[name], form) if name in one else "–"
+
+
+def head_of(name: str) -> str:
+    """Return what a column of a value is called."""
+    return name.capitalize().replace("_", " ")
+
+
 def label_of(condition: Record) -> str:
     """Write a condition in one line."""
     return ", ".join(f"{name} {value}" for name, value in condition.items())
+
+
+def win_tie_lose(one: Record) -> str:
+    """Write how often the first did better, alike and worse."""
+    return f"{one['win']} / {one['tie']} / {one['lose']}"
 
 
 def percent(share: float | None) -> str:
