@@ -158,7 +158,7 @@ def test_info_is_short_with_many_files(run: Run, index: Index, tmp_path: Path) -
     assert code == 0
     assert len(out.splitlines()) < 40
     assert "sources: 40" in out
-    assert "note39.txt: 1 records" in out
+    assert "note39.txt: 1 record\n" in out
     assert "note10.txt" not in out
     assert len(json.loads(run("kb", "info", str(tmp_path / "kb"), "--json")[1])["sources"]) == 40
 

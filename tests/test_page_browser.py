@@ -213,6 +213,8 @@ def test_an_abstention_is_plain_to_see(
     browser.open(page(disagreeing.documents))
     browser.ask(QUESTION)
     browser.see(".abstained", "No answer was found in the documents.")
+    browser.see("#answer .found", "Read the passages").click()
+    assert browser.see("#step-retrieve .document").text
     assert browser.texts(".partition .told") == ["nothing on the question"] * 4
     assert "No answer was found" in browser.see("#status").text
 

@@ -126,6 +126,8 @@ def ask(
         from briefcontext.chains.references import write_references
 
         typer.echo(write_references(state["answer"]["references"], references), nl=False)
+        if not state["answer"]["references"]:
+            typer.echo("The answer cites nothing. Ask without --references to see why.", err=True)
     else:
         print_answer(state, verbose=verbose)
 

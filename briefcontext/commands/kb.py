@@ -43,7 +43,9 @@ def info(folder: Folder, as_json: AsJSON = False) -> None:
     console.print(f"sources: {len(sources):,}")
     for source in sources[-LISTED_SOURCES:]:
         unfinished = "" if source["finished"] else ", not read to its end"
-        console.print(f"  {escape(printable_line(source['name']))}: {source['counts']['read']:,} records{unfinished}")
+        console.print(
+            f"  {escape(printable_line(source['name']))}: {counted(source['counts']['read'], 'record')}{unfinished}"
+        )
     for note in sorted({source["note"] for source in sources if source["note"]}):
         console.print(f"  {escape(printable_line(note))}")
     if len(sources) > LISTED_SOURCES:
@@ -109,8 +111,9 @@ def search(
         print_json([{"id": d.id, "text": d.page_content, **d.metadata} for d in found])
         return
     console = Console(highlight=False, soft_wrap=True)
-    if not found and filters:
-        console.print(escape(f"No passage fulfils the filters ({filters})."))
+    if not found:
+        filtered = f"No passage fulfils the filters ({filters}). Widen them, or leave them out."
+        console.print(escape(filtered if filters else "No passage was found. Try other words, or --method dense."))
     for document in found:
         metadata = document.metadata
         retracted = " RETRACTED" if metadata.get("retracted") else ""

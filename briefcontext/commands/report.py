@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
-from briefcontext.chains.citation import Citation
+from briefcontext.chains.citation import Citation, paragraph
 from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.chains.support import marked
@@ -163,7 +163,8 @@ def _print_documents(console: Console, documents: list[Document]) -> None:
     for place, document in enumerate(documents, start=1):
         score = document.metadata.get("score")
         shown = f" ({score:.3f})" if score is not None else ""
-        _print_item(console, f"{place:>3} ", f"{document.id}{shown} {document.metadata.get('title') or ''}")
+        about = ", ".join(filter(None, [str(document.metadata.get("title") or ""), paragraph(document)[0]]))
+        _print_item(console, f"{place:>3} ", f"{document.id}{shown} {about}")
 
 
 def _usage(answer: Answer) -> str:

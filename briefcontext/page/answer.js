@@ -45,6 +45,8 @@ export function showAnswer(answer, run) {
     answer.choice && el("p", { class: "choice" }, el("span", { class: "letter" }, answer.choice),
       el("span", {}, run.asked.options[answer.choice] ?? "")),
     el("div", { class: "text" }, text(answer, documents)),
+    answer.abstained && documents.size > 0 && el("div", { class: "actions" },
+      el("button", { type: "button", class: "found", click: showPassages }, "Read the passages")),
     conflict(answer),
     notes("Take note", "warnings", answer.warnings),
     answer.evidence.summary && el("p", { class: "evidence" }, el("strong", {}, "Summary of evidence: "), answer.evidence.summary),
@@ -52,6 +54,12 @@ export function showAnswer(answer, run) {
     el("p", { class: "notice-line" }, NOTICE),
     actions(answer, run),
     usage(answer));
+}
+
+/** Go to the passages that were found. */
+function showPassages() {
+  for (const fold of [byId("path-fold"), byId("step-retrieve").querySelector("details")]) fold.open = true;
+  byId("step-retrieve").querySelector(".document").focus();
 }
 
 function text(answer, documents) {
@@ -155,7 +163,7 @@ function reference(article, cited, documents) {
           cited.length > 1 && el("span", { class: "number" }, `[${citation.key}] `),
           el("button", { type: "button", class: "quote", click: () => openCitation(citation, documents, quote) },
             `“${quote.text}”`),
-          where(quote) && el("span", { class: "where" }, where(quote)),
+          !quote.text.startsWith(`${quote.section}:`) && where(quote) && el("span", { class: "where" }, where(quote)),
           quote.match !== "exact" && el("span", { class: "tag warn" }, matchWords(quote)))),
         citation.quotes.length === 0 && el("p", {}, cited.length > 1 && `[${citation.key}] `,
           el("span", { class: "tag warn" }, "cited without a quote")),
@@ -164,14 +172,16 @@ function reference(article, cited, documents) {
 
 function actions(answer, run) {
   const told = el("span", { class: "hint", role: "status" });
+  const cites = answer.references.length > 0;
   const copy = async () => {
     const done = await toClipboard(plainText(answer, run));
-    told.textContent = done ? "Copied, with references." : "The browser did not let the page copy.";
+    told.textContent = done ? `Copied${cites ? ", with references" : ""}.` : "The browser did not let the page copy.";
   };
   return el("div", { class: "actions" },
-    el("button", { type: "button", class: "copy", click: copy }, "Copy with references"),
+    el("button", { type: "button", class: "copy", click: copy },
+      cites ? "Copy with references" : "Copy"),
     el("button", { type: "button", class: "print", click: () => window.print() }, "Print"),
-    answer.references.length > 0 && Object.entries(run.formats).map(([name, words]) => el("button",
+    cites && Object.entries(run.formats).map(([name, words]) => el("button",
       { type: "button", class: "save", click: () => save(words, ENDINGS[name] ?? "txt") }, `Save as ${LABELS[name] ?? name}`)), told);
 }
 
