@@ -221,16 +221,6 @@ def test_nothing_after_a_break_is_read(broken: str, message: str) -> None:
     assert message in reject.reason
 
 
-def test_damaged_gzip_data_end_in_one_reject() -> None:
-    xml = article_set(*(citation(f"<ArticleTitle>{n**99}</ArticleTitle>", str(n)) for n in range(1, 2001)))
-    packed = gzip.compress(xml.encode())
-    with gzip.open(io.BytesIO(packed[: len(packed) // 2])) as stream:
-        *documents, reject = read_pubmed_xml(stream)
-    assert isinstance(reject, Reject)
-    assert reject.reason.startswith("The compressed data is damaged")
-    assert 0 < len(ids(documents)) == len(documents)
-
-
 @pytest.mark.parametrize("body", ["", "<p>text</p>" * PROLOG_BYTES])
 def test_xml_of_another_kind_is_rejected_after_a_bounded_look(body: str) -> None:
     stream = io.BytesIO(f"<html>{body}</html>".encode())
