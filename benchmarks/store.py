@@ -122,7 +122,8 @@ def measure(size: int, questions: list[Question], work: Path) -> Row:
     row |= {f"{way}: median ms": small[f"{way.partition(',')[0]}: median ms"] for way in SMALL_CACHE}
     write_update(update, size, UPDATED)
     updated = isolated.run(measured.build, update, folder)
-    row |= {f"update: {name}": updated[name] for name in ("published after, s", "done after, s", "CPU s")}
+    row["update: published after, s"] = updated["published after, s"]
+    row["update: done after, s"], row["update: CPU s"] = updated["all, s"], updated["all, CPU s"]
     for used in (chunks, update, folder):
         shutil.rmtree(used)
     return row

@@ -71,6 +71,20 @@ def test_chroma_can_search_the_vectors(tmp_path: Path, chroma: str) -> None:
     assert contents(others) == contents(own)
 
 
+def test_chroma_is_imported_only_where_a_base_uses_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from briefcontext.knowledge import KnowledgeBase\n"
+        "from tests.hashing_encoder import HashingEncoder; from tests.knowledge_bases import build, record, source\n"
+        "build(sys.argv[1], source('a', record('1')))\n"
+        "with KnowledgeBase.open(sys.argv[1], encoder=HashingEncoder()) as base:\n"
+        "    assert base.verify() == []; assert base.search('aspirin', 1)\n"
+        "print([name for name in sys.modules if 'chroma' in name])"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    run = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+
+
 def test_what_chroma_lacks_is_found_and_given_to_it_again_without_encoding(tmp_path: Path, chroma: str) -> None:
     build(tmp_path, source("a", record("1"), record("2")), store=chroma)
     with closing(vector_search(tmp_path)) as vectors:

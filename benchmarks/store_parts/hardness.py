@@ -68,15 +68,7 @@ def recalls(vectors: Vectors, questions: Vectors) -> dict[str, float]:
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         table: Any = lance.write_dataset(rows, folder, mode="overwrite")
-        table.create_index(
-            "vector",
-            "IVF_RQ",
-            metric="dot",
-            num_partitions=round(size**0.5 / 4),
-            num_bits=indexes.CODE_BITS,
-            max_iters=indexes.TRAINING_ROUNDS,
-            sample_rate=indexes.TRAINING_SAMPLE,
-        )
+        indexes.index_vectors(table, "ip", size)
         for probes in PROBES:
             for refine in REFINEMENTS:
                 asked = {"column": "vector", "k": K, "metric": "dot", "refine_factor": refine}

@@ -40,53 +40,30 @@ class Given(GivenVectors):
         return np.stack([self._vectors[text] for text in texts])
 
 
-class Clock:
-    """Seconds and CPU-seconds of this process by what it does."""
-
-    def __init__(self) -> None:
-        self.spent: dict[str, list[float]] = {}
-
-    @contextmanager
-    def on(self, what: str) -> Iterator[None]:
-        """Count the time until the end under a name."""
-        started, cpu = time.perf_counter(), time.process_time()
-        try:
-            yield
-        finally:
-            spent = self.spent.setdefault(what, [0.0, 0.0])
-            spent[0] += time.perf_counter() - started
-            spent[1] += time.process_time() - cpu
-
-    def around(self, owner: Any, name: str, what: str) -> None:
-        """Count the calls of a method of Lance."""
-        method = getattr(owner, name)
-
-        def timed(*given: Any, **options: Any) -> Any:
-            with self.on(what):
-                return method(*given, **options)
-
-        setattr(owner, name, timed)
+@contextmanager
+def counted(spent: dict[str, NDArray[np.float64]], what: str) -> Iterator[None]:
+    """Add the seconds and the CPU-seconds until the end; as a decorator, those of each call."""
+    began = time.perf_counter(), time.process_time()
+    try:
+        yield
+    finally:
+        spent[what] += np.array([time.perf_counter(), time.process_time()]) - began
 
 
 def build(chunks: Path, folder: Path) -> dict[str, Any]:
-    """Build or update a base from the chunks in a folder."""
-    clock = Clock()
-    clock.around(lance.LanceDataset, "create_index", "vector index")
-    clock.around(lance.LanceDataset, "create_scalar_index", "other indexes")
+    """Build or update a base from the chunks in a folder: seconds and CPU-seconds of all and of its parts."""
+    spent = {what: np.zeros(2) for what in ("all", "vector index", "other indexes")}
+    for method, what in (("create_index", "vector index"), ("create_scalar_index", "other indexes")):
+        setattr(lance.LanceDataset, method, counted(spent, what)(getattr(lance.LanceDataset, method)))
     began = time.time()
-    with clock.on("all"):
+    with counted(spent, "all"):
         report = build_knowledge_base(open_sources(chunks), folder, encoder=Given())
-    taken, cpu = clock.spent.pop("all")
-    indexing = {what: clock.spent.get(what, [0.0, 0.0]) for what in ("vector index", "other indexes")}
-    parts = {"write": [taken - sum(s for s, _ in indexing.values()), cpu - sum(s for _, s in indexing.values())]}
-    return {
-        "passages": report.passages,
-        "done after, s": taken,
-        "CPU s": cpu,
-        "published after, s": (folder / "manifest.json").stat().st_mtime - began,
-        **{f"{what}, s": s for what, (s, _) in (parts | indexing).items()},
-        **{f"{what}, CPU s": s for what, (_, s) in (parts | indexing).items()},
-    }
+    spent["write"] = spent["all"] - spent["vector index"] - spent["other indexes"]
+    published = (folder / "manifest.json").stat().st_mtime - began
+    figures = {"passages": report.passages, "published after, s": published}
+    for what, (seconds, cpu) in spent.items():
+        figures |= {f"{what}, s": seconds, f"{what}, CPU s": cpu}
+    return figures
 
 
 def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, Any]:

@@ -71,17 +71,15 @@ class Pipeline:
     def run(self, progress: Callable[[Progress], None] | None, encode_all: EncodeAll | None = None) -> int:
         """Read the sources that are due; how many vectors were written. `encode_all`: None: in this thread."""
         done = 0
-        writes: Future[None] | None = None
         with closing(self._batches()) as batches, ThreadPoolExecutor(1, "store") as store:
+            writes: Future[None] = store.submit(lambda: None)
             for (changes, reached), encoded in (encode_all or self._encode_all)(_read_ahead(batches, store)):
-                if writes is not None:
-                    writes.result()
+                writes.result()
                 writes = store.submit(self._draft.write, changes, encoded)
                 done += len(changes.new_passages())
                 if progress is not None:
                     progress(replace(reached, vectors=done))
-            if writes is not None:
-                writes.result()
+            writes.result()
         return done
 
     def _encode_all(self, batches: Iterator[Batch]) -> Iterator[tuple[Batch, Encoded]]:

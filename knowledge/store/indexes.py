@@ -108,18 +108,23 @@ def bring_up_to_date(table: Table, metric: Literal["cosine", "ip"] | None, train
             if column not in held:
                 data.create_scalar_index(column, kind)
         if metric is not None and ("vector" not in held or rows > RETRAINED_AT * trained):
-            data.create_index(
-                "vector",
-                "IVF_RQ",
-                metric=_METRICS[metric],
-                num_partitions=_partitions(rows),
-                num_bits=CODE_BITS,
-                max_iters=TRAINING_ROUNDS,
-                sample_rate=TRAINING_SAMPLE,
-                replace=True,
-            )
+            index_vectors(data, metric, rows)
             return rows
         return trained
+
+
+def index_vectors(data: Any, metric: Literal["cosine", "ip"], rows: int) -> None:
+    """Train the index of so many vectors anew, and fill it."""
+    data.create_index(
+        "vector",
+        "IVF_RQ",
+        metric=_METRICS[metric],
+        num_partitions=_partitions(rows),
+        num_bits=CODE_BITS,
+        max_iters=TRAINING_ROUNDS,
+        sample_rate=TRAINING_SAMPLE,
+        replace=True,
+    )
 
 
 def indexed(table: Table) -> dict[str, int]:
