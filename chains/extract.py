@@ -118,7 +118,9 @@ async def extract(
         text = second.text or first.text
         if not text and second.cut:
             raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
-        return _unstructured(text, documents, index, _reason(error, second))
+        # What the model wrote may bear on the question, and nothing supports it.
+        said = f"The reply was not of the form asked for ({_reason(error, second)}); its text is kept as a finding "
+        return extraction_of(index, documents, "evidence", finding=text.strip(), error=f"{said}without quotes.")
 
 
 def extract_prompt(model: Model, question: Question, documents: Sequence[Document]) -> list[BaseMessage]:
@@ -174,9 +176,3 @@ def ground_all(
 def lost_quotes(lost: int, given: int) -> str | None:
     """Say how many quotes were not found; None when all were."""
     return f"{lost} of {given} quotes do not stand in the documents and were dropped." if lost else None
-
-
-def _unstructured(text: str, documents: Sequence[Document], index: int, reason: str) -> Extraction:
-    """Keep what a reader wrote in no usable form: it may bear on the question, and nothing supports it."""
-    error = f"The reply was not of the form asked for ({reason}); its text is kept as a finding without quotes."
-    return extraction_of(index, documents, "evidence", finding=text.strip(), error=error)

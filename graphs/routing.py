@@ -83,22 +83,16 @@ def decide_route(preflight: Preflight, settings: Settings, *, one_ranking: bool 
         return settings.route, f"the setting route forces {settings.route}"
     if one_ranking:
         return "map_reduce", "BM25 found the documents, so that there is no second ranking to compare it with"
-    if preflight["probability"] is not None and preflight["probability_threshold"] is not None:
-        return _decide_by_prediction(preflight, preflight["probability"], preflight["probability_threshold"], settings)
+    if (probability := preflight["probability"]) is not None and (at := preflight["probability_threshold"]) is not None:
+        predicted = f"the probability that the key document is misplaced is {probability:.3f}"
+        strongest = list((preflight["contributions"] or {}).items())[:_NAMED]
+        why = ", ".join(f"{name} {added:+.2f}" for name, added in strongest)
+        if probability >= at:
+            return "map_reduce", f"{predicted}, not below {at:.3f} ({why})"
+        return settings.fallback, f"{predicted}, below {at:.3f} ({why})"
     if preflight["consistent"] is None:
         return "map_reduce", preflight["reason"]
     overlap = f"the overlap of the two top {preflight['n']} is {preflight['iou']:.2f}"
     if preflight["consistent"]:
         return settings.fallback, f"{overlap}, above {preflight['threshold']:.2f}: the rankings agree"
     return "map_reduce", f"{overlap}, not above {preflight['threshold']:.2f}: the rankings disagree"
-
-
-def _decide_by_prediction(
-    preflight: Preflight, probability: float, threshold: float, settings: Settings
-) -> tuple[Route, str]:
-    predicted = f"the probability that the key document is misplaced is {probability:.3f}"
-    strongest = list((preflight["contributions"] or {}).items())[:_NAMED]
-    why = ", ".join(f"{name} {added:+.2f}" for name, added in strongest)
-    if probability >= threshold:
-        return "map_reduce", f"{predicted}, not below {threshold:.3f} ({why})"
-    return settings.fallback, f"{predicted}, below {threshold:.3f} ({why})"

@@ -299,18 +299,11 @@ PASSING = {
 
 
 @pytest.mark.parametrize("fault", PASSING)
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_what_may_pass_is_tried_again_in_the_same_form(
-    asynchronous: bool, fault: str, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+def test_what_may_pass_is_tried_again_in_the_same_form(
+    fault: str, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
     server.script = first(PASSING[fault], PASSING[fault])
-    reader = LLMReader(chat)
-    extraction = (
-        await reader.aextract(ASKED, DOCUMENTS, 0, budget)
-        if asynchronous
-        else await asyncio.to_thread(wait_for, reader.aextract(ASKED, DOCUMENTS, 0, budget))
-    )
-    assert extraction["status"] == "evidence"
+    assert extract(chat, budget)["status"] == "evidence"
     assert [form_of(call) for call in server.calls] == ["json_schema"] * 3
     assert [call["status"] for call in budget.calls] == ["failed", "failed", "ok"]
 
@@ -326,19 +319,18 @@ def test_what_does_not_pass_is_given_up_with_one_clear_line(fault: str, chat: Ch
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"),
+    ("status", "header", "seconds"),
     [
-        ("7", 7.0),
-        ("0.5", 0.5),
-        ("0", 0.0),
-        ("-3", 0.0),
-        (formatdate(0, usegmt=True), 0.0),
-        ("soon", None),
-        ("inf", None),
-        ("", None),
+        (429, "7", 7.0),
+        (503, "0.5", 0.5),
+        (429, "0", 0.0),
+        (503, "-3", 0.0),
+        (429, formatdate(0, usegmt=True), 0.0),
+        (503, "soon", None),
+        (429, "inf", None),
+        (503, "", None),
     ],
 )
-@pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_is_honoured(
     status: int, header: str, seconds: Any, chat: ChatOpenAI, server: OpenAIServer, waits: list[float]
 ) -> None:
@@ -545,18 +537,16 @@ def named(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"openai:{next(_names)}"
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
 def test_with_a_cache_the_same_calls_are_not_made_again(
-    asynchronous: bool, named: str, server: OpenAIServer, disagreeing: FixedRetriever, tmp_path: Path
+    named: str, server: OpenAIServer, disagreeing: FixedRetriever, tmp_path: Path
 ) -> None:
     usages = []
     for _ in range(2):
         reader = LLMReader(named, cache=str(tmp_path / "made" / "replies.sqlite"))
         built = build_graph(reader=reader, retriever=disagreeing)
-        asked: Any = {"question": QUESTION}
-        result = asyncio.run(built.ainvoke(asked)) if asynchronous else built.invoke(asked)
-        assert len(result["answer"]["citations"]) == 16
-        usages.append(result["answer"]["usage"])
+        answer = built.invoke({"question": QUESTION})["answer"]
+        assert len(answer["citations"]) == 16
+        usages.append(answer["usage"])
     assert len(server.calls) == 5
     assert [(usage["calls"], usage["cache_hits"]) for usage in usages] == [(5, 0), (0, 5)]
     assert usages[0]["input_tokens"] > 0
