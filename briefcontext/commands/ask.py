@@ -4,14 +4,17 @@ import json
 import logging
 import re
 import sys
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from briefcontext.commands import options as shared
 from briefcontext.commands.interrupt import EXIT_FAILED
 from briefcontext.commands.options import assignments, model_option, output_option, reading_option, settings_of, values
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, ModelCallError
+
+if TYPE_CHECKING:
+    from briefcontext.graphs.settings import Settings
 
 __all__ = ["ask"]
 
@@ -115,9 +118,7 @@ def ask(
     from briefcontext.commands.report import print_answer
 
     if questions is not None:
-        from briefcontext.commands.questions import ask_many
-
-        raise typer.Exit(EXIT_FAILED if ask_many(questions, settings) else 0)
+        raise typer.Exit(_ask_many(questions, settings))
     with ProgressLines() as lines:
         state = run(question, choices, settings, lines)
     if as_json:
@@ -130,6 +131,24 @@ def ask(
             typer.echo("The answer cites nothing. Ask without --references to see why.", err=True)
     else:
         print_answer(state, verbose=verbose)
+
+
+def _ask_many(data_set: str, settings: "Settings") -> int:
+    """Print each question's `id` with its answer, or with the `error` of its calls; return the exit code."""
+    from briefcontext.commands.progress import ProgressLines, run
+    from briefcontext.evaluation.data_sets import load_data_set
+
+    code = 0
+    for item in load_data_set(data_set).items:
+        told: dict[str, object] = {"id": item.id}
+        with ProgressLines() as lines:
+            try:
+                told |= run(item.question, item.options, settings, lines)["answer"]
+            except ModelCallError as error:
+                told |= {"question": item.question, "options": dict(item.options), "error": str(error)}
+                code = EXIT_FAILED
+        typer.echo(json.dumps(told, ensure_ascii=False))
+    return code
 
 
 def _question_and_options(words: list[str], options: list[str]) -> tuple[str, dict[str, str]]:
