@@ -128,6 +128,15 @@ def test_what_is_read_again_neither_replaces_nor_deletes_a_newer_revision(tmp_pa
     assert passages(tmp_path) == {"r": "Back.", "s": "Newer.", "x": "Ten."}
 
 
+def test_what_a_revision_deleted_does_not_come_back_without_one(tmp_path: Path) -> None:
+    embeddings = (record("r", "Unmarked."), record("x", "Ten."))
+    for name, entries in (("embeddings", embeddings), ("baseline", BASELINE), ("update", UPDATE)):
+        build(tmp_path, source(name, *entries))
+    assert passages(tmp_path) == {"s": "Newer.", "x": "Ten."}
+    build(tmp_path, source("embeddings", *embeddings))
+    assert passages(tmp_path) == {"s": "Newer.", "x": "Ten."}
+
+
 def index(kb: Path, *paths: Path) -> BuildReport:
     return build_knowledge_base(open_sources(paths), kb, encoder=HashingEncoder())
 

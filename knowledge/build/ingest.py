@@ -144,15 +144,16 @@ class Ingest:
     def _upsert(self, record: Record) -> Outcome:
         state = self._held.state(record.source_id)
         order = _compare(record.revision, state.revision)
+        # Where only what is held has a revision, that came after this record, which is read again.
+        undated = record.revision == NO_REVISION != state.revision
+        outdated = order == -1 or (undated and self._again and self._source != state.source)
         if state.deleted:
-            if order in (-1, 0):
+            if order == 0 or outdated:
                 name = self._ledger.entries[state.source].name
                 reason = f"{record.source_id!r} was deleted by {name}, and this copy of it is not newer."
                 return self._reject(record.position, reason)
         else:
-            # A record with a revision came after this one, which is read again.
-            outdated = self._source != state.source and self._again and record.revision == NO_REVISION
-            if record.digest == state.digest or order == -1 or (outdated and state.revision != NO_REVISION):
+            if record.digest == state.digest or outdated:
                 # The source that has a record last owns it: other content in the same source is then a duplicate.
                 if self._source != state.source:
                     self._changes.records[record.source_id] = state._replace(source=self._source)
