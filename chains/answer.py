@@ -67,8 +67,7 @@ class Conflict(TypedDict):
     """Evidence that contradicts itself."""
 
     choices: dict[str, list[int]]
-    """Option letter to the indices of the partitions that chose it; empty for a free answer.
-"""
+    """Option letter to the indices of the partitions that chose it; empty for a free answer."""
     statement: str | None
     """Which sources say what, in the reader's words, with citation numbers."""
     settled: str | None

@@ -34,6 +34,8 @@ _TAGS = 60
 """Characters that a document's tags and the line breaks around them take, and some to spare."""
 LEAST_ROOM = 200
 """Characters; a prompt with less room for documents is of no use."""
+MOST_ADDED = 500
+"""Characters that a reader may add to a prompt after documents were divided: the room for the reply bears them."""
 _LEAST_PIECE = 20
 """Characters; a text is not cut into smaller pieces."""
 

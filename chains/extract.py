@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model, field_validator, model_validator
 
 from briefcontext.chains.citation import document_key
-from briefcontext.chains.context import render_documents, room_for
+from briefcontext.chains.context import MOST_ADDED, render_documents, room_for
 from briefcontext.chains.model.call import Model, Reply, Request
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_warning, read_record
@@ -104,7 +104,7 @@ async def extract(
         return _extraction(found, question, documents, index, budget.min_quote_similarity)
 
     messages = extract_prompt(model, question, documents)
-    room_for(model, budget, messages, least=0)
+    room_for(model, budget, messages, least=-MOST_ADDED)
     first = await ask(messages)
     try:
         return parsed(first)

@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from briefcontext.chains.citation import cite, source_id
 from briefcontext.chains.context import (
+    MOST_ADDED,
     group_to_fit,
     render_condensed,
     render_documents,
@@ -110,7 +111,7 @@ class LLMReader:
         """
         forced = _forced(question, budget)
         prompt = self._answer_prompt(question, documents, forced=forced)
-        room_for(self._allocator, budget, prompt, least=0)
+        room_for(self._allocator, budget, prompt, least=-MOST_ADDED)
         reply, warnings = await self._ask_for_answer(question, stage, prompt, budget)
         body, given = split_quotes(reply.text)
         quotes, lost = ground_all(given, documents, budget.min_quote_similarity)

@@ -97,6 +97,9 @@ class Reader(Protocol):
 
     All documents carry citation keys (`briefcontext.chains.citation.assign_keys`). The budget bounds a method's
     model calls and records them. Each method raises a `ModelError` when a call fails for good.
+
+    A reader may have a method `parts` besides: `LLMReader.parts` divides documents so that each part fits into the
+    model's input window. One that passes the other methods on to a reader within passes `parts` on, too.
     """
 
     @property

@@ -42,7 +42,7 @@ from briefcontext.retrievers.rankings import order_preserving, rank_by_bm25
 from briefcontext.retrievers.sentence_ranking import unmentioned_words
 from briefcontext.retrievers.signals import TwoRankings
 
-__all__ = ["Nodes"]
+__all__ = ["IN_PARTS", "Nodes"]
 
 NOTHING_CLOSE = (
     "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "
@@ -51,7 +51,7 @@ NOTHING_CLOSE = (
 UNMENTIONED = "The documents that were read do not mention: {words}. "
 
 _ONE_CALL = ("vanilla", "order_preserving")
-_IN_PARTS = "The documents exceed the model's input window, so they were read in parts."
+IN_PARTS = "The documents exceed the model's input window, so they were read in parts."
 
 Update = dict[str, Any]
 """The fields of the state that a node sets."""
@@ -156,14 +156,17 @@ class Nodes:
             compared = compare_rankings(documents, rankings.bm25.tolist(), settings)
             preflight = with_prediction(compared, calibration.predict(rankings), caution)
         route, reason = decide_route(preflight, settings, one_ranking=ranks is not None and ranks.ranks_by_bm25)
+        too_long_for = None
         if route in _ONE_CALL and len(_parts(self._open_reader(), state, documents, route)) > 1:
-            route, reason = "map_reduce", f"{reason}, but the documents exceed the model's input window"
+            too_long_for, route = route, "map_reduce"
+            reason = f"{reason}, but the documents exceed the model's input window"
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
-        return {"preflight": {**preflight, "reason": reason}, "route": route}
+        return {"preflight": {**preflight, "reason": reason}, "route": route, "too_long_for": too_long_for}
 
     async def _map_fanout(self, state: State) -> Update:
         """Cut the documents, in order, into partitions (ContextMap), those that exceed the model's window further."""
         reader, size, documents = await self._reader(), current_settings().partition_size, state["ranking"]
+        documents = order_preserving(documents) if state.get("too_long_for") == "order_preserving" else documents
         groups = (documents[i : i + size] for i in range(0, len(documents), size))
         return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract")]}
 
@@ -202,8 +205,6 @@ class Nodes:
             return _answered(state, _abstention(_without_evidence(state)), budget, reader)
         emit(Reducing(event="reducing", evidence=evidence))
         draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
-        if settings.route in _ONE_CALL:
-            draft["warnings"].append(_IN_PARTS)
         return _answered(state, draft, budget, reader)
 
     async def _answer(self, state: State) -> Update:
@@ -236,10 +237,12 @@ async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str],
 
 
 def _parts(reader: Reader, state: State, documents: Sequence[Document], stage: str) -> list[list[Document]]:
-    """Divide documents as the reader's model needs it; a reader of another kind has no window."""
-    if not isinstance(reader, LLMReader):
+    """Divide documents as the reader's model needs it; a reader without `parts` has no window."""
+    divide = getattr(reader, "parts", None)
+    if divide is None:
         return [list(documents)]
-    return reader.parts(state["asked"], documents, stage, current_settings().budget(state["started"]))
+    parts: list[list[Document]] = divide(state["asked"], documents, stage, current_settings().budget(state["started"]))
+    return parts
 
 
 def _abstention(reason: str) -> Draft:
@@ -252,6 +255,8 @@ def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) ->
         words = unmentioned_words(state["asked"]["text"], state["ranking"])
         unmentioned = UNMENTIONED.format(words=", ".join(words)) if words else ""
         draft = Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=unmentioned)})
+    if state.get("too_long_for"):
+        draft = Draft(**{**draft, "warnings": [*draft["warnings"], IN_PARTS]})
     answer = compose(
         draft,
         asked=state["asked"],

@@ -52,6 +52,8 @@ class State(Input, Output):
     preflight: Preflight
     route: Route
     """Decided by `preflight`; the edge after it only reads it."""
+    too_long_for: Route | None
+    """The route in one call that `route` would be, did the documents fit into the model's input window."""
     partitions: list[list[Document]]
     """The documents in groups, in order: disjoint and complete."""
     extractions: Annotated[list[Extraction], operator.add]

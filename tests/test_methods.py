@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.methods.call_trace import CallTrace
 from briefcontext.evaluation.methods.method import METHODS, Outcome, Reading
@@ -187,3 +187,19 @@ def test_the_preflight_compares_by_the_question_and_not_by_what_is_added_to_it(
 def test_a_method_without_its_documents_says_so(read: Read, name: str, missing: str) -> None:
     with pytest.raises(InputError, match=missing):
         read(name, Reading(ITEM))
+
+
+@pytest.mark.parametrize("name", ["vanilla", "map_reduce"])
+def test_no_answer_is_counted_where_a_part_was_not_read_and_the_others_hold_nothing(
+    name: str, read: Read, server: OpenAIServer
+) -> None:
+    server.script = lambda call: Reply(status=500) if "Chunk 7" in call.prompt else Reply('{"relevant": false}')
+    chunks = [replace_text(chunk, f"{chunk.page_content} {'More of it. ' * 150}") for chunk in CHUNKS]
+    reading = replace(READING, item=replace(ITEM, options={}), documents=chunks)
+    with pytest.raises(ModelCallError, match=r"1 of \d partitions failed"):
+        read(name, reading, max_input_tokens=1500)
+
+
+def replace_text(document: Document, text: str) -> Document:
+    """Return the document with another text."""
+    return document.model_copy(update={"page_content": text})

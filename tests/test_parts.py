@@ -11,11 +11,12 @@ from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
-from briefcontext.chains.question import check_question
+from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Extraction, Quote
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.methods.models import StrictReader
 from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.nodes import IN_PARTS
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
@@ -170,3 +171,54 @@ def test_condensed_evidence_that_was_cut_off_is_no_evidence(
     with pytest.raises(ModelCallError, match="Condensed evidence was cut off by"):
         wait_for(LLMReader(chat_model).areduce(check_question(QUESTION), documents, extractions, budget))
     assert all("condense" in call.system for call in server.calls)
+
+
+@pytest.mark.parametrize(("route", "read"), [("order_preserving", "543210"), ("vanilla", "012345"), ("auto", "543210")])
+def test_parts_are_read_in_the_order_of_the_one_call_that_they_replace_and_that_is_said(
+    route: str, read: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    documents = make_documents(6)
+    for place, document in enumerate(documents):
+        document.metadata |= {"source_id": "one", "start": 100 - place}
+        document.page_content = "aspirin stroke " * (6 - place) + document.page_content
+    answer = ask(chat_model, documents, route=route, fallback="order_preserving", iou_threshold=0.0)
+    assert answer["route"] == "map_reduce"
+    assert [id for extraction in answer["extractions"] for id in extraction["document_ids"]] == [
+        f"doc-{place}" for place in read
+    ]
+    assert answer["warnings"].count(IN_PARTS) == 1
+
+
+def test_an_abstention_says_that_the_documents_were_read_in_parts(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply('{"relevant": false}')
+    answer = ask(chat_model, make_documents(6), route="vanilla")
+    assert answer["abstained"]
+    assert answer["warnings"] == [IN_PARTS]
+
+
+class Passing:
+    """A reader of the user's own that passes everything on."""
+
+    def __init__(self, within: LLMReader) -> None:
+        self._within = within
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._within, name)
+
+
+class Adding(LLMReader):
+    """A reader of the user's own that adds words to the question."""
+
+    async def aextract(self, question: Question, *rest: Any) -> Extraction:
+        """Extract with words of its own."""
+        return await super().aextract({**question, "text": f"{question['text']} {'Be brief. ' * 15}"}, *rest)
+
+
+@pytest.mark.parametrize("own", [lambda model: Passing(LLMReader(model)), Adding])
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_a_reader_of_the_users_own_reads_in_parts_too(
+    own: Any, route: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    answer = ask(own(chat_model), make_documents(2, sentences=200), route=route)
+    assert len(answer["extractions"]) > 4
+    assert {extraction["status"] for extraction in answer["extractions"]} == {"evidence"}

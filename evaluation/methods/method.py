@@ -16,7 +16,8 @@ from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.methods.models import RunModels, as_asked
+from briefcontext.evaluation.methods.models import RunModels, as_asked, refuse_unread
+from briefcontext.graphs.nodes import IN_PARTS
 from briefcontext.graphs.settings import IOU, Settings
 
 __all__ = ["METHODS", "VANILLA", "Method", "Outcome", "Reading", "methods"]
@@ -115,12 +116,13 @@ def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any
         if kind != "documents" or not reading.retrieved:
             asked["documents"] = list(documents)
         result = await models.graph(reading.short).ainvoke(asked, context=base.model_copy(update=changed))
-        return _from_answer(result["answer"], in_one_call=settings["route"] in ("vanilla", "order_preserving"))
+        return _from_answer(result["answer"])
 
     return run
 
 
-def _from_answer(answer: Answer, *, in_one_call: bool) -> Outcome:
+def _from_answer(answer: Answer) -> Outcome:
+    refuse_unread(answer["extractions"])
     return Outcome(
         choice=answer["choice"],
         text=_MARKS.sub("", answer["text"]).strip(),
@@ -131,7 +133,7 @@ def _from_answer(answer: Answer, *, in_one_call: bool) -> Outcome:
         partitions=len(answer["extractions"]),
         partitions_without_choice=sum(not extraction["choice"] for extraction in answer["extractions"]),
         failed_calls=answer["usage"]["failed_calls"],
-        in_parts=in_one_call and answer["route"] == "map_reduce",
+        in_parts=IN_PARTS in answer["warnings"],
     )
 
 

@@ -21,7 +21,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
-__all__ = ["SHORT_ANSWER", "RunModels", "StrictReader", "as_asked"]
+__all__ = ["SHORT_ANSWER", "RunModels", "StrictReader", "as_asked", "refuse_unread"]
 
 SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
 """Added to a question whose answer is compared word by word, for every method alike, in prompts and nowhere else."""
@@ -108,6 +108,12 @@ class RunReplies(ReplyCache):
         return super()._key(prompt, llm_string.rpartition("---")[2] + self._repeat)
 
 
+def refuse_unread(extractions: Sequence[Extraction]) -> None:
+    """Raise a `ModelCallError` where a partition was not read."""
+    if failed := [extraction for extraction in extractions if extraction["status"] == "failed"]:
+        raise ModelCallError(f"{len(failed)} of {len(extractions)} partitions failed. The first: {failed[0]['error']}")
+
+
 class StrictReader(LLMReader):
     """A reader that fails where a part of the documents was not read.
 
@@ -142,9 +148,7 @@ class StrictReader(LLMReader):
         Raises:
             ModelCallError: a partition was not read, so that the evidence would not be complete.
         """
-        if failed := [extraction for extraction in extractions if extraction["status"] == "failed"]:
-            first = failed[0]["error"]
-            raise ModelCallError(f"{len(failed)} of {len(extractions)} partitions failed. The first: {first}")
+        refuse_unread(extractions)
         return await super().areduce(as_asked(question, short=self._short), documents, extractions, budget)
 
     async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
