@@ -154,6 +154,7 @@ def test_a_source_is_read_little_ahead_of_the_encoder(tmp_path: Path, monkeypatc
         {"store": "ftp://host"},
         {"store": "http://"},
         {"store": "http://host:port"},
+        {"store": "http://host:65536"},
         {"chunk_tokens": 0},
     ],
 )

@@ -9,13 +9,18 @@ from pathlib import Path
 from select import select
 from urllib.request import urlopen
 
+import chromadb
 import pytest
+from chromadb.config import Settings
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion
+from briefcontext.knowledge.store.chroma import ChromaVectors
 from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.manifest import Manifest
+from briefcontext.knowledge.store.place import open_place
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import NEW, build, contents, passages, record, source, vector_search
 
@@ -102,6 +107,20 @@ def test_only_the_chroma_folder_in_use_is_kept(tmp_path: Path) -> None:
     build(tmp_path, source("a", record("1")), store="chroma")
     build(tmp_path, source("b", record("2")))
     assert len(list((tmp_path / "chroma").iterdir())) == 1
+
+
+def test_a_collection_that_is_missing_is_an_error_that_leaves_nothing_open(tmp_path: Path) -> None:
+    build(tmp_path, source("a", record("1")), store="chroma")
+    manifest = Manifest.published(open_place(tmp_path))
+    assert manifest is not None
+    manifest.id = "another"
+    with pytest.raises(KnowledgeBaseError, match=r"briefcontext-another.* run the index command again") as kept:
+        ChromaVectors(manifest)
+    # Chroma refuses a folder that is open with other settings.
+    folder = tmp_path / "chroma" / str(manifest.generation)
+    settings = Settings(anonymized_telemetry=False, allow_reset=True)
+    chromadb.PersistentClient(str(folder), settings=settings).close()
+    assert kept.value
 
 
 def test_a_base_keeps_its_store(tmp_path: Path, chroma_server: str) -> None:

@@ -328,6 +328,14 @@ def test_one_long_file_is_answered_in_the_order_of_its_text(run: Run, tmp_path: 
     assert "Zinc lozenges" in answer["citations"][0]["quote"]
 
 
+def test_a_section_that_is_called_like_its_document_is_named_once(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "zinc.md"
+    path.write_text("# Zinc\n\nZinc shortened the common cold by two days.\n")
+    code, out, _ = run("ask", "--verbose", "--document", str(path), "Does zinc shorten the common cold?")
+    assert code == 0
+    assert re.search(r"zinc\.md#0 \(\d\.\d{3}\) Zinc\n", out)
+
+
 def test_an_unknown_model_is_exit_code_2(run: Run, model: str, server: OpenAIServer) -> None:
     server.script = lambda call: Reply("The model does not exist", status=404)
     code, _, err = run("ask", FIRST_CHOICE, "--model", model)

@@ -163,7 +163,8 @@ def _print_documents(console: Console, documents: list[Document]) -> None:
     for place, document in enumerate(documents, start=1):
         score = document.metadata.get("score")
         shown = f" ({score:.3f})" if score is not None else ""
-        about = ", ".join(filter(None, [str(document.metadata.get("title") or ""), paragraph(document)[0]]))
+        parts = dict.fromkeys([str(document.metadata.get("title") or ""), paragraph(document)[0]])
+        about = ", ".join(filter(None, parts))
         _print_item(console, f"{place:>3} ", f"{document.id}{shown} {about}")
 
 

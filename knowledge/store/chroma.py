@@ -61,12 +61,16 @@ class ChromaVectors:
             client = _connect(self.where)
             self.close = weakref.finalize(self, _disconnect, client)
             """Let go of files and connections; as soon as nothing uses it any more, at the latest."""
-            if create:
-                hnsw: Any = {"hnsw": {"space": manifest.encoder.metric, "ef_search": EF_SEARCH}}
-                self.collection = client.get_or_create_collection(name, embedding_function=None, configuration=hnsw)
-            else:
-                self.collection = client.get_collection(name, embedding_function=None)
-            self.batch_size = client.get_max_batch_size()
+            try:
+                if create:
+                    hnsw: Any = {"hnsw": {"space": manifest.encoder.metric, "ef_search": EF_SEARCH}}
+                    self.collection = client.get_or_create_collection(name, embedding_function=None, configuration=hnsw)
+                else:
+                    self.collection = client.get_collection(name, embedding_function=None)
+                self.batch_size = client.get_max_batch_size()
+            except BaseException:
+                self.close()
+                raise
 
     def search(self, vector: NDArray[np.float32], k: int) -> list[int]:
         """The numbers of the `k` vectors nearest to one (d,), best first."""
@@ -147,7 +151,7 @@ def _connect(where: Path | str) -> Client:
     with _connecting, _errors(where):
         if isinstance(where, Path):
             return cast(Client, chromadb.PersistentClient(str(where), settings=settings))
-        if (url := _SERVER.fullmatch(where)) is None:
+        if (url := _SERVER.fullmatch(where)) is None or int(url[3] or 0) > 65_535:
             raise InputError(
                 f"The store {where!r} is neither 'chroma' nor the URL of a Chroma server: write it as http://host:port."
             )
