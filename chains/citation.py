@@ -154,8 +154,10 @@ def number_citations(
         pass for citations, and stand in round ones.
     """
     by_key = {document_key(document): document for document in documents}
+    # A title is quoted from each piece of a document that was read in several.
+    once = {(quote["document_id"], quote["start"], quote["end"], quote["text"]): quote for quote in quotes}
     by_document: dict[str, list[Quote]] = {}
-    for quote in quotes:
+    for quote in once.values():
         by_document.setdefault(quote["document_id"], []).append(quote)
     cited = list(dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket[1])))
     unknown = [key for key in cited if key not in by_key]

@@ -1,5 +1,6 @@
 """Partitions that are read in parts, of which some fail: what was read is kept, and what was not is named."""
 
+import json
 from typing import Any
 
 import pytest
@@ -222,3 +223,19 @@ def test_a_reader_of_the_users_own_reads_in_parts_too(
     answer = ask(own(chat_model), make_documents(2, sentences=200), route=route)
     assert len(answer["extractions"]) > 4
     assert {extraction["status"] for extraction in answer["extractions"]} == {"evidence"}
+
+
+def test_a_title_that_each_piece_quotes_is_quoted_once(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    title = "Aspirin for the prevention of stroke in adults"
+
+    def script(call: Call) -> Reply:
+        if call.stage != "extract":
+            return faithful(call)
+        return Reply(json.dumps({"relevant": True, "quotes": [{"key": "", "quote": title}], "finding": "So it is."}))
+
+    server.script = script
+    (document,) = make_documents(1, sentences=150)
+    document.metadata["title"] = title
+    answer = ask(chat_model, [document])
+    assert len(answer["extractions"]) > 1
+    assert [[quote["text"] for quote in citation["quotes"]] for citation in answer["citations"]] == [[title]]
