@@ -200,6 +200,13 @@ def test_no_answer_is_counted_where_a_part_was_not_read_and_the_others_hold_noth
         read(name, reading, max_input_tokens=1500)
 
 
+def test_passages_that_cannot_be_cut_to_fit_are_not_sent(read: Read, server: OpenAIServer) -> None:
+    titled = CHUNKS[0].model_copy(update={"metadata": {**CHUNKS[0].metadata, "title": "T" * 9000}})
+    with pytest.raises(ModelCallError, match="has no room"):
+        read("self_route", replace(READING, documents=[titled, *CHUNKS[1:]]), max_input_tokens=1500)
+    assert server.calls == []
+
+
 def replace_text(document: Document, text: str) -> Document:
     """Return the document with another text."""
     return document.model_copy(update={"page_content": text})

@@ -161,7 +161,9 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
     documents = assign_keys(question["text"], reading.ranking("documents"))
     room = room_for(models.model, budget, models.prompt("self_route", question, documents=""))
     fitting, *beyond = split_to_fit(documents, room)
-    output = await models.ask("self_route", question, budget, documents=render_documents(fitting))
+    passages = render_documents(fitting)
+    room_for(models.model, budget, models.prompt("self_route", question, documents=passages), least=0)
+    output = await models.ask("self_route", question, budget, documents=passages)
     if "UNANSWERABLE" not in output.upper():
         return _from_words(output, question, budget, route="self_route", truncated=bool(beyond))
     whole = await _long_context(reading, models, settings)
