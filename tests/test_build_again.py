@@ -204,3 +204,14 @@ def test_a_copy_of_a_file_is_the_same_document(tmp_path: Path) -> None:
     index(kb, write(tmp_path / "a" / "docs" / "p.md", "The same."))
     report = index(kb, write(tmp_path / "b" / "docs" / "p.md", "The same."))
     assert [part.skipped for part in report.sources] == [True]
+
+
+def test_a_base_that_calls_the_mark_by_its_former_name_reads_the_source_again(tmp_path: Path) -> None:
+    give(tmp_path, "10 mg")
+    give(tmp_path, "20 mg")
+    manifest = tmp_path / "manifest.json"
+    named = manifest.read_text()
+    assert "taken_by" in named
+    manifest.write_text(named.replace("taken_by", "replaced_by"))
+    assert give(tmp_path, "10 mg") == {"10 mg": False}
+    assert "Give 10 mg." in passages(tmp_path)["dose"]

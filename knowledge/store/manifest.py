@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.store.place import Place
@@ -69,8 +69,8 @@ class IndexedSource(BaseModel):
     """Of the file, where it is one."""
     again: bool = False
     """A source of the same content was read to its end before."""
-    taken_by: frozenset[int] = frozenset()
-    """The sources, by their places in the list, that gave or deleted records of it after it."""
+    taken_by: frozenset[int] = Field(frozenset(), validation_alias=AliasChoices("taken_by", "replaced_by"))
+    """The sources, by their places in the list, that gave or deleted records of it after it; once `replaced_by`."""
 
 
 class EncoderRecord(BaseModel):
