@@ -21,7 +21,6 @@ SOURCES: dict[str, tuple[Entry, ...]] = {
     "20 mg": (record("dose", "Give 20 mg."),),
     "same": (record("dose", "Give 10 mg."), record("third", "Fever falls.")),
     "deletion": (Deletion("dose"), Deletion("third")),
-    "given and deleted": (record("dose", "Give 10 mg."), Deletion("dose")),
     "third": (record("third", "Fever rises."), record("other", "Gout hurts.")),
 }
 
@@ -41,7 +40,6 @@ def give(folder: Path, *names: str) -> dict[str, bool]:
         (["10 mg", "deletion", "20 mg"], "deletion", None),
         (["10 mg", "same", "20 mg"], "10 mg", "Give 10 mg."),
         (["10 mg", "same", "deletion"], "10 mg", "Give 10 mg."),
-        (["10 mg", "given and deleted"], "10 mg", "Give 10 mg."),
     ],
 )
 def test_what_was_replaced_or_deleted_comes_back_when_it_is_given_again(
@@ -204,14 +202,3 @@ def test_a_copy_of_a_file_is_the_same_document(tmp_path: Path) -> None:
     index(kb, write(tmp_path / "a" / "docs" / "p.md", "The same."))
     report = index(kb, write(tmp_path / "b" / "docs" / "p.md", "The same."))
     assert [part.skipped for part in report.sources] == [True]
-
-
-def test_a_base_that_calls_the_mark_by_its_former_name_reads_the_source_again(tmp_path: Path) -> None:
-    give(tmp_path, "10 mg")
-    give(tmp_path, "20 mg")
-    manifest = tmp_path / "manifest.json"
-    named = manifest.read_text()
-    assert "taken_by" in named
-    manifest.write_text(named.replace("taken_by", "replaced_by"))
-    assert give(tmp_path, "10 mg") == {"10 mg": False}
-    assert "Give 10 mg." in passages(tmp_path)["dose"]

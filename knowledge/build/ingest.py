@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from briefcontext.files import encodable
 from briefcontext.knowledge.build.draft import Draft
-from briefcontext.knowledge.build.records import NO_REVISION, Changes, HeldRecords, RecordState
+from briefcontext.knowledge.build.records import Changes, HeldRecords, RecordState
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
@@ -93,7 +93,7 @@ class Ingest:
         self._chunk_tokens = draft.manifest.chunk_tokens
         self._next_number = draft.manifest.next_number
         self._changes = Changes()
-        self._source, self._again = 0, False
+        self._source = 0
 
     def batch(self, items: Sequence[tuple[Item, int]], source: int, *, finished: bool) -> Changes:
         """What records of the source change, each with the number of entries up to its end; `finished`: the last ones.
@@ -101,12 +101,14 @@ class Ingest:
         Whether its changes are written meanwhile or not, the next batch knows of them.
         """
         changes = self._changes = Changes()
-        self._source, self._again = source, self._ledger.entries[source].again
+        self._source = source
         checked = [self._checked(item, taken) for item, taken in items]
         self._held.begin(changes, [one.source_id for one in checked if not isinstance(one, Reject)])
         for record in checked:
-            if isinstance(record, Record) and self._held.state(record.source_id).digest != record.digest:
-                record.passages = list(self._passages_of(record))
+            if isinstance(record, Record):
+                state = self._held.state(record.source_id)
+                if state is None or state.digest != record.digest:
+                    record.passages = list(self._passages_of(record))
         self._held.look_up_ids([id for record in checked if isinstance(record, Record) for id in record.ids])
         changes.counts = Counts(read=len(items), **Counter[str](map(self._apply, checked)))
         self._ledger.advance(source, items[-1][1] if items else None, changes.counts, finished=finished)
@@ -128,43 +130,45 @@ class Ingest:
 
     def _delete(self, deletion: Deletion) -> Outcome:
         source_id, state = deletion.source_id, self._held.state(deletion.source_id)
-        if not state.deleted and state.revision != NO_REVISION and self._again:
+        held = state is not None and not state.deleted
+        known = _NO_REVISION if state is None else state.revision
+        if held and known != _NO_REVISION and self._ledger.is_read_again(self._source):
             # The record came back by a revision after this very deletion, which is given once more.
             return "unchanged"
         # What remains of it: an older copy, in a source that is read later, is not to bring it back.
-        revision = _latest(state.revision, deletion.revised)
+        revision = _latest(known, deletion.revised)
         self._changes.records[source_id] = RecordState(self._source, b"", revision, deleted=True)
-        if state.deleted or _compare(state.revision, revision) is None:
-            self._ledger.take_over(state.source, self._source)
-        if state.deleted:
+        if state is not None and (not held or _compare(known, revision) is None):
+            self._ledger.take_over(state.source, self._source, replaced=held)
+        if not held:
             return "unchanged"
         self._changes.remove(source_id)
         return "deleted"
 
     def _upsert(self, record: Record) -> Outcome:
         state = self._held.state(record.source_id)
-        order = _compare(record.revision, state.revision)
-        # Where only what is held has a revision, that came after this record, which is read again.
-        undated = record.revision == NO_REVISION != state.revision
-        outdated = order == -1 or (undated and self._again and self._source != state.source)
-        if state.deleted:
-            if order == 0 or outdated:
+        order = None if state is None else _compare(record.revision, state.revision)
+        if state is not None and state.deleted:
+            if order in (-1, 0):
                 name = self._ledger.entries[state.source].name
                 reason = f"{record.source_id!r} was deleted by {name}, and this copy of it is not newer."
                 return self._reject(record.position, reason)
-        else:
-            if record.digest == state.digest or outdated:
+        elif state is not None:
+            if record.digest == state.digest or order == -1:
                 # The source that has a record last owns it: other content in the same source is then a duplicate.
                 if self._source != state.source:
                     self._changes.records[record.source_id] = state._replace(source=self._source)
-                    self._ledger.take_over(state.source, self._source)
+                    self._ledger.take_over(state.source, self._source, replaced=False)
                 return "unchanged"
             if order != 1 and state.source == self._source:
                 reason = f"Source id {record.source_id!r} stands in this source before, with other content."
                 return self._reject(record.position, reason)
+            if record.revision == _NO_REVISION != state.revision and self._ledger.is_read_again(self._source):
+                # A record with a revision came after it, and stays.
+                return "unchanged"
         return self._replace(record, state, order)
 
-    def _replace(self, record: Record, state: RecordState, order: int | None) -> Outcome:
+    def _replace(self, record: Record, state: RecordState | None, order: int | None) -> Outcome:
         """Put a record in the place of what is held, unless its passages have ids of others."""
         if not record.passages:
             record.passages = list(self._passages_of(record))
@@ -173,8 +177,8 @@ class Ingest:
         if len(set(ids)) < len(ids) or any(self._held.owner(id) not in (None, record.source_id) for id in ids):
             named = ", ".join(map(repr, list(record.parts)[:3]))
             return self._reject(record.position, f"The passage ids of {named} are those of another record.")
-        changes = self._changes
-        if not state.deleted:
+        changes, held = self._changes, state is not None and not state.deleted
+        if held:
             changes.remove(record.source_id)
         changes.records[record.source_id] = RecordState(self._source, record.digest, record.revision)
         changes.passages[record.source_id] = [
@@ -183,9 +187,11 @@ class Ingest:
         ]
         self._next_number += len(record.passages)
         changes.owners |= dict.fromkeys(ids, record.source_id)
-        if order != 1:
-            self._ledger.take_over(state.source, self._source)
-        return "indexed" if state.deleted else "updated"
+        if state is not None and order != 1:
+            # What was deleted would be so again; a record, only where no revision was in the place of none.
+            came_back = not held or record.revision == _NO_REVISION or state.revision != _NO_REVISION
+            self._ledger.take_over(state.source, self._source, replaced=came_back)
+        return "updated" if held else "indexed"
 
     def _checked(self, item: Item, taken: int) -> Item:
         """A record with its digest and revision; or, where it cannot be indexed, why."""
@@ -259,6 +265,9 @@ def _id_problem(what: str, value: str) -> str | None:
 def _revision(document: Document) -> str:
     version, revised = document.metadata.get("version"), document.metadata.get("revised")
     return json.dumps([version if isinstance(version, int) else None, str(revised) if revised else None])
+
+
+_NO_REVISION = json.dumps([None, None])
 
 
 def _latest(revision: str, revised: str) -> str:

@@ -25,16 +25,11 @@ class RecordState(NamedTuple):
     """The state of a source id in a base: the rest of its row."""
 
     source: int
-    """The number of the source that gave the record last, or deleted it; -1 where none did."""
+    """The number of the source that gave the record last, or deleted it."""
     digest: bytes
     """Of its content; empty where it is deleted."""
     revision: str
     deleted: bool = False
-
-
-NO_REVISION = "[null, null]"
-UNKNOWN = RecordState(-1, b"", NO_REVISION, deleted=True)
-"""The state of a source id that no source gave or deleted."""
 
 
 @dataclass(slots=True)
@@ -98,9 +93,9 @@ class HeldRecords:
             owners |= {id: batch.owners[id] for id in ids if id in batch.owners}
         self._owners |= owners
 
-    def state(self, source_id: str) -> RecordState:
+    def state(self, source_id: str) -> RecordState | None:
         """Return what is known of a source id, by this batch's own changes too."""
-        return self._batches[-1].records.get(source_id) or self._states.get(source_id, UNKNOWN)
+        return self._batches[-1].records.get(source_id) or self._states.get(source_id)
 
     def owner(self, id: str) -> str | None:
         """The source id of the record that has a passage of this id; None where none has."""

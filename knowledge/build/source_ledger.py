@@ -6,7 +6,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.build.records import UNKNOWN
 from briefcontext.knowledge.sources.source import Deletion, EntrySource, FileSource, Source
 from briefcontext.knowledge.store.manifest import RECORDS, Counts, IndexedSource, Manifest
 from briefcontext.knowledge.store.place import open_place
@@ -17,8 +16,8 @@ class SourceLedger:
     """The sources of a knowledge base in the order given, numbered from 0, and those that a build was given.
 
     A source that was read before is read again when its records may have become others since: when a source that does
-    not follow it in this build gave or deleted records of it. It has another entry then. So giving the same sources in
-    the same order again reads nothing, and giving an older state of a file again brings that back.
+    not follow it in this build took records over from it, or deleted them. It has another entry then. So giving the
+    same sources in the same order again reads nothing, and giving an older state of a file again brings that back.
     """
 
     def __init__(self, held: Sequence[IndexedSource], given: Sequence[Source]) -> None:
@@ -27,24 +26,28 @@ class SourceLedger:
         self.read: dict[int, int] = {}
         """The places of the sources that were read among those given, and under which entries."""
         self._given = given
-        # Without a fingerprint, a source is like no other.
-        self._contents = [source.fingerprint or place for place, source in enumerate(given)]
-        self._last = {content: place for place, content in enumerate(self._contents)}
-        self._latest: dict[str | int, int] = {entry.fingerprint: number for number, entry in enumerate(held)}
-        for place, source in enumerate(given):
-            if self._contents[place] not in self._latest:
-                self._add(place)
-                continue
-            number, path = self.entry(place), _path_of(source)
-            known = self.entries[number].path
-            if path is not None and not (known is not None and Path(known).is_file()):
-                self.change(number, path=path)
+        self._numbers: dict[str, list[int]] = {}
+        for number, entry in enumerate(held):
+            self._numbers.setdefault(entry.fingerprint, []).append(number)
+        self._registered = [self._register(source) for source in given]
+        self._last = {source.fingerprint: place for place, source in enumerate(given) if source.fingerprint}
 
-    def _add(self, place: int, *, again: bool = False) -> int:
-        source, number = self._given[place], len(self.entries)
-        told = {"note": getattr(source, "note", ""), "path": _path_of(source), "again": again}
-        self.entries.append(IndexedSource(name=source.name, fingerprint=source.fingerprint, **told))
-        self._latest[self._contents[place]] = number
+    def _register(self, source: Source) -> int:
+        """The latest entry of the same content, or a new one when there is none."""
+        if not source.fingerprint or source.fingerprint not in self._numbers:
+            return self._add(source)
+        number = self._numbers[source.fingerprint][-1]
+        path, held = _path_of(source), self.entries[number].path
+        if path is not None and not (held is not None and Path(held).is_file()):
+            self.change(number, path=path)
+        return number
+
+    def _add(self, source: Source) -> int:
+        number, note = len(self.entries), getattr(source, "note", "")
+        self.entries.append(
+            IndexedSource(name=source.name, fingerprint=source.fingerprint, note=note, path=_path_of(source))
+        )
+        self._numbers.setdefault(source.fingerprint, []).append(number)
         return number
 
     def change(self, number: int, **changes: Any) -> None:
@@ -52,7 +55,8 @@ class SourceLedger:
 
     def entry(self, place: int) -> int:
         """The entry that the source at a place among those given has by now."""
-        return self._latest[self._contents[place]]
+        fingerprint = self._given[place].fingerprint
+        return self._numbers[fingerprint][-1] if fingerprint else self._registered[place]
 
     def due(self) -> list[int]:
         """The entries of the sources that would have to be read now."""
@@ -63,18 +67,45 @@ class SourceLedger:
         for place, source in enumerate(self._given):
             if self._is_due(place):
                 entry = self.entry(place)
-                self.read[place] = self._add(place, again=True) if self.entries[entry].finished else entry
+                self.read[place] = self._add(source) if self.entries[entry].finished else entry
                 yield source, self.read[place]
 
     def _is_due(self, place: int) -> bool:
-        entry = self.entries[self.entry(place)]
-        taken_by = (self.entries[other].fingerprint for other in entry.taken_by)
-        return not entry.finished or any(self._last.get(fingerprint, -1) <= place for fingerprint in taken_by)
+        entry = self.entry(place)
+        if not self.entries[entry].finished:
+            return True
+        return any(self._last.get(fingerprint, -1) <= place for fingerprint in self._displaced_by(entry))
 
-    def take_over(self, number: int, by: int) -> None:
-        """Note that a source gave or deleted a record that another, if any, had before it."""
-        if number not in (by, UNKNOWN.source) and by not in (known := self.entries[number].taken_by):
-            self.change(number, taken_by=known | {by})
+    def _displaced_by(self, number: int) -> set[str]:
+        """Fingerprints of the sources that replaced or deleted records of a source, or of those it shares records with.
+
+        What a source shares with others, and who of them had which record, is not kept: more may be listed, and none
+        is left out.
+        """
+        sharing, found = {number}, set[str]()
+        todo = [number]
+        while todo:
+            source = self.entries[todo.pop()]
+            found |= {self.entries[by].fingerprint for by in source.replaced_by}
+            todo += source.shared_with - sharing
+            sharing |= source.shared_with
+        return found
+
+    def take_over(self, number: int, by: int, *, replaced: bool) -> None:
+        """Note that a source has a record now that another had before it.
+
+        `replaced` says that the other's would come back if that were read again.
+        """
+        name = "replaced_by" if replaced else "shared_with"
+        known: frozenset[int] = getattr(self.entries[number], name)
+        if number != by and by not in known:
+            self.change(number, **{name: known | {by}})
+
+    def is_read_again(self, number: int) -> bool:
+        """Return whether a source of the same content was read to its end before."""
+        fingerprint = self.entries[number].fingerprint
+        earlier = self._numbers[fingerprint] if fingerprint else []
+        return any(other < number and self.entries[other].finished for other in earlier)
 
     def advance(self, number: int, position: int | None, counts: Counts, *, finished: bool) -> None:
         """Note the new position of a source (None: it has not moved), and what became of the records up to there."""

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import uuid4
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.store.place import Place
@@ -67,10 +67,10 @@ class IndexedSource(BaseModel):
     """How many of its entries are dealt with."""
     path: str | None = None
     """Of the file, where it is one."""
-    again: bool = False
-    """A source of the same content was read to its end before."""
-    taken_by: frozenset[int] = Field(frozenset(), validation_alias=AliasChoices("taken_by", "replaced_by"))
-    """The sources, by their places in the list, that gave or deleted records of it after it; once `replaced_by`."""
+    shared_with: frozenset[int] = frozenset()
+    """The sources, by their places in the list, that gave records of it again as they were."""
+    replaced_by: frozenset[int] = frozenset()
+    """Those that replaced or deleted records of it, which would come back if it were read again."""
 
 
 class EncoderRecord(BaseModel):
