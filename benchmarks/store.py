@@ -160,7 +160,9 @@ def summary(rows: list[Row]) -> tuple[Table, list[dict[str, Any]]]:
                 value = fitted(size)
             if value is not None:
                 kind = "measured" if size in measured_at else "projected"
-                met.append({"figure": figure.name, "passages": size, "aim": aim, kind: value, "met": value <= aim})
+                met.append(
+                    {"figure": figure.name, "passages": size, "aim": aim, kind: value, "met": bool(value <= aim)}
+                )
                 aims.append(f"{size:,}: <= {aim:g} {'met' if value <= aim else 'MISSED'} ({value:{figure.form}})")
         table.add_row(
             figure.name, *(format(row[figure.name], figure.form) for row in rows), shown, projected, "; ".join(aims)
