@@ -11,7 +11,7 @@ from typing import Any
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.reader import CUT_AT, Match, Quote
+from briefcontext.chains.reader import CUT_AT, Match, Quote, distinct
 from briefcontext.chains.study_type import StudyType, journal, source_notes, species, study_type
 
 __all__ = [
@@ -155,9 +155,8 @@ def number_citations(
     """
     by_key = {document_key(document): document for document in documents}
     # A title is quoted from each piece of a document that was read in several.
-    once = {(quote["document_id"], quote["start"], quote["end"], quote["text"]): quote for quote in quotes}
     by_document: dict[str, list[Quote]] = {}
-    for quote in once.values():
+    for quote in distinct(quotes):
         by_document.setdefault(quote["document_id"], []).append(quote)
     cited = list(dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket[1])))
     unknown = [key for key in cited if key not in by_key]

@@ -16,7 +16,7 @@ from briefcontext.chains.model.reply import cut_warning, read_record
 from briefcontext.chains.parsing.choice import named_option
 from briefcontext.chains.parsing.grounding import ground
 from briefcontext.chains.question import Question
-from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, extraction_of
+from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, distinct, extraction_of
 from briefcontext.errors import ModelCallError, first_line
 
 __all__ = ["extract", "extract_prompt", "ground_all", "lost_quotes"]
@@ -169,8 +169,7 @@ def ground_all(
     """
     ids = {document_key(document): str(document.id) for document in documents}
     found = [ground(quote, documents, preferred=ids.get(key.strip(" []")), threshold=threshold) for key, quote in given]
-    once = {(quote["document_id"], quote["start"], quote["end"], quote["text"]): quote for quote in found if quote}
-    return list(once.values()), found.count(None)
+    return distinct(quote for quote in found if quote), found.count(None)
 
 
 def lost_quotes(lost: int, given: int) -> str | None:

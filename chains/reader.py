@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
 
-__all__ = ["CUT_AT", "NOTHING_USED", "Draft", "Extraction", "Match", "Quote", "Reader", "extraction_of"]
+__all__ = ["CUT_AT", "NOTHING_USED", "Draft", "Extraction", "Match", "Quote", "Reader", "distinct", "extraction_of"]
 
 NOTHING_USED = "Nothing of this reading is used."
 """Ends the error of an extraction whose evidence was all dropped."""
@@ -33,6 +33,12 @@ class Quote(TypedDict):
     """How the reader's words were found in the document; `title`: in its title, by any of the three ways."""
     score: NotRequired[float]
     """How likely the reader thinks it that the words bear on the question, 0 to 1, where it ranks what it quotes."""
+
+
+def distinct(quotes: Iterable[Quote]) -> list[Quote]:
+    """Return quotes in their order, those of the same words in the same place once."""
+    once = {(quote["document_id"], quote["start"], quote["end"], quote["text"]): quote for quote in quotes}
+    return list(once.values())
 
 
 class Extraction(TypedDict):
