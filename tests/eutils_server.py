@@ -2,7 +2,6 @@
 
 import gzip
 import re
-import socket
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,12 +11,13 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import anyio.to_thread
-import uvicorn
 from lxml import etree
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from tests.loopback import serve_app
 
 WORD = re.compile(r"[^\W_]+")
 TEXTS = ("ArticleTitle", "VernacularTitle", "AbstractText")
@@ -153,16 +153,9 @@ def serve() -> Iterator[EUtilsServer]:
     """Run a server on a free loopback port."""
     fake = EUtilsServer()
     route = Route("/entrez/eutils/{utility}.fcgi", fake.answer, methods=["GET", "POST"])
-    listener = socket.create_server(("127.0.0.1", 0))
-    fake.url = f"http://127.0.0.1:{listener.getsockname()[1]}/entrez/eutils"
-    server = uvicorn.Server(uvicorn.Config(Starlette(routes=[route]), log_level="critical", lifespan="off"))
-    # Connections wait in the listener's queue until the server runs.
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield fake
-    finally:
-        fake.over.set()
-        server.should_exit = True
-        thread.join(timeout=10)
-        listener.close()
+    with serve_app(Starlette(routes=[route])) as server:
+        fake.url = f"{server.url}/entrez/eutils"
+        try:
+            yield fake
+        finally:
+            fake.over.set()

@@ -3,18 +3,18 @@
 import asyncio
 import json
 import re
-import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from tests.loopback import serve_app
 
 DOCUMENT = re.compile(r'<document key="(?P<key>\w+)">\n(?P<text>.*?)\n</document>', re.DOTALL)
 EVIDENCE = re.compile(r'^\[(?P<key>\w+)\](?: \([^)]*\))? "', re.MULTILINE)
@@ -211,27 +211,8 @@ def serve(port: int = 0) -> Iterator[OpenAIServer]:
     """Run a server on loopback, on a free port unless one is named."""
     fake = OpenAIServer()
     app = Starlette(routes=[Route("/v1/chat/completions", fake.complete, methods=["POST"])])
-    listener = socket.create_server(("127.0.0.1", port))
-    fake.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
     # LangChain keeps a client, and its idle connections, for as long as the process lives, and an event loop that
     # ends before them leaves them open. So there are none.
-    headers = [("Connection", "close")]
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", headers=headers))
-
-    def hang_up(client: Any = None) -> None:
-        for connection in list(server.server_state.connections):
-            if client is None or getattr(connection, "client", None) == tuple(client):
-                connection.transport.abort()
-
-    fake.hang_up = hang_up
-    # Connections wait in the listener's queue until the server runs.
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
+    with serve_app(app, port=port, headers=[("Connection", "close")]) as server:
+        fake.url, fake.hang_up = f"{server.url}/v1", server.hang_up
         yield fake
-    finally:
-        for started in getattr(server, "servers", []):
-            started.get_loop().call_soon_threadsafe(hang_up)
-        server.should_exit = True
-        thread.join(timeout=10)
-        listener.close()

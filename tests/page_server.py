@@ -3,21 +3,20 @@
 import json
 import os
 import shutil
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import uvicorn
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 from starlette.types import ASGIApp
+
+from tests.loopback import serve_app
 
 SECONDS = 60.0
 """The longest wait for a condition."""
@@ -31,17 +30,8 @@ _FLAGS = (
 @contextmanager
 def serve_page(app: ASGIApp) -> Iterator[str]:
     """Serve the page on a free loopback port, and give its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join(timeout=20)
-        listener.close()
+    with serve_app(app) as server:
+        yield f"{server.url}/"
 
 
 def chromium() -> tuple[str, str] | None:
