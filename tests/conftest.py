@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import certifi
 import hypothesis
 import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -24,11 +25,17 @@ SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the user's cache, keys and proxies out of the tests, and theirs out of the user's.
 
-    Parallel workers share one cache, so that the demo knowledge base is built once.
+    Parallel workers share one cache, so that the demo knowledge base is built once. And HTTP clients, of which each
+    test has its own and none speaks TLS, read one root certificate and not all of them.
     """
     worker = "PYTEST_XDIST_WORKER" in os.environ
     base = tmp_path_factory.getbasetemp()
+    end = "-----END CERTIFICATE-----"
+    first, _, _ = Path(certifi.where()).read_text(encoding="utf-8").partition(end)
+    certificate = base / "root.pem"
+    certificate.write_text(f"{first}{end}\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(certificate))
         patch.setenv("BRIEFCONTEXT_CACHE", str((base.parent if worker else base) / "cache"))
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("LANGSMITH_TRACING", "false")

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -34,8 +35,13 @@ class HashingEncoder:
     def _vector(self, text: str) -> NDArray[np.float32]:
         total = np.full(self.dimension, 0.01)
         for word in re.findall(r"\w+", text.lower()):
-            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8])
-            total += np.random.default_rng(seed).normal(size=self.dimension)
+            total += _direction(word, self.dimension)
         if self.metric == "cosine":
             total /= np.linalg.norm(total)
         return total.astype(np.float32)
+
+
+@lru_cache(100_000)
+def _direction(word: str, dimension: int) -> NDArray[np.float64]:
+    seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8])
+    return np.random.default_rng(seed).normal(size=dimension)

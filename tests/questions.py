@@ -1,7 +1,10 @@
 """A small corpus with a key document for each of its questions, made up for tests of the experiments."""
 
 import json
+import os
+import shutil
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ from langchain_core.documents import Document
 
 from briefcontext.evaluation.experiments.corpus import Corpus
 from briefcontext.evaluation.runs.settings import RunSettings
+from briefcontext.files import cache_folder
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import EntrySource
@@ -49,7 +53,15 @@ def known(count: int) -> list[Known]:
 
 
 def build_corpus(folder: Path, count: int, *, others: int = 40) -> str:
-    """Build a knowledge base with a key document for each question, and others; return its folder."""
+    """Make a knowledge base with a key document for each question, and others; return its folder."""
+    shutil.copytree(_built(count, others), folder)
+    return str(folder)
+
+
+@cache
+def _built(count: int, others: int) -> Path:
+    """Build such a knowledge base once in this process, to be copied."""
+    folder = cache_folder() / f"corpus-{count}-{others}-{os.getpid()}"
     documents: Sequence[Document] = [
         *(
             _document(f"key-{n}", f"The trial of compound {n} was decided. The marker {n} was read.")
@@ -60,8 +72,8 @@ def build_corpus(folder: Path, count: int, *, others: int = 40) -> str:
             for n in range(others)
         ),
     ]
-    build(folder, EntrySource(list(documents), name="corpus", fingerprint="sha256:corpus", size=len(documents)))
-    return str(folder)
+    build(folder, EntrySource(documents, name="corpus", fingerprint="sha256:corpus", size=len(documents)))
+    return folder
 
 
 def run_settings(folder: Path, experiment: str, count: int, **given: Any) -> RunSettings:

@@ -1,5 +1,6 @@
 """Bases that are large enough for an index over their vectors."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from briefcontext.knowledge.store.table import Table
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build
 
-SIZE, DIMENSION = 6000, 64
+SIZE, DIMENSION, EXACT_BELOW = 6000, 64, 1000
 ENCODER = HashingEncoder(dimension=DIMENSION)
 
 
@@ -45,20 +46,30 @@ def source(name: str, numbers: range, given: NDArray[np.float32]) -> EntrySource
 
 @pytest.fixture(autouse=True)
 def _indexed_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "EXACT_BELOW", 1000)
+    monkeypatch.setattr(indexes, "EXACT_BELOW", EXACT_BELOW)
     monkeypatch.setattr(indexes, "EXACT_FILTERED", 20)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    build(tmp_path, source("a", range(SIZE), vectors(SIZE, 1)), encoder=ENCODER)
-    return tmp_path
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base that is only read."""
+    folder = tmp_path_factory.mktemp("indexed") / "kb"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(indexes, "EXACT_BELOW", EXACT_BELOW)
+        build(folder, source("a", range(SIZE), vectors(SIZE, 1)), encoder=ENCODER)
+    return folder
 
 
 @pytest.fixture
-def base(folder: Path) -> Iterator[KnowledgeBase]:
-    with KnowledgeBase.open(folder, encoder=ENCODER) as opened:
+def base(built: Path) -> Iterator[KnowledgeBase]:
+    with KnowledgeBase.open(built, encoder=ENCODER) as opened:
         yield opened
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path) -> Path:
+    """The same base, for this test alone."""
+    return shutil.copytree(built, tmp_path / "kb")
 
 
 def recall(base: KnowledgeBase, held: dict[str, NDArray[np.float32]], filters: Filters | None = None) -> float:
@@ -93,15 +104,16 @@ def test_scores_are_those_of_whole_vectors(base: KnowledgeBase) -> None:
             assert document.metadata["score"] == pytest.approx(exact, abs=1e-3)
 
 
-def test_an_update_adds_to_the_index_until_much_has_changed(folder: Path, base: KnowledgeBase) -> None:
+def test_an_update_adds_to_the_index_until_much_has_changed(folder: Path) -> None:
     held = {f"p{number:05d}": vector for number, vector in enumerate(vectors(SIZE, 1))}
     segments = []
-    for update in range(3):
-        numbers = range(100 * update, 100 * update + 200)
-        build(folder, source(f"u{update}", numbers, vectors(200, 20 + update)), encoder=ENCODER)
-        held |= {f"p{n:05d}": v for n, v in zip(numbers, vectors(200, 20 + update), strict=True)}
-        segments.append(indexed(folder)["vector_idx"])
-        assert recall(base, held) >= 0.98
+    with KnowledgeBase.open(folder, encoder=ENCODER) as base:
+        for update in range(3):
+            numbers = range(100 * update, 100 * update + 200)
+            build(folder, source(f"u{update}", numbers, vectors(200, 20 + update)), encoder=ENCODER)
+            held |= {f"p{n:05d}": v for n, v in zip(numbers, vectors(200, 20 + update), strict=True)}
+            segments.append(indexed(folder)["vector_idx"])
+            assert recall(base, held) >= 0.98
     assert segments[0] == 2
     assert 1 in segments
 
