@@ -30,6 +30,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from tests.openai_server import Call, Reply, serve
 
@@ -176,6 +177,7 @@ def _holds(text: str, known: Known) -> bool:
     return any(_plain(words) in plain for words in known.key_words)
 
 
+@lru_cache(10_000)
 def _plain(text: str) -> str:
     return "".join(re.findall(r"\w+", text.lower()))
 

@@ -137,7 +137,7 @@ def test_a_threshold_moves_with_the_scores_and_falls_with_the_target(
 def test_the_threshold_keeps_its_promise_on_new_questions(target: float, m: int) -> None:
     random = np.random.default_rng(0)
     # The true recall of a threshold, where scores are standard normal.
-    recalls = np.array([norm.sf(recall_threshold(random.normal(size=m), target)) for _ in range(2000)])
+    recalls = norm.sf([recall_threshold(random.normal(size=m), target) for _ in range(2000)])
     # Too few questions promise less than the target, and keep that.
     promised = min(target, (1 - CONFIDENCE) ** (1 / m))
     reached = (recalls >= promised).mean()

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
-from scipy.stats import beta
+from scipy.special import betaincc, expit
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
@@ -119,7 +118,7 @@ def recall_threshold(held_out: Sequence[float] | NDArray[np.float64], target: fl
     """
     ordered = np.sort(np.asarray(held_out, dtype=np.float64))
     ranks = np.arange(1, len(ordered) + 1)
-    sure = beta.sf(target, len(ordered) - ranks + 1, ranks) >= CONFIDENCE
+    sure = betaincc(len(ordered) - ranks + 1, ranks, target) >= CONFIDENCE
     return float(ordered[max(0, int(np.count_nonzero(sure)) - 1)])
 
 
