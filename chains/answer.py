@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Literal
 
@@ -33,6 +34,8 @@ NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""
 DEMONSTRATION = "The documents are texts written for this project as a demonstration, and not literature: rely on none."
 _LISTED = 10
+_version = cache(version)
+"""Which is looked for among all packages that are installed."""
 
 Route = Literal["map_reduce", "vanilla", "order_preserving", "abstain"]
 
@@ -219,7 +222,7 @@ def compose(
         doubts=doubts,
         cautions=cautions,
         warnings=warnings,
-        provenance=Provenance(version=version("briefcontext"), model=model, searched=searched),
+        provenance=Provenance(version=_version("briefcontext"), model=model, searched=searched),
     )
 
 

@@ -57,6 +57,7 @@ class Corpus:
         self.retriever = DenseRetriever(knowledge_base=self)
         """The dense rankings, of which one search serves all methods and all lengths."""
         self._kept_ranking = lru_cache(_KEPT_RANKINGS)(self._ranking)
+        self._kept_named = lru_cache(_KEPT_RANKINGS)(knowledge_base.named)
 
     @classmethod
     def open(cls, name: str) -> "Corpus":
@@ -95,7 +96,7 @@ class Corpus:
 
     def key_documents(self, item: Item) -> list[Document]:
         """Return the passages that the question's key names, by passage id or by source id, in the key's order."""
-        return self.knowledge_base.named(item.gold_ids)
+        return list(self._kept_named(item.gold_ids))
 
     def ranking(self, item: Item, k: int) -> list[Document]:
         """Return the `k` passages nearest to the question, best first."""
