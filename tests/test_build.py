@@ -1,6 +1,9 @@
 """Building a knowledge base: what it takes, what it reports, and what it refuses."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -155,6 +158,8 @@ def test_a_source_is_read_little_ahead_of_the_encoder(tmp_path: Path, monkeypatc
         {"store": "http://"},
         {"store": "http://host:port"},
         {"store": "http://host:65536"},
+        {"store": "http://host?x=1"},
+        {"store": "http://host#x"},
         {"chunk_tokens": 0},
     ],
 )
@@ -164,6 +169,19 @@ def test_options_that_cannot_be_used_are_refused_before_anything_is_written(
     with pytest.raises(InputError):
         build(tmp_path / "kb", source("a", record("1")), **options)
     assert not (tmp_path / "kb").exists()
+
+
+def test_a_build_after_a_search_says_nothing_on_standard_error(tmp_path: Path) -> None:
+    # Lance asks once in a process how much it is to say, as it is imported: by whichever module is needed first.
+    code = (
+        "import sys, briefcontext.knowledge.store.indexes; from briefcontext.knowledge.store.table import Table; "
+        "import pyarrow; Table.create(sys.argv[1], pyarrow.schema([('id', pyarrow.string())]))"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "LANCE_LOG"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "new.lance")], capture_output=True, check=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
 
 
 PUBMED = Path(__file__).resolve().parents[2] / "shared" / "data" / "pubmed_xml"

@@ -32,7 +32,7 @@ EF_SEARCH = 512
 """How many neighbours HNSW keeps in view while it searches. Chroma's own 100 found 93 of the 100 nearest of
 13,449 vectors, 512 found all but 1 in 300."""
 
-_SERVER = re.compile(r"(https?)://([^\s/:@[\]]+|\[[\da-f:]+\])(?::(\d{1,5}))?/?", re.IGNORECASE)
+_SERVER = re.compile(r"(https?)://([^\s/:@?#[\]]+|\[[\da-f:]+\])(?::(\d{1,5}))?/?", re.IGNORECASE)
 
 # Chroma shares one system per folder within a process, and counts its users without a lock.
 _connecting = threading.RLock()

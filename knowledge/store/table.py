@@ -1,19 +1,15 @@
 """One table in Lance's format: read at one of its versions, or written to."""
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
-from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.store.filters import one_of
-
-# Lance warns of what is of no concern to who uses a knowledge base, on standard error.
-os.environ.setdefault("LANCE_LOG", "error")
-
 import lance
 import pyarrow as pa
+
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.store.filters import one_of
 
 if TYPE_CHECKING:
     from lance.fragment import FragmentMetadata
