@@ -134,7 +134,7 @@ class Evidence(TypedDict):
     """The articles that an answer cites, taken together."""
 
     study_types: dict[str, int]
-    """How many articles of each study type, the strongest first; `unknown` last."""
+    """How many articles of each study type, the strongest first; `unknown`, which is any other, last."""
     newest: int | None
     """Year of the newest."""
     conflict: bool
@@ -167,5 +167,5 @@ def summarise_evidence(articles: Mapping[str, tuple[StudyType | None, int | None
 
 def _counted(count: int, kind: str) -> str:
     if kind == "unknown":
-        return f"{count} of unknown study type"
+        return f"{count} of other or unknown type"
     return f"{count} {kind if count == 1 else _PLURALS.get(kind, f'{kind}s')}"

@@ -118,7 +118,8 @@ def test_evidence_is_summed_up_the_strongest_first() -> None:
         "study_types": {"randomized trial": 1, "cohort study": 2, "unknown": 1},
         "newest": 2019,
         "conflict": False,
-        "summary": "1 randomized trial; 2 cohort studies; 1 of unknown study type; newest 2019; no conflict reported",
+        "summary": "1 randomized trial; 2 cohort studies; 1 of other or unknown type; newest 2019; "
+        "no conflict reported",
     }
     assert summarise_evidence({"1": (None, None)}, conflict=False)["summary"] == ""
 
@@ -143,7 +144,7 @@ def test_an_answer_shows_what_kinds_of_evidence_it_cites(
     assert answer["evidence"]["study_types"] == {"randomized trial": 1, "unknown": 1}
     assert "Articles under an expression of concern are cited: 8." in answer["cautions"]
     told = cited_text(answer)
-    assert "Evidence: 1 randomized trial; 1 of unknown study type; newest 2019" in told
+    assert "Evidence: 1 randomized trial; 1 of other or unknown type; newest 2019" in told
     print_answer({"answer": answer, "ranking": []}, verbose=False)
     for text in (told, capsys.readouterr().out):
         assert "Toy J. 2019. 7 · randomized trial" in text
