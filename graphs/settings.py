@@ -113,7 +113,9 @@ class Settings(BaseModel):
         "knowledge base's folder.",
     )
     knowledge_base: str = Field(
-        default=DEMO, min_length=1, description="Folder of a knowledge base, or 'demo' for the bundled one."
+        default=DEMO,
+        min_length=1,
+        description="Folder of a knowledge base, 'demo' for the bundled one, or 'pubmed:' for live PubMed.",
     )
     document: str | None = Field(
         default=None, description="One long file to answer from, in place of the knowledge base."
