@@ -92,7 +92,10 @@ def _check_options(options: object) -> dict[str, str]:
     if not options:
         return {}
     if not isinstance(options, Mapping):
-        raise InputError(f"Options must be a mapping of letter to text, not {type(options).__name__}.")
+        raise InputError(
+            'Options must be a mapping of letter to text, such as {"A": "yes", "B": "no"}, '
+            f"not {type(options).__name__}."
+        )
     checked: dict[str, str] = {}
     for given, text in options.items():
         letter = str(given).strip().upper()

@@ -284,7 +284,7 @@ class Calibration(_Part):
 
 def more_questions(positive: int, n: int, needed: int) -> int:
     """Return how many more questions to label until so many are positive, at the rate seen, or that of one."""
-    return math.ceil((needed - positive) * n / max(positive, 1))
+    return math.ceil((needed - positive) * max(n, 1) / max(positive, 1))
 
 
 def rounded_down(share: float) -> str:

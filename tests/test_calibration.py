@@ -186,6 +186,8 @@ def test_too_few_misplaced_questions_are_refused() -> None:
     check_enough(np.array([True] * 10 + [False] * 50), 0.95)
     with pytest.raises(InputError, match=r"Too few labelled questions: 9 of 59 .* Label about 7 more questions"):
         check_enough(np.array([True] * 9 + [False] * 50), 0.95)
+    with pytest.raises(InputError, match=r"Too few labelled questions: 0 of 0 .* Label about 10 more questions"):
+        check_enough(np.array([], bool), 0.95)
 
 
 def test_too_few_well_placed_questions_are_refused() -> None:

@@ -88,7 +88,7 @@ def test_batches_from_the_command_line(run: Run, questions: str, tmp_path: Path,
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["experiment", "guess", "--questions", "x.jsonl", "--out", "o"], "no experiment 'guess'"),
+        (["experiment", "guess"], ", ".join(map(repr, [*EXPERIMENTS, "preflight", "verify"]))),
         (["experiment", "position", "--questions", "x.jsonl", "--kb", "demo", "--out", "o"], "x.jsonl"),
         (["compare", "/nowhere"], "no finished run"),
     ],

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -23,15 +23,25 @@ _questions, _design, _model, _output = (
     partial(typer.Option, rich_help_panel=panel) for panel in (QUESTIONS, DESIGN, MODEL, OUTPUT)
 )
 
-_NAMES = (
-    "position, integration, conflict, context_length, attention_bias, order, open_ended, cost or preflight; "
-    "verify to check a run"
-)
+_Name = Literal[
+    "position",
+    "integration",
+    "conflict",
+    "context_length",
+    "attention_bias",
+    "order",
+    "open_ended",
+    "cost",
+    "preflight",
+    "verify",
+]
 
 
 def experiment(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{_NAMES}.")],
+    name: Annotated[
+        _Name, typer.Argument(metavar="NAME", help=f"{', '.join(get_args(_Name)[:-1])}; or verify, to check a run.")
+    ],
     run_folder: Annotated[
         Path | None, typer.Argument(metavar="[RUN]", help="With verify: the folder of a run to check.")
     ] = None,
@@ -110,7 +120,7 @@ def experiment(
         _verify(run_folder)
         return
     if run_folder is not None:
-        raise InputError(f"{run_folder} is one argument too many: only experiment verify takes a folder there.")
+        raise InputError(f"{run_folder} is one argument too many: leave it out. Only verify takes a folder.")
     if questions is None or out is None:
         raise InputError("An experiment needs its questions and a folder for its results: --questions and --out.")
     check_options(name, given_options(context))
@@ -118,7 +128,7 @@ def experiment(
         _preflight(context.params, questions, out)
         return
     if (batch == "import") != (replies is not None):
-        raise InputError("--batch import and --replies FILE belong together.")
+        raise InputError("--batch import and --replies FILE belong together: give both, or neither.")
     from briefcontext.evaluation.runs.progress import Prices
     from briefcontext.evaluation.runs.run import Run
     from briefcontext.evaluation.runs.settings import RunSettings

@@ -107,7 +107,7 @@ def settings_of(context: typer.Context, **other: Any) -> "Settings":
             raise InputError("--document and --kb are both given: name one of them.")
         given["route"] = given.get("route") or "order_preserving"
     elif given.get("document_encoder") is not None:
-        raise InputError("--encoder is for --document; a knowledge base is always asked with its own encoder.")
+        raise InputError("--encoder is for --document: leave it out. A knowledge base has its own.")
     return settings_from(**given)
 
 

@@ -60,7 +60,7 @@ def open_chat_model(
     except ImportError as error:
         raise MissingExtraError(f"Model {name!r} needs a package that is not installed: {one_line(error)}") from error
     except Exception as error:
-        advice = f"Set {provider.upper()}_API_KEY." if "key" in str(error) else "Check the name of the provider."
+        advice = f"Set {provider.upper()}_API_KEY." if "key" in str(error) else "Check the provider's name and package."
         raise ModelSetupError(f"Model {name!r} cannot be opened: {one_line(error)} {advice}") from error
     if cache is not None:
         from briefcontext.chains.model.reply_cache import ReplyCache
