@@ -128,6 +128,8 @@ def test_a_citation_shows_its_passage_with_exactly_the_quotes_marked(browser: Br
         quotes = browser.texts(f".reference:nth-child({key}) .quote")
         # The passage has them in its order, the reference the best first.
         assert sorted(f"“{mark}”" for mark in browser.texts("#passage mark")) == sorted(quotes), number
+        counted = f"{len(quotes)} quote{'s' if len(quotes) > 1 else ''}"
+        assert f"{counted}: word for word" in browser.texts("#passage-body > .hint"), number
     last = browser.see(".reference:nth-child(1) blockquote:last-of-type .quote")
     quote = last.text.strip("“”")
     last.click()

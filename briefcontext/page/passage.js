@@ -92,9 +92,8 @@ export function beginning(doc) {
 }
 
 function quoteList(quotes) {
-  return el("p", { class: "hint" }, `${counted(quotes.length, "quote")}: `, quotes.map((quote, place) => [
-    place > 0 && "; ", [quote.start === null ? "" : where(quote), matchWords(quote)].filter(Boolean).join(", "),
-  ]));
+  const told = quotes.map((quote) => [quote.start === null ? "" : where(quote), matchWords(quote)].filter(Boolean).join(", "));
+  return el("p", { class: "hint" }, `${counted(quotes.length, "quote")}: ${[...new Set(told)].join("; ")}`);
 }
 
 /** Write `Smith, JA` and others as `Smith JA, Doe B`; of more than `most`, the first. */
