@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +19,8 @@ __all__ = ["SentenceEncoder", "SentenceRanker", "unmentioned_words"]
 
 MIN_CHARACTERS = 25
 """Shorter pieces are headings and fragments."""
+KEPT = 4096
+"""Sentences whose vectors are kept: whoever asks again is mostly given documents that were given before."""
 
 SIMILARITY = 3.0
 COVERAGE = 2.0
@@ -103,6 +106,7 @@ class SentenceRanker:
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self._encoder = encoder
+        self._kept: dict[str, NDArray[np.float32]] = {}
 
     @cached_property
     def _scale(self) -> tuple[float, float]:
@@ -114,6 +118,16 @@ class SentenceRanker:
         unrelated = float(similarity.sum() - np.trace(similarity)) / (len(PAIRS) * (len(PAIRS) - 1))
         # An encoder that cannot tell the two apart must not turn the ranking around.
         return unrelated, max(related - unrelated, float(similarity.std()))
+
+    def _encoded(self, sentences: Sequence[str]) -> NDArray[np.float32]:
+        """Return the sentences' vectors (n, d); of those met last, they are kept."""
+        kept = self._kept
+        vectors = {sentence: kept[sentence] for sentence in sentences if sentence in kept}
+        if new := [sentence for sentence in dict.fromkeys(sentences) if sentence not in kept]:
+            vectors.update(zip(new, self._encoder.encode_passages([("", sentence) for sentence in new]), strict=True))
+        # Replaced as a whole, so that threads need no lock: what one of them may lose is encoded again.
+        self._kept = dict(islice({**vectors, **self._kept}.items(), KEPT))
+        return np.stack([vectors[sentence] for sentence in sentences])
 
     def rank(
         self, query: str, documents: Sequence[Document], statistics: TermStatistics | None = None
@@ -135,7 +149,7 @@ class SentenceRanker:
         of = np.array([number for number, _, _ in places])
         texts = [documents[number].page_content[start:end] for number, start, end in places]
         unrelated, related = self._scale
-        vectors = self._encoder.encode_passages([("", text) for text in texts])
+        vectors = self._encoded(texts)
         similarity = np.minimum((vectors @ self._encoder.encode_queries([query])[0] - unrelated) / related, 1)
         best = np.array([similarity[of == number].max(initial=-np.inf) for number in range(len(documents))])
         holds, rarity = BM25Pool([Document(page_content=text) for text in texts], statistics).coverage(query)

@@ -13,6 +13,7 @@ from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.retrievers.sentence_ranking import MOST_WORDS, PAIRS, SentenceRanker, unmentioned_words
+from tests.hashing_encoder import HashingEncoder
 
 ASKED = check_question("aspirin stroke risk")
 WORDS = ("aspirin", "stroke", "risk", "sky")
@@ -201,6 +202,18 @@ def test_any_encoder_has_a_measure_of_what_is_unrelated(length: float, offset: f
     plain = wait_for(READER.aanswer(ASKED, _documents(FAR, NEAR), "vanilla", ACCOUNT))["quotes"]
     assert [quote["text"] for quote in ours] == [quote["text"] for quote in plain]
     assert [quote["score"] for quote in ours] == pytest.approx([quote["score"] for quote in plain], abs=1e-4)
+
+
+def test_a_sentence_that_is_met_again_is_not_encoded_again() -> None:
+    encoder = HashingEncoder()
+    ranker, documents = SentenceRanker(encoder), _documents(FAR, NEAR)
+    ranked = ranker.rank(ASKED["text"], documents)
+    encoded = encoder.encoded
+    assert ranker.rank(ASKED["text"], documents) == ranked
+    assert encoder.encoded == encoded
+    more = _documents("Placebo was given to all of the others.", NEAR, NEAR)
+    assert ranker.rank("Does it rise?", more) == SentenceRanker(HashingEncoder()).rank("Does it rise?", more)
+    assert encoder.encoded == encoded + 1
 
 
 def test_documents_without_a_sentence_are_no_evidence() -> None:
