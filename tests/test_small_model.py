@@ -43,6 +43,7 @@ DOCUMENTS = [
     for place, text in enumerate(TEXTS)
 ]
 MAPPED: dict[str, Any] = {"route": "map_reduce", "partition_size": 1}
+ASKED: list[dict[str, Any]] = [{"route": "vanilla"}, {**MAPPED, "options": OPTIONS}]
 CUT = "cut off by the token limit"
 
 
@@ -92,7 +93,7 @@ def _ask(reader: ChatOpenAI | LLMReader, server: OpenAIServer, **settings: Any) 
     return answer, " ".join([*answer["cautions"], *answer["warnings"]])
 
 
-@pytest.mark.parametrize("asked", [{"route": "vanilla"}, {**MAPPED, "options": OPTIONS}], ids=["vanilla", "map"])
+@pytest.mark.parametrize("asked", ASKED, ids=["vanilla", "map"])
 def test_every_route_ends_in_an_answer_or_says_why_there_is_none(
     asked: dict[str, Any], chat: ChatOpenAI, small_model: OpenAIServer
 ) -> None:
@@ -106,12 +107,12 @@ def test_replies_in_the_wrong_form_are_told_of(chat: ChatOpenAI, small_model: Op
     assert said.count("not of the form asked for") == len(DOCUMENTS)
 
 
-@pytest.mark.parametrize("settings", [{"route": "vanilla"}, MAPPED])
+@pytest.mark.parametrize("asked", ASKED, ids=["vanilla", "map"])
 def test_what_the_token_limit_cut_off_is_told_of(
-    settings: dict[str, Any], chat: ChatOpenAI, small_model: OpenAIServer
+    asked: dict[str, Any], chat: ChatOpenAI, small_model: OpenAIServer
 ) -> None:
     chat.max_tokens = 8
-    _, said = _ask(chat, small_model, **settings)
+    _, said = _ask(chat, small_model, **asked)
     assert CUT in said
 
 
