@@ -1,11 +1,12 @@
 PYTHON ?= python3
 PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
-PYTEST = .venv/bin/python -m pytest --numprocesses 2 --dist loadscope
+# Modules in the order of the alphabet: in that of their numbers of tests, the last one would be a long one.
+PYTEST = .venv/bin/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 export Q
 # The threads of PyTorch and BLAS spin while they wait, which two test workers at once cannot afford.
 test quick: export OMP_NUM_THREADS = 1
 
-.PHONY: ask dev notebooks check test quick lint type format
+.PHONY: ask dev notebooks check test quick package lint type format
 
 ask: .venv/.installed  ## Answer a question: make ask Q="…"
 	@.venv/bin/briefcontext ask "$$Q"
@@ -16,14 +17,17 @@ dev: .venv/.installed-dev  ## Serve the graphs for LangGraph Studio, on this mac
 notebooks: .venv/.installed-dev  ## Run the notebooks, and store what they print
 	for notebook in notebooks/*.ipynb; do .venv/bin/python -m tests.executed_notebook "$$notebook" "$$notebook" || exit 1; done
 
-check: lint type test  ## All that a change must pass
-	.ci/package
+check: lint  ## All that a change must pass
+	$(MAKE) --jobs 3 type package test
 
 test: .venv/.installed-dev  ## All tests
 	$(PYTEST)
 
 quick: .venv/.installed-dev  ## The tests without those that run browsers, servers, notebooks or kill processes
 	$(PYTEST) -m "not slow"
+
+package: .venv/.installed-dev  ## The built package answers a question
+	.ci/package
 
 lint: .venv/.installed-dev
 	.venv/bin/ruff check

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import subprocess
 import sys
 import threading
 from base64 import b64encode
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from subprocess import STDOUT
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
@@ -22,6 +22,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import httpx
 
+from tests.forked_python import ForkedPython
 from tests.openai_server import Call, OpenAIServer, Reply, faithful, serve
 from tests.paths import PATHS, SECRET, fifo_was_opened, lay_traps
 from tests.studio_server import clean_environment, langgraph_dev
@@ -200,10 +201,8 @@ def open_doors(folder: Path) -> Iterator[list[Door]]:
 def _start(home: Path, environment: dict[str, str], *command: str) -> Iterator[str]:
     """Run a command that says its address, and yield that."""
     log = (home / "server.log").open("w+")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "briefcontext", *command, "--model", "openai:scripted", "--port", "0"],
-        **{"cwd": home, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True},
-    )
+    arguments = ["-m", "briefcontext", *command, "--model", "openai:scripted", "--port", "0"]
+    server = ForkedPython(arguments, cwd=home, env=environment, stderr=STDOUT)
     assert server.stdout is not None
     try:
         for line in server.stdout:

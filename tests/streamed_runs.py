@@ -1,4 +1,4 @@
-"""Streams many runs, each in a given time: `python -m tests.streamed_runs URL < combinations.json`.
+"""Streams many runs, each in a given time: `python -m tests.streamed_runs URL COMBINATIONS`, these as JSON.
 
 A combination is whether to stream asynchronously, the stream modes, `max_concurrent_calls`, and the number of
 partitions. It writes a line of JSON for each; one that hangs ends the process, with the stacks of all threads on
@@ -54,10 +54,10 @@ def _summary(parts: list[Any]) -> dict[str, Any]:
     }
 
 
-def main(url: str) -> None:
+def main(url: str, combinations: str) -> None:
     # One event loop for all, since the client's pool keeps connections that belong to the first.
     with asyncio.Runner() as runner:
-        for combination in json.load(sys.stdin):
+        for combination in json.loads(combinations):
             faulthandler.dump_traceback_later(LONGEST, exit=True)
             summary = _summary(_collect(runner, url, *combination))
             sys.stdout.write(json.dumps(summary) + "\n")
@@ -65,4 +65,4 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

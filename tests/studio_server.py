@@ -8,8 +8,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
+
+from tests.forked_python import ForkedPython
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "langgraph.json"
@@ -24,15 +27,22 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def langgraph_dev(folder: Path, environment: Mapping[str, str], *options: str) -> Iterator[str]:
-    """Run `langgraph dev` on a free loopback port, with what it keeps in `folder`, and yield its URL."""
+def langgraph_dev(folder: Path, environment: Mapping[str, str], *options: str, forked: bool = True) -> Iterator[str]:
+    """Run `langgraph dev` on a free loopback port, with what it keeps in `folder`, and yield its URL.
+
+    Forked, it has imported the package before; else it is the command itself.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     url, log = f"http://127.0.0.1:{port}", folder / "server.log"
-    command = [str(Path(sys.executable).with_name("langgraph")), "dev", "--config", str(CONFIG)]
-    command += ["--no-browser", "--no-reload", "--port", str(port), *options]
+    command = ["dev", "--config", str(CONFIG), "--no-browser", "--no-reload", "--port", str(port), *options]
+    server: ForkedPython | subprocess.Popen[bytes]
     with log.open("wb") as output:
-        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        given: Any = {"cwd": folder, "env": environment, "stdout": output, "stderr": subprocess.STDOUT}
+        if forked:
+            server = ForkedPython(["-m", "langgraph_cli", *command], **given)
+        else:
+            server = subprocess.Popen([Path(sys.executable).with_name("langgraph"), *command], **given)
     try:
         _wait_until_it_answers(server, url, log)
         yield url
@@ -41,7 +51,7 @@ def langgraph_dev(folder: Path, environment: Mapping[str, str], *options: str) -
         server.wait(timeout=30)
 
 
-def _wait_until_it_answers(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def _wait_until_it_answers(server: ForkedPython | subprocess.Popen[bytes], url: str, log: Path) -> None:
     until = time.monotonic() + STARTS_WITHIN
     with httpx.Client(trust_env=False) as client:
         while server.poll() is None and time.monotonic() < until:

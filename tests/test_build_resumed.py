@@ -2,8 +2,6 @@
 
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +15,9 @@ from briefcontext.knowledge.sources.source import Deletion, EntrySource
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 from tests import killed_build
+from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import NEW, BrokenEncoder, build, contents, counts, failing, passages, record, source
-
-ROOT = Path(__file__).parents[1]
 
 
 def test_a_source_that_fails_leaves_a_half_built_base_that_goes_on(tmp_path: Path) -> None:
@@ -104,10 +101,9 @@ def test_a_build_that_is_killed_again_and_again_ends_like_one_that_is_not(
 
 def killed(folder: Path, when: str, *names: str) -> bool:
     """Whether a build in a process of its own was killed, and did not end before."""
-    command = [sys.executable, "-m", "tests.killed_build", str(folder), when, *names]
-    status = subprocess.run(command, cwd=ROOT, check=False).returncode
-    assert status in (0, -9)
-    return status == -9
+    done = run_forked(["-m", "tests.killed_build", str(folder), when, *names])
+    assert done.returncode in (0, -9), done.stderr
+    return done.returncode == -9
 
 
 @pytest.mark.slow

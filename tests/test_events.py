@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +16,7 @@ from briefcontext.graphs import events as typed
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
+from tests.forked_python import run_forked
 from tests.openai_server import Call, OpenAIServer, Reply, faithful, serve
 
 ASKED: Any = {"question": QUESTION}
@@ -221,8 +220,7 @@ def streamed() -> Iterator[list[Any]]:
     """What each combination streamed, up to the first that hung."""
     with serve() as server:
         server.script = _short
-        command = [sys.executable, "-m", "tests.streamed_runs", server.url]
-        done = subprocess.run(command, input=json.dumps(COMBINATIONS), capture_output=True, text=True, check=False)
+        done = run_forked(["-m", "tests.streamed_runs", server.url, json.dumps(COMBINATIONS)])
         yield [*map(json.loads, done.stdout.splitlines()), done.stderr[-4000:]]
 
 

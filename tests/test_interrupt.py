@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked_python import ForkedPython
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")]
@@ -22,7 +23,7 @@ MAPPED = ["--retrieval", "bm25", "--route", "map_reduce", "--top-k", "16", "--pa
 QUESTION = "Is metformin safe in severe kidney failure?"
 
 
-def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def until(true: Callable[[], bool], process: subprocess.Popen[str] | ForkedPython) -> None:
     """Wait for something that a process does."""
     started = time.monotonic()
     while not true():
@@ -31,39 +32,42 @@ def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
         time.sleep(0.01)
 
 
-def interrupted(arguments: list[str], moment: Callable[[int], bool], **environment: str) -> tuple[str, str, float]:
-    """Start a command, send it one Ctrl-C at a moment, and return what it wrote and the seconds until it ended.
-
-    Args:
-        arguments: of the command.
-        moment: tells from the process's id whether it has come.
-        environment: what is set besides this process's own.
-    """
+def started(arguments: list[str]) -> subprocess.Popen[str]:
+    """Start a command, its imports included."""
     # A process that was started in the background ignores the signal.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "briefcontext", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
+    command = [sys.executable, "-m", "briefcontext", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
-    try:
-        until(lambda: moment(process.pid), process)
-        sent = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=PATIENCE)
-        seconds = time.monotonic() - sent
-    finally:
-        process.kill()
+    return process
+
+
+def interrupted(process: subprocess.Popen[str] | ForkedPython, moment: Callable[[int], bool]) -> tuple[str, str, float]:
+    """Send a command one Ctrl-C at a moment, and return what it wrote and the seconds until it ended.
+
+    Args:
+        process: the command.
+        moment: tells from the process's id whether it has come.
+    """
+    with process:
+        try:
+            until(lambda: moment(process.pid), process)
+            sent = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=PATIENCE)
+            seconds = time.monotonic() - sent
+        finally:
+            process.kill()
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     return output, errors, seconds
 
 
-def key(server: OpenAIServer) -> dict[str, str]:
-    return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url}
+def asking(server: OpenAIServer, *route: str) -> ForkedPython:
+    """Ask a model that `server` plays."""
+    key = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url}
+    command = ["-m", "briefcontext", "ask", QUESTION, "--model", "openai:held", *route]
+    return ForkedPython(command, env={**os.environ, **key})
 
 
 @pytest.mark.parametrize(("route", "calls"), [(MAPPED, 16), (["--retrieval", "bm25", "--route", "vanilla"], 1)])
@@ -71,9 +75,7 @@ def test_a_question_to_a_model_that_hangs_ends_and_no_further_call_goes_out(
     route: list[str], calls: int, server: OpenAIServer
 ) -> None:
     server.script = lambda call: Reply(hold=True)
-    output, errors, seconds = interrupted(
-        ["ask", QUESTION, "--model", "openai:held", *route], lambda _: len(server.calls) == calls, **key(server)
-    )
+    output, errors, seconds = interrupted(asking(server, *route), lambda _: len(server.calls) == calls)
     assert seconds < AT_ONCE
     assert output == ""
     assert re.search(r"Interrupted after [\d.]+ s\. Done: \d+ documents retrieved; ", errors)
@@ -86,9 +88,7 @@ def test_a_question_tells_what_it_did_and_what_that_cost(server: OpenAIServer) -
         return faithful(call) if call.number < 6 else Reply(hold=True)
 
     server.script = script
-    _, errors, seconds = interrupted(
-        ["ask", QUESTION, "--model", "openai:held", *MAPPED], lambda _: len(server.calls) == 16, **key(server)
-    )
+    _, errors, seconds = interrupted(asking(server, *MAPPED), lambda _: len(server.calls) == 16)
     assert seconds < AT_ONCE
     counted = re.search(
         r"(\d+) of 16 partitions read\. Model calls: 16, (\d+) of them dropped; ([\d,]+) input and ([\d,]+)", errors
@@ -108,7 +108,7 @@ def test_a_question_ends_also_while_models_load(library: str) -> None:
 
     if not Path("/proc/self/maps").exists():
         pytest.skip("needs /proc")
-    output, errors, seconds = interrupted(["ask", QUESTION], loads)
+    output, errors, seconds = interrupted(started(["ask", QUESTION]), loads)
     assert seconds < AT_ONCE
     assert output == ""
     assert "Interrupted" in errors

@@ -20,19 +20,21 @@ from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.mcp_server import build_server, http_app
+from tests.command_line import command_line
+from tests.forked_python import ForkedPython, run_forked
 from tests.openai_server import OpenAIServer, Reply, faithful
 from tests.studio_server import clean_environment
 
 QUESTION = "Which drug is first choice for type 2 diabetes?"
-COMMAND = [sys.executable, "-m", "briefcontext", "mcp"]
+COMMAND = ["-m", "briefcontext", "mcp"]
 
 Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
 
 @asynccontextmanager
 async def _over_stdio(*options: str, **environment: str) -> AsyncIterator[Client]:
-    command, *arguments = [*COMMAND, *options]
-    server = StdioServerParameters(command=command, args=arguments, env=clean_environment(**environment))
+    arguments = [*COMMAND, *options]
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=clean_environment(**environment))
     async with Client(server) as client:
         yield client
 
@@ -40,22 +42,15 @@ async def _over_stdio(*options: str, **environment: str) -> AsyncIterator[Client
 @contextmanager
 def _serving(*options: str, **environment: str) -> Iterator[str]:
     """Run the HTTP server, and yield its URL, which it says on standard error."""
-    server = subprocess.Popen(
-        [*COMMAND, "--http", "--port", "0", *options],
-        env=clean_environment(**environment),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stderr is not None
-    try:
+    command = [*COMMAND, "--http", "--port", "0", *options]
+    with ForkedPython(command, env=clean_environment(**environment)) as server:
+        assert server.stderr is not None
         said = server.stderr.readline()
         found = re.fullmatch(r"MCP at (http://127\.0\.0\.1:\d+/mcp)\n", said)
         assert found, said + server.stderr.read()
         yield found[1]
-    finally:
         server.terminate()
         server.wait(timeout=30)
-        server.stderr.close()
 
 
 @asynccontextmanager
@@ -199,7 +194,7 @@ async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer, mon
     ],
 )
 def test_bad_options_end_with_one_line(options: list[str], message: str) -> None:
-    done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, env=clean_environment())
+    done = run_forked([*COMMAND, *options], env=clean_environment())
     assert done.returncode == 2
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
@@ -207,17 +202,20 @@ def test_bad_options_end_with_one_line(options: list[str], message: str) -> None
 
 
 def test_standard_output_carries_nothing_but_the_protocol() -> None:
-    done = subprocess.run(
-        [*COMMAND], input="", capture_output=True, text=True, env=clean_environment(), timeout=60, check=True
-    )
+    command, environment = [sys.executable, *COMMAND], clean_environment()
+    done = subprocess.run(command, input="", capture_output=True, text=True, env=environment, timeout=60, check=True)
     assert done.stdout == ""
 
 
-def test_a_missing_package_is_named_with_its_command() -> None:
-    hide = "import sys; sys.modules['mcp'] = None; from briefcontext.cli import main; sys.argv[1:] = ['mcp']; main()"
-    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, env=clean_environment())
-    assert done.returncode == 2
-    assert "pip install 'briefcontext[mcp]'" in done.stderr
+def test_a_missing_package_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    code, out, err = command_line(monkeypatch, capsys)("mcp")
+    assert (code, out) == (2, "")
+    assert "pip install 'briefcontext[mcp]'" in err
 
 
 async def test_another_sites_page_cannot_call_it(served: str) -> None:

@@ -1,10 +1,7 @@
 """Knowledge bases in an object store: an S3 server on loopback."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from briefcontext.knowledge.store import object_store
 from briefcontext.knowledge.store.place import LOCK_FILE, open_place
 from briefcontext.retrievers.knowledge_base import retriever_over
 from tests.command_line import command_line
+from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, record, source
 
@@ -122,9 +120,8 @@ def test_what_a_killed_build_has_written_is_gone_on_from(place: str, monkeypatch
         "given = source('all'); given.entries = entries\n"
         f"build({place!r}, given)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    killed = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    killed = run_forked(["-c", program])
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     with pytest.raises(KnowledgeBaseError, match="given up 90 s after its last sign of life"):
         build(place, source("all", *TRIALS))
     monkeypatch.setattr(object_store, "GIVEN_UP_SECONDS", 0.0)

@@ -15,6 +15,7 @@ from langchain_openai import ChatOpenAI
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
+from tests.forked_python import run_forked
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.studio_server import clean_environment
 
@@ -54,16 +55,21 @@ print(json.dumps({"citations": len(answer["citations"]), "connected": connected}
 """
 
 
-def _run(program: str, **environment: str) -> Any:
+def _without_tracing() -> dict[str, str]:
     clean = clean_environment()
-    clean = {name: value for name, value in clean.items() if not name.startswith(("LANGSMITH", "LANGCHAIN"))}
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    done = subprocess.run(command, env={**clean, **environment}, capture_output=True, text=True, check=True)
+    return {name: value for name, value in clean.items() if not name.startswith(("LANGSMITH", "LANGCHAIN"))}
+
+
+def _run(program: str, **environment: str) -> Any:
+    done = run_forked(["-c", program], env={**_without_tracing(), **environment})
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_nothing_leaves_the_machine_by_default() -> None:
-    told = _run(ASK)
+    command = [sys.executable, "-W", "ignore", "-c", ASK]
+    done = subprocess.run(command, env=_without_tracing(), capture_output=True, text=True, check=True)
+    told = json.loads(done.stdout)
     assert told["citations"]
     assert told["connected"] == []
 

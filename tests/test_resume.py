@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -20,6 +18,7 @@ from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.forked_python import ForkedPython, run_forked
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.postgres_server import serve_postgres
 
@@ -67,20 +66,22 @@ def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
         return faithful(call) if _partition(call) in FINISHED else Reply(hold=True)
 
     server.script = half
-    command = [sys.executable, "-m", "tests.resumed_run"]
+    command = ["-m", "tests.resumed_run"]
     arguments = [way, server.url, database]
-    with subprocess.Popen([*command, "start", *arguments], stdout=subprocess.PIPE, text=True) as process:
+    with ForkedPython([*command, "start", *arguments]) as process:
         assert process.stdout is not None
         told = [process.stdout.readline() for _ in FINISHED]
         reached = all_asked.wait(timeout=30)
         process.kill()
+        process.wait()
     assert reached
     assert told == ["extraction 1\n", "extraction 2\n"]
     assert process.returncode == -9
     assert _extracted(server.calls) == dict.fromkeys(FINISHED | UNFINISHED, 1)
 
     server.script = faithful
-    resumed = subprocess.run([*command, "resume", *arguments], stdout=subprocess.PIPE, text=True, check=True)
+    resumed = run_forked([*command, "resume", *arguments])
+    assert resumed.returncode == 0, resumed.stderr
     answer = json.loads(resumed.stdout.splitlines()[-1])
     assert _extracted(server.calls) == dict.fromkeys(FINISHED, 1) | dict.fromkeys(UNFINISHED, 2)
     assert server.stages().count("reduce") == 1

@@ -1,10 +1,7 @@
 """Runs: that they go on, refuse what is not theirs, say what they take, and count what fails."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -18,6 +15,7 @@ from briefcontext.evaluation.runs.folder import RunFolder
 from briefcontext.evaluation.runs.progress import Prices, RunProgress
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.graphs.settings import Settings
+from tests.forked_python import ForkedPython
 from tests.killed_run import QUESTIONS, make_run
 from tests.openai_server import Call, OpenAIServer, Reply
 from tests.questions import known, run_settings
@@ -39,25 +37,25 @@ def body(call: Call) -> str:
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight_again(tmp_path: Path, server: OpenAIServer) -> None:
     reader = SimulatedReader(known(QUESTIONS))
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[ForkedPython] = []
     ready = threading.Event()
     answered: list[str] = []
 
     def kill_at_the_twentieth(call: Call) -> Reply:
         if call.number == 20:
             ready.wait()
-            os.kill(started[0].pid, signal.SIGKILL)
+            started[0].kill()
             return Reply(drop=True)
         if call.number < 20:
             answered.append(body(call))
         return reader(call)
 
     server.script = kill_at_the_twentieth
-    command = [sys.executable, "-m", "tests.killed_run", str(tmp_path), server.url]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with ForkedPython(["-m", "tests.killed_run", str(tmp_path), server.url]) as process:
         started.append(process)
         ready.set()
-        assert process.wait() == -signal.SIGKILL
+        _, errors = process.communicate()
+        assert process.returncode == -signal.SIGKILL, errors
     before = len(server.calls)
     kept = (tmp_path / "run" / "items.jsonl").read_text().splitlines()
 

@@ -54,7 +54,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def keyless(documents: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server without a key."""
     environment = clean_environment(BRIEFCONTEXT_DOCUMENTS=str(documents), BRIEFCONTEXT_QUESTIONS_PER_MINUTE="1000")
-    with langgraph_dev(tmp_path_factory.mktemp("studio"), environment) as url:
+    with langgraph_dev(tmp_path_factory.mktemp("studio"), environment, forked=False) as url:
         yield url
 
 
