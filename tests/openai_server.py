@@ -131,7 +131,9 @@ class OpenAIServer:
     async def complete(self, request: HTTPRequest) -> Response:
         """Answer one call."""
         self.arrived += 1
-        call = Call(len(self.calls), await request.json(), dict(request.headers))
+        body = await request.json()
+        # Counted after the wait, so that no two calls have one number.
+        call = Call(len(self.calls), body, dict(request.headers))
         self.calls.append(call)
         if self.together and call.stage == "extract":
             await self._gather(call.number)
