@@ -9,7 +9,8 @@ PubMedQA and other collections, encoded by minilm.
   sees no labels); found = a gold document is among the 16 retrieved, and no reader can do more; missed = the share of
   these that are refused, as where none is found, abstaining is right. "gold out" asks the same with the gold documents
   taken out, and the demo's questions that have none: the more abstentions, the better, but some of these questions are
-  answered by documents that nobody marked.
+  answered by documents that nobody marked. warned = the share of answers with the caution that the passages cited do
+  not mention words of the question; rightly = of those whose first sentence is from no gold document.
 - "others, demo": those on BioASQ and PubMedQA, asked of the demo's base, which answers next to none of them.
 - Evidence Inference: the whole text of a trial is read; first = the first sentence overlaps an annotated one. "another
   trial" asks the same of another text.
@@ -45,6 +46,7 @@ from rich.table import Table
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.nodes import CITED_UNMENTIONED
 from briefcontext.knowledge import demo_knowledge_base, demo_questions
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
@@ -56,6 +58,7 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 HALVES = ("tuned", "held out")
+WARNING = CITED_UNMENTIONED.partition("{")[0]
 FINDING = re.compile("RESULT|FINDING|CONCLUSION|DISCUSSION|INTERPRETATION")
 Spans = list[tuple[int, int]]
 
@@ -97,6 +100,7 @@ class Outcomes:
         self.abstained: list[bool] = []
         self.found: list[bool] = []
         self.first: list[bool] = []
+        self.warned: list[bool] = []
         self.cited: list[float] = []
         self.finding: list[bool] = []
         self.lengths: list[int] = []
@@ -109,6 +113,7 @@ class Outcomes:
         self.found.append(found)
         if not answer["abstained"]:
             self.first.append(first)
+            self.warned.append(any(caution.startswith(WARNING) for caution in answer["cautions"]))
             self.lengths.append(sum(len(citation["quotes"]) for citation in answer["citations"]))
             if cited is not None:
                 self.cited.append(cited)
@@ -119,10 +124,13 @@ class Outcomes:
         """The figures; those that say nothing of a group are left out."""
         row: dict[str, Any] = {**self.names, "n": len(self.abstained), "abstained": statistics.mean(self.abstained)}
         row["sentences"] = statistics.mean(self.lengths) if self.lengths else 0.0
+        row["warned"] = statistics.mean(self.warned) if self.warned else 0.0
         if any(self.found):
             missed = [abstained for abstained, found in zip(self.abstained, self.found, strict=True) if found]
             row |= {"found": statistics.mean(self.found), "missed": statistics.mean(missed)}
             row |= {"first": statistics.mean(self.first)}
+            wrong = [warned for warned, first in zip(self.warned, self.first, strict=True) if not first]
+            row |= {"rightly": statistics.mean(wrong)} if wrong else {}
             row |= {"cited": statistics.mean(self.cited)} if self.cited else {}
             row |= {"finding": statistics.mean(self.finding)} if self.finding else {}
         return row

@@ -37,9 +37,10 @@ from briefcontext.graphs.events import (
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
+from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import order_preserving, rank_by_bm25
-from briefcontext.retrievers.sentence_ranking import unmentioned_words
+from briefcontext.retrievers.sentence_ranking import unmentioned_share, unmentioned_words
 from briefcontext.retrievers.signals import TwoRankings
 
 __all__ = ["IN_PARTS", "Nodes"]
@@ -49,6 +50,10 @@ NOTHING_CLOSE = (
     "documents, and they may answer it all the same: read the passages, or use a model."
 )
 UNMENTIONED = "The documents that were read do not mention: {words}. "
+CITED_UNMENTIONED = "The passages cited do not mention: {words}. Check that they are about what you asked."
+MUCH_UNMENTIONED = 0.4
+"""The share of a question that the passages cited must leave out for a caution; chosen on one half of the questions of
+`benchmarks/extractive.py`."""
 
 _ONE_CALL = ("vanilla", "order_preserving")
 IN_PARTS = "The documents exceed the model's input window, so they were read in parts."
@@ -101,6 +106,11 @@ class Nodes:
         given = self._given_retriever
         return given if given is not None else resources.retriever(current_settings(), tell_encoding)
 
+    def _term_statistics(self, state: State) -> TermStatistics | None:
+        # Documents that the caller gave are of no knowledge base that the settings name.
+        retriever = self._given_retriever if state["given"] else self._retriever()
+        return None if retriever is None else retriever.term_statistics
+
     async def _retrieve(self, state: State) -> Update:
         """Check the question, and retrieve k documents in the dense ranking's order."""
         begun, settings = time.time(), current_settings()
@@ -143,10 +153,8 @@ class Nodes:
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
         settings = current_settings()
-        # Documents that the caller gave are of no knowledge base that the settings name.
-        retriever = self._given_retriever if state["given"] else self._retriever()
-        ranks = None if state["given"] else retriever
-        statistics = None if retriever is None else retriever.term_statistics
+        ranks = None if state["given"] else self._retriever()
+        statistics = self._term_statistics(state)
         text, documents = state["asked"]["text"], state["ranking"]
         if (calibration := resources.calibration(settings)) is None or not documents:
             preflight = compare_rankings(documents, rank_by_bm25(text, documents, statistics).scores, settings)
@@ -202,10 +210,11 @@ class Nodes:
             raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
         if not evidence and not (settings.force_choice and state["asked"]["options"]):
-            return _answered(state, _abstention(_without_evidence(state)), budget, reader)
-        emit(Reducing(event="reducing", evidence=evidence))
-        draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
-        return _answered(state, draft, budget, reader)
+            draft = _abstention(_without_evidence(state))
+        else:
+            emit(Reducing(event="reducing", evidence=evidence))
+            draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
+        return _answered(state, await self._compared(state, draft, reader), budget, reader)
 
     async def _answer(self, state: State) -> Update:
         """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
@@ -214,7 +223,25 @@ class Nodes:
         emit(Answering(event="answering", documents=len(documents)))
         documents = order_preserving(documents) if route == "order_preserving" else documents
         draft = await reader.aanswer(state["asked"], documents, route, budget)
-        return _answered(state, draft, budget, reader)
+        return _answered(state, await self._compared(state, draft, reader), budget, reader)
+
+    async def _compared(self, state: State, draft: Draft, reader: Reader) -> Draft:
+        """Name what was asked and is not in the documents, where no model says so."""
+        without_model = reader.vanilla_characters(state["asked"], []) is None
+        return await asyncio.to_thread(self._unmentioned, state, draft) if without_model else draft
+
+    def _unmentioned(self, state: State, draft: Draft) -> Draft:
+        text, documents = state["asked"]["text"], state["ranking"]
+        if draft["abstained"]:
+            words = ", ".join(unmentioned_words(text, documents))
+            unmentioned = UNMENTIONED.format(words=words) if words else ""
+            return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=unmentioned)})
+        ids = {quote["document_id"] for quote in draft["quotes"]}
+        cited = [document for document in documents if str(document.id) in ids]
+        words = ", ".join(unmentioned_words(text, cited))
+        if not (cited and words) or unmentioned_share(text, cited, self._term_statistics(state)) < MUCH_UNMENTIONED:
+            return draft
+        return Draft(**{**draft, "cautions": [*draft.get("cautions", []), CITED_UNMENTIONED.format(words=words)]})
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
@@ -251,10 +278,6 @@ def _abstention(reason: str) -> Draft:
 
 def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
     """Hand on the answer that a reader's draft makes."""
-    if draft["abstained"] and state["ranking"] and reader.vanilla_characters(state["asked"], []) is None:
-        words = unmentioned_words(state["asked"]["text"], state["ranking"])
-        unmentioned = UNMENTIONED.format(words=", ".join(words)) if words else ""
-        draft = Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=unmentioned)})
     if state.get("too_long_for"):
         draft = Draft(**{**draft, "warnings": [*draft["warnings"], IN_PARTS]})
     answer = compose(

@@ -15,7 +15,7 @@ from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
 from briefcontext.retrievers.rankings import BM25Pool
 from briefcontext.sentences import RankedSentence, split_sentences
 
-__all__ = ["SentenceEncoder", "SentenceRanker", "unmentioned_words"]
+__all__ = ["SentenceEncoder", "SentenceRanker", "unmentioned_share", "unmentioned_words"]
 
 MIN_CHARACTERS = 25
 """Shorter pieces are headings and fragments."""
@@ -154,9 +154,7 @@ class SentenceRanker:
         best = np.array([similarity[of == number].max(initial=-np.inf) for number in range(len(documents))])
         holds, rarity = BM25Pool([Document(page_content=text) for text in texts], statistics).coverage(query)
         document_holds, _ = BM25Pool(documents, statistics).coverage(query)
-        # Partitions are compared with each other, and what is rare in one of them may not be in another.
-        weights = rarity if statistics is not None else np.ones_like(rarity)
-        share = weights / max(weights.sum(), 1.0)
+        share = _shares(rarity, statistics)
         searched = len(documents) if statistics is None else statistics.n_documents
         odds = INTERCEPT + CORPUS_SIZE * np.log(searched) + SIMILARITY * (similarity + best[of])
         odds += COVERAGE * (holds @ share) + DOCUMENT_COVERAGE * (document_holds @ share)[of]
@@ -186,6 +184,18 @@ def unmentioned_words(query: str, documents: Sequence[Document]) -> list[str]:
     # In capitals, a function word passes for a name.
     words = {tuple(tokenize(word)): word for word in _WORD.findall(query) if tokenize(word.lower())}
     return [word for terms, word in words.items() if not held.issuperset(terms)][:MOST_WORDS]
+
+
+def unmentioned_share(query: str, documents: Sequence[Document], statistics: TermStatistics | None = None) -> float:
+    """Return how much of a question no document has in its title or text, 0 to 1, its terms weighed as in ranking."""
+    holds, rarity = BM25Pool(documents, statistics).coverage(query)
+    return float(_shares(rarity, statistics)[~holds.any(axis=0)].sum())
+
+
+def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> NDArray[np.float64]:
+    # Partitions are compared with each other, and what is rare in one of them may not be in another.
+    weights = rarity if statistics is not None else np.ones_like(rarity)
+    return weights / max(float(weights.sum()), 1.0)
 
 
 def _finding(sentence: str) -> int:

@@ -126,6 +126,13 @@ def test_an_abstention_looks_like_one_and_names_the_passages(run: Run) -> None:
     assert "Documents 1 demo-" in told
 
 
+def test_an_answer_on_another_drug_begins_with_a_caution_that_names_the_one_asked_for(run: Run) -> None:
+    code, out, _ = run("ask", "Is isotretinoin contraindicated in pregnancy?")
+    assert code == 0
+    caution = " ".join(out.split()).partition(" The sentences closest")[0]
+    assert caution.startswith("Caution ! The passages cited do not mention: isotretinoin.")
+
+
 def test_cautions_stand_before_the_answer_and_doubts_behind_their_sentences(
     run: Run, model: str, server: OpenAIServer
 ) -> None:

@@ -1,10 +1,12 @@
 """The reader that copies sentences."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
 from numpy.typing import NDArray
 
 from briefcontext.chains.citation import assign_keys, cite
@@ -12,8 +14,20 @@ from briefcontext.chains.extractive_reader import MIN_SCORE, ExtractiveReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
-from briefcontext.retrievers.sentence_ranking import MOST_WORDS, PAIRS, SentenceRanker, unmentioned_words
+from briefcontext.graphs.graph import build_graph
+from briefcontext.graphs.nodes import CITED_UNMENTIONED
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.retrievers.sentence_ranking import (
+    MOST_WORDS,
+    PAIRS,
+    SentenceRanker,
+    unmentioned_share,
+    unmentioned_words,
+)
+from tests.conftest import make_documents
 from tests.hashing_encoder import HashingEncoder
+from tests.openai_server import OpenAIServer, faithful
 
 ASKED = check_question("aspirin stroke risk")
 WORDS = ("aspirin", "stroke", "risk", "sky")
@@ -85,6 +99,46 @@ def test_words_that_no_document_has_are_named(question: str, text: str, title: s
     named = unmentioned_words(question, [*_documents("Nothing else."), *_documents(text, title=title)])
     assert len(named) <= MOST_WORDS
     assert named[: len(words) or None] == words
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("Does aspirin lower the risk of stroke?", None),
+        ("Does aspirin lower the risk of stroke in twins?", None),
+        ("Aspirin and the risk of stroke in twin pregnancies", "twin, pregnancies"),
+        ("Does lithium cause strokes?", "lithium, cause"),
+        ("Is aspirin of use for 3 of 40?", "use"),
+        ("Aspirin 81 or 325?", None),
+    ],
+)
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_an_answer_names_the_words_that_the_passages_cited_do_not_mention(
+    question: str, words: str | None, route: Any
+) -> None:
+    documents = _documents("Aspirin lowers the risk of stroke.", "Twin pregnancies were many, and lithium their cause.")
+    built = build_graph(reader=READER)
+    answer = built.invoke({"question": question, "documents": documents}, context=Settings(route=route))["answer"]
+    assert [citation["document_id"] for citation in answer["citations"]] == ["d0"]
+    assert answer["cautions"] == ([CITED_UNMENTIONED.format(words=words)] if words else [])
+
+
+def test_a_rare_word_is_more_of_a_question_than_a_common_one() -> None:
+    question, documents = "Does lithium lower the risk of stroke?", _documents("Aspirin lowers the risk of stroke.")
+    rare = TermStatistics(100, 1000, lambda term: None if term == "lithium" else (0.5, [term]))
+    common = TermStatistics(100, 1000, lambda term: (0.5, [term]))
+    assert unmentioned_share(question, documents) == unmentioned_share(question, documents, common) == 0.25
+    assert unmentioned_share(question, documents, rare) > 0.75
+    assert unmentioned_share("", documents) == 0
+
+
+def test_an_answer_by_a_model_says_itself_what_is_missing(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = faithful
+    documents = make_documents(3, about=0)
+    built = build_graph(reader=chat_model)
+    answer = built.invoke({"question": "Does lithium cause strokes?", "documents": documents})["answer"]
+    assert answer["citations"]
+    assert answer["cautions"] == []
 
 
 def test_the_answer_is_made_of_sentences_and_says_so() -> None:
