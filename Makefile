@@ -4,7 +4,7 @@ PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check 
 PYTEST = .venv/bin/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
 export Q
 # The threads of PyTorch and BLAS spin while they wait, which two test workers at once cannot afford.
-test quick: export OMP_NUM_THREADS = 1
+test quick package: export OMP_NUM_THREADS = 1
 
 .PHONY: ask dev notebooks check test quick package lint type format
 

@@ -35,7 +35,7 @@ NO_ANSWER = "No answer was found in the documents."
 DEMONSTRATION = "The documents are texts written for this project as a demonstration, and not literature: rely on none."
 _LISTED = 10
 _version = cache(version)
-"""Which is looked for among all packages that are installed."""
+"""Cached, as it searches all packages that are installed."""
 
 Route = Literal["map_reduce", "vanilla", "order_preserving", "abstain"]
 

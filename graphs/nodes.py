@@ -40,7 +40,7 @@ from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import order_preserving, rank_by_bm25
-from briefcontext.retrievers.sentence_ranking import unmentioned_share, unmentioned_words
+from briefcontext.retrievers.sentence_ranking import unmentioned
 from briefcontext.retrievers.signals import TwoRankings
 
 __all__ = ["IN_PARTS", "Nodes"]
@@ -233,15 +233,16 @@ class Nodes:
     def _unmentioned(self, state: State, draft: Draft) -> Draft:
         text, documents = state["asked"]["text"], state["ranking"]
         if draft["abstained"]:
-            words = ", ".join(unmentioned_words(text, documents))
-            unmentioned = UNMENTIONED.format(words=words) if words else ""
-            return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=unmentioned)})
+            words, _ = unmentioned(text, documents)
+            named = UNMENTIONED.format(words=", ".join(words)) if words else ""
+            return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
         ids = {quote["document_id"] for quote in draft["quotes"]}
         cited = [document for document in documents if str(document.id) in ids]
-        words = ", ".join(unmentioned_words(text, cited))
-        if not (cited and words) or unmentioned_share(text, cited, self._term_statistics(state)) < MUCH_UNMENTIONED:
+        words, share = unmentioned(text, cited, self._term_statistics(state)) if cited else ([], 0)
+        if share < MUCH_UNMENTIONED:
             return draft
-        return Draft(**{**draft, "cautions": [*draft.get("cautions", []), CITED_UNMENTIONED.format(words=words)]})
+        caution = CITED_UNMENTIONED.format(words=", ".join(words))
+        return Draft(**{**draft, "cautions": [*draft.get("cautions", []), caution]})
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""

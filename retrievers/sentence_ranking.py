@@ -11,11 +11,11 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.knowledge.store.term_statistics import TermStatistics
-from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
+from briefcontext.knowledge.store.tokenizer import tokenize
 from briefcontext.retrievers.rankings import BM25Pool
 from briefcontext.sentences import RankedSentence, split_sentences
 
-__all__ = ["SentenceEncoder", "SentenceRanker", "unmentioned_share", "unmentioned_words"]
+__all__ = ["SentenceEncoder", "SentenceRanker", "unmentioned"]
 
 MIN_CHARACTERS = 25
 """Shorter pieces are headings and fragments."""
@@ -120,11 +120,13 @@ class SentenceRanker:
         return unrelated, max(related - unrelated, float(similarity.std()))
 
     def _encoded(self, sentences: Sequence[str]) -> NDArray[np.float32]:
-        """Return the sentences' vectors (n, d); of those met last, they are kept."""
+        """Return the sentences' vectors (n, d); those of the last `KEPT` sentences are kept."""
         kept = self._kept
         vectors = {sentence: kept[sentence] for sentence in sentences if sentence in kept}
         if new := [sentence for sentence in dict.fromkeys(sentences) if sentence not in kept]:
-            vectors.update(zip(new, self._encoder.encode_passages([("", sentence) for sentence in new]), strict=True))
+            made = self._encoder.encode_passages([("", sentence) for sentence in new])
+            # Copies: a row that is kept would keep all of the array.
+            vectors.update((sentence, row.copy()) for sentence, row in zip(new, made, strict=True))
         # Replaced as a whole, so that threads need no lock: what one of them may lose is encoded again.
         self._kept = dict(islice({**vectors, **self._kept}.items(), KEPT))
         return np.stack([vectors[sentence] for sentence in sentences])
@@ -171,25 +173,27 @@ class SentenceRanker:
         return sorted(ranked, key=lambda sentence: -sentence.score)
 
 
-def unmentioned_words(query: str, documents: Sequence[Document]) -> list[str]:
-    """Return the question's words that no document has, in its title or text and in any inflection, as they are asked.
+def unmentioned(
+    query: str, documents: Sequence[Document], statistics: TermStatistics | None = None
+) -> tuple[list[str], float]:
+    """Return the question's words that no document has, in its title or text and in any inflection, and their share.
 
-    Function words and numbers are left out; of a long question, only the first few are returned.
+    Function words and numbers are left out. Of many words, the rarest few are returned, as they are asked; the share of
+    the question, 0 to 1, is that of all of them, weighed as terms are in ranking.
     """
-    held = {
-        term
-        for document in documents
-        for term in tokenize(lexical_text(str(document.metadata.get("title") or ""), document.page_content))
-    }
     # In capitals, a function word passes for a name.
     words = {tuple(tokenize(word)): word for word in _WORD.findall(query) if tokenize(word.lower())}
-    return [word for terms, word in words.items() if not held.issuperset(terms)][:MOST_WORDS]
-
-
-def unmentioned_share(query: str, documents: Sequence[Document], statistics: TermStatistics | None = None) -> float:
-    """Return how much of a question no document has in its title or text, 0 to 1, its terms weighed as in ranking."""
-    holds, rarity = BM25Pool(documents, statistics).coverage(query)
-    return float(_shares(rarity, statistics)[~holds.any(axis=0)].sum())
+    asked = " ".join(words.values())
+    holds, rarity = BM25Pool(documents, statistics).coverage(asked)
+    shares = zip(dict.fromkeys(tokenize(asked)), _shares(rarity, statistics), holds.T, strict=True)
+    missing = {term: float(share) for term, share, held in shares if not held.any()}
+    named = {
+        word: max(map(missing.__getitem__, lacking))
+        for of_word, word in words.items()
+        if (lacking := missing.keys() & set(of_word))
+    }
+    rarest = sorted(named, key=named.__getitem__, reverse=True)[:MOST_WORDS]
+    return [word for word in named if word in rarest], sum(missing.values())
 
 
 def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> NDArray[np.float64]:

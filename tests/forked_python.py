@@ -1,8 +1,8 @@
 """Python processes that begin where the imports end: forked from one that has imported what they need.
 
 To start Python and to import PyTorch, LangChain and the rest takes seconds, and to fork takes none. All that is said of
-a process - its output, exit code, files, signals, environment - is as true of these; what is said of starting and of
-importing needs `sys.executable`.
+a process - its output, exit code, files, signals, environment - is as true of these; what is said of starting, of
+importing, of Python's own end and of its hash seed needs `sys.executable`.
 """
 
 import multiprocessing

@@ -22,8 +22,7 @@ from briefcontext.retrievers.sentence_ranking import (
     MOST_WORDS,
     PAIRS,
     SentenceRanker,
-    unmentioned_share,
-    unmentioned_words,
+    unmentioned,
 )
 from tests.conftest import make_documents
 from tests.hashing_encoder import HashingEncoder
@@ -96,7 +95,7 @@ def test_documents_that_do_not_answer_are_no_evidence() -> None:
     ],
 )
 def test_words_that_no_document_has_are_named(question: str, text: str, title: str, words: list[str]) -> None:
-    named = unmentioned_words(question, [*_documents("Nothing else."), *_documents(text, title=title)])
+    named, _ = unmentioned(question, [*_documents("Nothing else."), *_documents(text, title=title)])
     assert len(named) <= MOST_WORDS
     assert named[: len(words) or None] == words
 
@@ -127,9 +126,19 @@ def test_a_rare_word_is_more_of_a_question_than_a_common_one() -> None:
     question, documents = "Does lithium lower the risk of stroke?", _documents("Aspirin lowers the risk of stroke.")
     rare = TermStatistics(100, 1000, lambda term: None if term == "lithium" else (0.5, [term]))
     common = TermStatistics(100, 1000, lambda term: (0.5, [term]))
-    assert unmentioned_share(question, documents) == unmentioned_share(question, documents, common) == 0.25
-    assert unmentioned_share(question, documents, rare) > 0.75
-    assert unmentioned_share("", documents) == 0
+    assert unmentioned(question, documents) == unmentioned(question, documents, common) == (["lithium"], 0.25)
+    words, share = unmentioned(question, documents, rare)
+    assert (words, share > 0.75) == (["lithium"], True)
+    assert unmentioned("", documents) == ([], 0)
+    assert unmentioned("DOES LITHIUM LOWER THE RISK OF 2 OR 3 STROKES?", documents) == (["LITHIUM"], 0.25)
+
+
+def test_of_many_words_that_no_document_has_the_rarest_are_named() -> None:
+    first = [f"word{letter * 3}" for letter in "abcdefghij"]
+    rarest = TermStatistics(100, 1000, lambda term: None if term == "lithium" else (0.5, [term]))
+    named, share = unmentioned(f"{' '.join(first)} lithium", _documents("Sky."), rarest)
+    assert named == [*first[: MOST_WORDS - 1], "lithium"]
+    assert share == pytest.approx(1)
 
 
 def test_an_answer_by_a_model_says_itself_what_is_missing(chat_model: ChatOpenAI, server: OpenAIServer) -> None:

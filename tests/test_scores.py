@@ -135,7 +135,7 @@ def test_integration_tests_each_data_set_and_their_average(execute: Execute, ser
 def test_an_experiment_on_scores_refuses_questions_none_of_which_has_a_key(
     execute: Execute, server: OpenAIServer, experiment: str
 ) -> None:
-    with pytest.raises(InputError, match="each of 3 has no answer key"):
+    with pytest.raises(InputError, match="3 has no answer key"):
         execute(experiment, _rows(3, keyed=0), methods=("vanilla",), ks=(8,))
     assert server.calls == []
 

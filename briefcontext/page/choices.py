@@ -21,6 +21,18 @@ STUDY_TYPES = (
     *("Practice Guideline", "Observational Study", "Case Reports"),
 )
 """The publication types of PubMed that the form offers."""
+_LABELS = {
+    "route": "How to read",
+    "fallback": "Where the rankings agree",
+    "top_k": "Documents to retrieve",
+    "partition_size": "Documents in a group",
+    "preflight_top_n": "Top documents to compare",
+    "iou_threshold": "Overlap of rankings that agree",
+    "retrieval": "How to search",
+    "include_retracted": "Retracted articles, too",
+    "min_quote_similarity": "Least likeness of a quote",
+}
+"""What the form calls the other settings."""
 _WORDS = {
     "years": ("Years", "Both included; leave either empty."),
     "publication_types": ("Study types", "Any of these, as PubMed calls them."),
@@ -49,8 +61,7 @@ def _describe(name: str, schema: Mapping[str, Any], default: Any, labels: Sequen
         kind, offered = ("years", None) if name == "years" else ("labels", labels)
     if name == "publication_types":
         kind, offered = "array", dict.fromkeys([*STUDY_TYPES, *default])
-    label = name.replace("_", " ").capitalize().replace("Iou", "Overlap")
-    label, description = _WORDS.get(name, (label, schema["description"]))
+    label, description = _WORDS.get(name) or (_LABELS[name], schema["description"])
     return {
         "name": name,
         "label": label,

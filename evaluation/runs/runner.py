@@ -54,7 +54,7 @@ def usable(experiment: Experiment, items: Iterable[Item], *, oracle: bool) -> tu
     kept = [item for item, reason in reasons if reason is None]
     left_out = Counter(reason for _, reason in reasons if reason is not None)
     if not kept:
-        words = "; ".join(f"each of {count} {reason}" for reason, count in left_out.items()) or "there are none"
+        words = "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "there are none"
         raise InputError(f"The experiment {experiment.name} can use none of the questions: {words}.")
     return kept, left_out
 
