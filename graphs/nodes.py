@@ -37,7 +37,6 @@ from briefcontext.graphs.events import (
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
-from briefcontext.knowledge.store.term_statistics import TermStatistics
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import order_preserving, rank_by_bm25
 from briefcontext.retrievers.sentence_ranking import unmentioned
@@ -106,10 +105,9 @@ class Nodes:
         given = self._given_retriever
         return given if given is not None else resources.retriever(current_settings(), tell_encoding)
 
-    def _term_statistics(self, state: State) -> TermStatistics | None:
+    def _searched(self, state: State) -> RankingRetriever | None:
         # Documents that the caller gave are of no knowledge base that the settings name.
-        retriever = self._given_retriever if state["given"] else self._retriever()
-        return None if retriever is None else retriever.term_statistics
+        return self._given_retriever if state["given"] else self._retriever()
 
     async def _retrieve(self, state: State) -> Update:
         """Check the question, and retrieve k documents in the dense ranking's order."""
@@ -153,8 +151,9 @@ class Nodes:
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
         settings = current_settings()
-        ranks = None if state["given"] else self._retriever()
-        statistics = self._term_statistics(state)
+        retriever = self._searched(state)
+        ranks = None if state["given"] else retriever
+        statistics = None if retriever is None else retriever.term_statistics
         text, documents = state["asked"]["text"], state["ranking"]
         if (calibration := resources.calibration(settings)) is None or not documents:
             preflight = compare_rankings(documents, rank_by_bm25(text, documents, statistics).scores, settings)
@@ -238,7 +237,10 @@ class Nodes:
             return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
         ids = {quote["document_id"] for quote in draft["quotes"]}
         cited = [document for document in documents if str(document.id) in ids]
-        words, share = unmentioned(text, cited, self._term_statistics(state)) if cited else ([], 0)
+        if not cited:
+            return draft
+        retriever = self._searched(state)
+        words, share = unmentioned(text, cited, None if retriever is None else retriever.term_statistics)
         if share < MUCH_UNMENTIONED:
             return draft
         caution = CITED_UNMENTIONED.format(words=", ".join(words))
