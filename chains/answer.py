@@ -158,14 +158,15 @@ def compose(
 ) -> Answer:
     """Make the answer from a reader's draft: number its citations, and report what cannot be traced."""
     separator = "\0"
-    texts = (text.replace(separator, "") for text in (draft["text"], draft["conflict"] or ""))
-    both, citations, unknown = number_citations(separator.join(texts), documents, draft["quotes"])
-    text, _, statement = both.partition(separator)
+    written = (draft["text"], draft["conflict"] or "", *draft.get("cautions", []))
+    texts = separator.join(text.replace(separator, "") for text in written)
+    numbered, citations, unknown = number_citations(texts, documents, draft["quotes"])
+    text, statement, *cautions = numbered.split(separator)
     text = text.strip()
     conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
     articles = {citation["source_id"]: (citation["study_type"], citation["year"]) for citation in citations}
     doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
-    cautions, warnings = list(draft.get("cautions", [])), list(draft["warnings"])
+    warnings = list(draft["warnings"])
     for extraction in extractions:
         place, error = f"Partition {extraction['index'] + 1}", extraction["error"]
         if extraction["status"] == "failed":

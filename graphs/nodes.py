@@ -10,7 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
 from briefcontext.chains.answer import Searched, compose
-from briefcontext.chains.citation import assign_keys
+from briefcontext.chains.citation import assign_keys, cite
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
@@ -49,9 +49,9 @@ NOTHING_CLOSE = (
     "documents, and they may answer it all the same: read the passages, or use a model."
 )
 UNMENTIONED = "The documents that were read do not mention: {words}. "
-CITED_UNMENTIONED = "The passages cited do not mention: {words}. Check that they are about what you asked."
+CITED_UNMENTIONED = "Not mentioned {where}. Check that the passages are about what you asked."
 MUCH_UNMENTIONED = 0.4
-"""The share of a question that the passages cited must leave out for a caution; chosen on one half of the questions of
+"""The share of a question that a passage cited must leave out for a caution; chosen on one half of the questions of
 `benchmarks/extractive.py`."""
 
 _ONE_CALL = ("vanilla", "order_preserving")
@@ -235,15 +235,18 @@ class Nodes:
             words, _ = unmentioned(text, documents)
             named = UNMENTIONED.format(words=", ".join(words)) if words else ""
             return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
-        ids = {quote["document_id"] for quote in draft["quotes"]}
-        cited = [document for document in documents if str(document.id) in ids]
-        if not cited:
-            return draft
+        by_id = {str(document.id): document for document in documents}
         retriever = self._searched(state)
-        words, share = unmentioned(text, cited, None if retriever is None else retriever.term_statistics)
-        if share < MUCH_UNMENTIONED:
+        statistics = None if retriever is None else retriever.term_statistics
+        missing: dict[str, str] = {}
+        for document in map(by_id.__getitem__, dict.fromkeys(quote["document_id"] for quote in draft["quotes"])):
+            words, share = unmentioned(text, [document], statistics)
+            if share >= MUCH_UNMENTIONED:
+                named = ", ".join(words)
+                missing[named] = missing.get(named, "") + cite(document)
+        if not missing:
             return draft
-        caution = CITED_UNMENTIONED.format(words=", ".join(words))
+        caution = CITED_UNMENTIONED.format(where="; ".join(f"in {cited}: {words}" for words, cited in missing.items()))
         return Draft(**{**draft, "cautions": [*draft.get("cautions", []), caution]})
 
     def abstain(self, state: State) -> Update:

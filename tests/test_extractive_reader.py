@@ -119,7 +119,15 @@ def test_an_answer_names_the_words_that_the_passages_cited_do_not_mention(
     built = build_graph(reader=READER)
     answer = built.invoke({"question": question, "documents": documents}, context=Settings(route=route))["answer"]
     assert [citation["document_id"] for citation in answer["citations"]] == ["d0"]
-    assert answer["cautions"] == ([CITED_UNMENTIONED.format(words=words)] if words else [])
+    assert answer["cautions"] == ([CITED_UNMENTIONED.format(where=f"in [1]: {words}")] if words else [])
+
+
+def test_a_passage_on_something_else_does_not_hide_behind_another() -> None:
+    texts = ("Aspirin lowers the risk of stroke.", "Stroke is a risk.", "Of stroke there is a risk.")
+    asked = {"question": "Does aspirin lower the risk of stroke in twins?", "documents": _documents(*texts)}
+    answer = build_graph(reader=READER).invoke(asked)["answer"]
+    assert [citation["quote"] for citation in answer["citations"]] == list(texts)
+    assert answer["cautions"] == [CITED_UNMENTIONED.format(where="in [2][3]: aspirin, lower, twins")]
 
 
 def test_a_rare_word_is_more_of_a_question_than_a_common_one() -> None:
