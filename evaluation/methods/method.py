@@ -16,7 +16,7 @@ from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.methods.models import RunModels, as_asked, refuse_unread
+from briefcontext.evaluation.methods.models import RunModels, refuse_unread, shortly
 from briefcontext.graphs.nodes import IN_PARTS
 from briefcontext.graphs.settings import IOU, Settings
 
@@ -208,7 +208,8 @@ def _from_words(output: str, question: Question, budget: CallBudget, *, route: s
 
 
 def _asked(reading: Reading) -> Question:
-    return as_asked(check_question(reading.item.question, dict(reading.item.options)), short=reading.short)
+    question = check_question(reading.item.question, dict(reading.item.options))
+    return {**question, "text": shortly(question["text"])} if reading.short else question
 
 
 METHODS: Mapping[str, Method] = {

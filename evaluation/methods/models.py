@@ -1,6 +1,6 @@
 """The models of a run: opened with the run's own store of replies, and read by the graph."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,29 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
-__all__ = ["SHORT_ANSWER", "RunModels", "StrictReader", "as_asked", "refuse_unread"]
+__all__ = ["SHORT_ANSWER", "RunModels", "StrictReader", "refuse_unread", "shortly"]
 
 SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
 """Added to a question whose answer is compared word by word, for every method alike, in prompts and nowhere else."""
 
 
-def as_asked(question: Question, *, short: bool) -> Question:
-    """Return a question as a model gets it; the preflight compares rankings by the question itself."""
-    return Question(text=f"{question['text']}\n{SHORT_ANSWER}", options=question["options"]) if short else question
+def shortly(question: str) -> str:
+    """Return a question as a model gets it that is to answer in few words."""
+    return f"{question}\n{SHORT_ANSWER}"
+
+
+class ShortAnswers(Prompts):
+    """The same templates for questions that are to be answered in few words.
+
+    Only prompts have what is added to the question: the preflight compares rankings by the question itself.
+    """
+
+    def __init__(self, prompts: Prompts) -> None:
+        self.texts = prompts.texts
+
+    def render(self, name: str, question: str, options: Mapping[str, str], **values: Any) -> list[BaseMessage]:
+        """Fill a template for one question."""
+        return super().render(name, shortly(question), options, **values)
 
 
 class RunModels:
@@ -60,15 +74,14 @@ class RunModels:
         repeat: int = 0,
         **kwargs: Any,
     ) -> None:
-        def opened(model: str | BaseChatModel) -> Model:
-            return Model(_open(model, replies, repeat, kwargs), prompts=prompts)
-
-        chat = self.model = opened(model)
-        worker = None if extract_model is None else opened(extract_model)
+        chat = _open(model, replies, repeat, kwargs)
+        worker = None if extract_model is None else _open(extract_model, replies, repeat, kwargs)
+        self.model = Model(chat, prompts=prompts)
 
         @lru_cache
         def graph(short: bool) -> Any:
-            return build_graph(reader=StrictReader(chat, extract_model=worker, short=short), retriever=retriever)
+            own = ShortAnswers(prompts) if short else prompts
+            return build_graph(reader=StrictReader(chat, extract_model=worker, prompts=own), retriever=retriever)
 
         self.graph = graph
         """Makes the graph whose reader asks for short answers, or for such as they come."""
@@ -118,27 +131,7 @@ class StrictReader(LLMReader):
     """A reader that fails where a part of the documents was not read.
 
     An experiment measures the method, not what is left of it when a call fails.
-
-    Args:
-        short: whether the models are asked for short answers.
-        kwargs: as `LLMReader` takes them.
     """
-
-    def __init__(self, model: str | BaseChatModel | Model, *, short: bool = False, **kwargs: Any) -> None:
-        super().__init__(model, **kwargs)
-        self._short = short
-
-    def parts(
-        self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
-    ) -> list[list[Document]]:
-        """Divide documents so that each part fits into the model's input window."""
-        return super().parts(as_asked(question, short=self._short), documents, stage, budget)
-
-    async def aextract(
-        self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
-    ) -> Extraction:
-        """Find in one partition what bears on the question."""
-        return await super().aextract(as_asked(question, short=self._short), documents, index, budget)
 
     async def areduce(
         self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
@@ -149,12 +142,4 @@ class StrictReader(LLMReader):
             ModelCallError: a partition was not read, so that the evidence would not be complete.
         """
         refuse_unread(extractions)
-        return await super().areduce(as_asked(question, short=self._short), documents, extractions, budget)
-
-    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
-        """Answer from all documents at once."""
-        return await super().aanswer(as_asked(question, short=self._short), documents, stage, budget)
-
-    def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
-        """Return the length of the prompt that would read all documents at once."""
-        return super().vanilla_characters(as_asked(question, short=self._short), documents)
+        return await super().areduce(question, documents, extractions, budget)
