@@ -4,20 +4,12 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
-from briefcontext.evaluation.data_sets.field_parsers import (
-    BadRow,
-    at,
-    identifier,
-    json_rows,
-    options_of,
-    question_of,
-    right_letter,
-    text_of,
-)
+from briefcontext.evaluation.data_sets.json_lines import read_json_lines
 
 __all__ = ["read_evidence_inference"]
 
@@ -47,7 +39,7 @@ def read_evidence_inference(path: Path, subset: str = "") -> DataSet:
         data = _published(path)
         files += sorted((path / "txt_files").glob("PMC*.txt"))
     elif "questions.jsonl" in named and "documents.jsonl" in named:
-        data = _as_json_lines(named["questions.jsonl"], named["documents.jsonl"])
+        data = _as_json_lines(named["questions.jsonl"])
     else:
         raise InputError(
             f"{path} holds neither prompts_merged.csv nor questions.jsonl with documents.jsonl. "
@@ -128,21 +120,12 @@ def _text(path: Path, id_: str, place: int) -> LongDocument:
     return LongDocument(id_, title[1].strip() if title else "", text)
 
 
-def _as_json_lines(questions: Path, documents: Path) -> DataSet:
-    data = DataSet("evidence-inference")
-    for number, row in json_rows(documents):
-        with at(f"{documents}, line {number}"):
-            document = LongDocument(identifier(row.get("id")), str(row.get("title") or ""), text_of(row, "text"))
-            if document.id in data.documents:
-                raise BadRow(f"the id {document.id!r} occurs twice")
-            data.documents[document.id] = document
-    for number, row in json_rows(questions):
-        with at(f"{questions}, line {number}"):
-            on = identifier(row.get("doc_id"))
-            if on not in data.documents:
-                raise BadRow(f"it is asked on {on!r}, which is not in {documents.name}")
-            options = options_of(row.get("options")) or OPTIONS
-            answer = right_letter(row.get("answer"), options)
-            question = question_of(row, "question")
-            data.items.append(Item(identifier(row.get("id")), question, options, (answer,), (on,), on))
+def _as_json_lines(questions: Path) -> DataSet:
+    data = read_json_lines(questions, options=OPTIONS)
+    data.name = "evidence-inference"
+    for place, item in enumerate(data.items):
+        if not item.document or not item.answers:
+            missing = "answer" if item.document else "doc_id"
+            raise InputError(f"{questions}: question {item.id} has no {missing!r}.")
+        data.items[place] = replace(item, gold_ids=(item.document,))
     return data

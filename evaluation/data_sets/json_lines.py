@@ -32,7 +32,7 @@ _DOCUMENTS = ("document", "doc_id", "context_id")
 _BESIDE = ("documents.jsonl", "documents.jsonl.gz", "contexts.jsonl", "contexts.jsonl.gz")
 
 
-def read_json_lines(path: Path, subset: str = "") -> DataSet:
+def read_json_lines(path: Path, subset: str = "", *, options: Mapping[str, str] | None = None) -> DataSet:
     """Read `question`, and where they are there `id`, `options`, `answer`, `gold_ids`, `type` and `group`.
 
     `options` is a mapping or a list, `answer` a letter or an option's words; without options, `answer` is an
@@ -40,7 +40,8 @@ def read_json_lines(path: Path, subset: str = "") -> DataSet:
     answers are all yes, no or maybe, get these as options, maybe only where some answer is. `gold_ids` may
     also be `gold_pmids_in_corpus`, else `gold_pmids`. A long text is in the row (`context`), or in
     documents.jsonl or contexts.jsonl beside, under the id that the row's `document`, `doc_id` or
-    `context_id` gives. Without `id` a question's id is its line.
+    `context_id` gives. Without `id` a question's id is its line. Options that are
+    given to this function are those of all questions without any.
     """
     stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
     data = DataSet(path.resolve().parent.name if stem in ("queries", "questions") else stem)
@@ -50,7 +51,7 @@ def read_json_lines(path: Path, subset: str = "") -> DataSet:
             with at(f"{path}, line {number}"):
                 row["document"] = _add_context(data, row)
         rows.append((number, row))
-    decisions = _decisions([row for _, row in rows])
+    decisions = _decisions([row for _, row in rows]) if options is None else (options, True)
     for number, row in rows:
         with at(f"{path}, line {number}"):
             data.items.append(_item(row, number, decisions))
@@ -58,7 +59,7 @@ def read_json_lines(path: Path, subset: str = "") -> DataSet:
     return data
 
 
-def _decisions(rows: list[dict[str, Any]]) -> tuple[dict[str, str], bool]:
+def _decisions(rows: list[dict[str, Any]]) -> tuple[Mapping[str, str], bool]:
     """The options of questions to be answered by yes or no, and whether all questions without options are."""
     free = [row for row in rows if not row.get("options") and not row.get("choices")]
     answers = [_decision(_first(row, _ANSWERS)) for row in free if row.get("type") in (None, "yesno")]
@@ -76,9 +77,9 @@ def _first(row: Mapping[str, Any], columns: tuple[str, ...]) -> Any:
     return next((row[column] for column in columns if row.get(column) is not None), None)
 
 
-def _item(row: dict[str, Any], number: int, decisions: tuple[dict[str, str], bool]) -> Item:
+def _item(row: dict[str, Any], number: int, decisions: tuple[Mapping[str, str], bool]) -> Item:
     kind = str(row.get("type") or "")
-    options = options_of(_first(row, ("options", "choices")))
+    options: Mapping[str, str] = options_of(_first(row, ("options", "choices")))
     if not options and (kind == "yesno" or decisions[1]):
         options = decisions[0]
     answer = _first(row, _ANSWERS)
@@ -109,6 +110,8 @@ def _add_documents(data: DataSet, path: Path) -> None:
             for number, row in json_rows(file):
                 with at(f"{file}, line {number}"):
                     if (id := identifier(row.get("id"))) in wanted:
+                        if id in data.documents:
+                            raise BadRow(f"the id {id!r} occurs twice")
                         data.documents[id] = LongDocument(id, str(row.get("title") or ""), text_of(row, "text"))
             wanted -= set(data.documents)
     if wanted:
