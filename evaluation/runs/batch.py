@@ -45,7 +45,7 @@ class Batch:
 
     def client_arguments(self) -> dict[str, Any]:
         """Return what `ChatOpenAI` takes so that it asks this batch and no network."""
-        transport = _Transport(self)
+        transport = httpx2.MockTransport(self.reply)
         return {
             "http_client": httpx2.Client(transport=transport),
             "http_async_client": httpx2.AsyncClient(transport=transport),
@@ -102,7 +102,7 @@ class Batch:
             write_whole(files[-1], "".join(lines))
         return files
 
-    def reply(self, request: httpx2.Request, content: bytes) -> httpx2.Response:
+    def reply(self, request: httpx2.Request) -> httpx2.Response:
         """Return the reply to a request, or note that it is wanted.
 
         Raises:
@@ -110,7 +110,7 @@ class Batch:
         """
         if not request.url.path.endswith("/chat/completions"):
             raise InputError(f"Batches hold chat completions, and the model is asked by {request.url.path}.")
-        body = json.loads(content)
+        body = json.loads(request.content)
         id = sha256(json.dumps(body, sort_keys=True))[:40]
         found = self._replies.get(id)
         if found is not None:
@@ -118,19 +118,6 @@ class Batch:
             return httpx2.Response(int(response["status_code"]), json=response["body"], request=request)
         self.wanted[id] = body
         raise ReplyWantedError("This reply is to be fetched in a batch.", request=request)
-
-
-class _Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """A batch in the network's place."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._batch.reply(request, request.read())
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._batch.reply(request, await request.aread())
 
 
 def _usable(row: dict[str, Any]) -> bool:
