@@ -1,7 +1,7 @@
 """The interface of readers, which the graph calls, and what they return: extractions and drafts."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NotRequired, Protocol
+from typing import Literal, NotRequired, Protocol, runtime_checkable
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -98,6 +98,7 @@ class Draft(TypedDict):
     """Warnings that bear on safety."""
 
 
+@runtime_checkable
 class Reader(Protocol):
     """Answers from documents: in one call, or by extracting from partitions and reducing.
 

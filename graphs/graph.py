@@ -5,6 +5,7 @@ START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preser
                                 +- nothing retrieved ---> abstain -> END
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -13,10 +14,11 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.vectorstores import VectorStore
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Checkpointer, Send
+from langgraph.types import Checkpointer, Command, Send
 
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.reader import Reader
+from briefcontext.errors import InputError
 from briefcontext.graphs.nodes import Nodes
 from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.graphs.state import Input, Output, Partition, State
@@ -28,6 +30,7 @@ __all__ = ["build_graph", "graph"]
 class _Graph(CompiledStateGraph[State, Settings, Input, Output]):
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Do as LangGraph does, which waits for events in one of the threads, and hangs when it is the only one."""
+        _check(input, config, options.get("context"))
         mode = options.get("stream_mode")
         modes = {mode} if isinstance(mode, str) else {*(mode or ())}
         if (
@@ -37,6 +40,22 @@ class _Graph(CompiledStateGraph[State, Settings, Input, Output]):
         ):
             config = {**config, "max_concurrency": 2}
         return super().stream(input, config, **options)
+
+    def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        """Do as LangGraph does, with what was checked."""
+        _check(input, config, options.get("context"))
+        return super().astream(input, config, **options)
+
+
+def _check(input: object, config: object, context: object) -> None:
+    """Refuse what LangGraph would not understand, or answer with other settings than were given."""
+    if not (isinstance(input, Mapping | Command | None) or hasattr(input, "question")):
+        raise InputError(
+            f'A question goes in as {{"question": "Which drug is first choice for type 2 diabetes?"}}, '
+            f"and not as {type(input).__name__}."
+        )
+    if isinstance(config, Settings) or not isinstance(context, Mapping | Settings | None):
+        raise InputError("Settings go in by name: context=Settings(…), or context= with a dict of the same fields.")
 
 
 def take_route(state: State) -> str:
@@ -91,8 +110,17 @@ def build_graph(
         name: what traces call the graph.
 
     Raises:
+        InputError: the reader or the retriever is none, or `settings` is no class of settings.
         ModelSetupError, MissingExtraError: the model named cannot be opened.
     """
+    if not (isinstance(settings, type) and issubclass(settings, Settings)):
+        raise InputError(
+            "settings takes a class, Settings or a subclass. Values go in with the question: context=Settings(…)."
+        )
+    if not isinstance(reader, Reader | BaseChatModel | str | None):
+        raise InputError(
+            f"{type(reader).__name__} is no reader: give a chat model, its name as provider:model, or an LLMReader."
+        )
     nodes = Nodes(
         LLMReader(reader) if isinstance(reader, str | BaseChatModel) else reader,
         None if retriever is None else as_ranking_retriever(retriever),

@@ -1,5 +1,6 @@
 """The graph's settings: its runtime context."""
 
+import os
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from langgraph.runtime import get_runtime
@@ -247,6 +248,16 @@ class Settings(BaseModel):
         """
         given = asked.model_dump(exclude_defaults=True) if asked else {}
         return type(self)(**{**self.model_dump(), **given}) if given else self
+
+    @field_validator(
+        *("calibration_file", "knowledge_base", "document", "document_encoder", "cross_encoder", "prompts"),
+        "model_cache",
+        mode="before",
+    )
+    @classmethod
+    def _from_path(cls, given: object) -> object:
+        # As ./demo, a path never means one of the names that a setting takes, too.
+        return os.path.join(os.curdir, given) if isinstance(given, os.PathLike) else given
 
     @field_validator("years", mode="before")
     @classmethod

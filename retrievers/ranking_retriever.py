@@ -10,6 +10,7 @@ from typing import Any, Self
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, field_validator
@@ -184,9 +185,15 @@ def as_ranking(documents: Sequence[Document], k: int | None = None) -> list[Docu
 
 
 def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetriever:
-    """Return the retriever itself if it ranks as BriefContext's own do, else wrapped so that it does."""
+    """Return the retriever itself if it ranks as BriefContext's own do, else wrapped so that it does.
+
+    Raises:
+        InputError: it is none.
+    """
     if isinstance(retriever, VectorStore):
         return WrappedRetriever.from_vectorstore(retriever)
+    if not isinstance(retriever, Runnable):
+        raise InputError(f"{type(retriever).__name__} is no retriever: give a LangChain retriever or a vector store.")
     return retriever if isinstance(retriever, RankingRetriever) else WrappedRetriever(retriever=retriever)
 
 

@@ -10,7 +10,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from pydantic import ConfigDict, TypeAdapter, with_config
 
-from briefcontext.chains.reader import extraction_of
+from briefcontext.chains.reader import Reader, extraction_of
 from briefcontext.errors import ModelCallError
 from briefcontext.graphs import events as typed
 from briefcontext.graphs.graph import build_graph
@@ -144,7 +144,7 @@ def test_every_partition_starts_before_any_is_done(
     assert names[2:-2] == ["partition_started"] * 4 + ["partition_done"] * 4
 
 
-class SilentReader:
+class SilentReader(Reader):
     """Reads, and finds nothing."""
 
     name = "silent"
@@ -157,7 +157,7 @@ class SilentReader:
 
 
 def test_nothing_relevant_is_answered_without_reducing(collect: Collect, disagreeing: FixedRetriever) -> None:
-    reader: Any = SilentReader()
+    reader = SilentReader()  # type: ignore[abstract]
     found = collect(build_graph(reader=reader, retriever=disagreeing), Settings())
     assert [event["event"] for event in found[-2:]] == ["partition_done", "answered"]
     assert found[-1] == {"event": "answered", "abstained": True, "citations": 0, "calls": 0}

@@ -14,8 +14,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
-from briefcontext.chains.reader import extraction_of
-from briefcontext.errors import InputError, ModelCallError, ModelSetupError
+from briefcontext.chains.reader import Reader, extraction_of
+from briefcontext.errors import InputError, KnowledgeBaseError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph, graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
@@ -147,7 +147,7 @@ def test_partitions_are_disjoint_complete_and_in_order(count: int, size: int) ->
     assert 0 < len(groups[-1]) <= size
 
 
-class SilentReader:
+class SilentReader(Reader):
     """Reads, and finds nothing."""
 
     name = "silent"
@@ -160,7 +160,7 @@ class SilentReader:
 
 
 def test_no_evidence_in_any_partition_is_an_abstention() -> None:
-    built = build_graph(reader=SilentReader(), retriever=FixedRetriever(documents=make_documents(8, about=0)))  # type: ignore[arg-type]
+    built = build_graph(reader=SilentReader(), retriever=FixedRetriever(documents=make_documents(8, about=0)))  # type: ignore[abstract]
     answer = built.invoke(ASKED, context=Settings(route="map_reduce"))["answer"]
     assert answer["abstained"]
     assert answer["citations"] == []
@@ -248,6 +248,47 @@ def test_settings_that_cannot_be_used_are_an_input_error(context: dict[str, Any]
 
 
 @pytest.mark.parametrize(
+    "given", [{"context": "my-kb"}, {"context": Settings}, {"config": Settings(knowledge_base="my-kb")}]
+)
+def test_settings_that_would_go_unheard_are_an_input_error(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"context=Settings\(…\)"):
+        graph.invoke(ASKED, **given)
+    with pytest.raises(InputError, match=r"context=Settings\(…\)"):
+        asyncio.run(graph.ainvoke(ASKED, **given))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"reader": 5}, "int is no reader"),
+        ({"reader": object()}, "object is no reader"),
+        ({"retriever": 5}, "int is no retriever"),
+        ({"retriever": lambda question: []}, "function is no retriever"),
+        ({"settings": Settings(knowledge_base="my-kb")}, "settings takes a class"),
+    ],
+)
+def test_a_graph_is_built_of_what_can_be_used(given: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        build_graph(**given)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["calibration_file", "knowledge_base", "document", "document_encoder", "cross_encoder", "prompts", "model_cache"],
+)
+def test_a_place_may_be_a_path_and_is_text_in_forms(name: str) -> None:
+    given: dict[str, Any] = {name: Path("/data/mine")}
+    assert getattr(Settings(**given), name) == "/data/mine"
+    shown = Settings.model_json_schema()["properties"][name]
+    assert "string" in [kind.get("type") for kind in (shown, *shown.get("anyOf", ()))]
+
+
+def test_a_folder_named_demo_is_not_the_bundled_base() -> None:
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base at demo"):
+        graph.invoke(ASKED, context={"knowledge_base": Path("demo")})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("given_input", "complaint"),
     [
         ({"question": ""}, "empty"),
@@ -258,6 +299,9 @@ def test_settings_that_cannot_be_used_are_an_input_error(context: dict[str, Any]
         ({"question": "Is it?", "options": {"A": "yes", "a": "no"}}, "twice"),
         ({"question": "Is it?", "options": {"A": "yes", "B": " "}}, "'B'"),
         ({"question": "Is it?", "options": ["yes", "no"]}, "mapping"),
+        ({}, "empty"),
+        ("Is it?", "goes in as .* not as str"),
+        ([("question", "Is it?")], "goes in as .* not as list"),
     ],
 )
 def test_input_that_cannot_be_used_is_an_input_error(
