@@ -239,11 +239,11 @@ class Nodes:
         retriever = self._searched(state)
         statistics = None if retriever is None else retriever.term_statistics
         missing: dict[str, str] = {}
-        for document in map(by_id.__getitem__, dict.fromkeys(quote["document_id"] for quote in draft["quotes"])):
-            words, share = unmentioned(text, [document], statistics)
+        for id in dict.fromkeys(quote["document_id"] for quote in draft["quotes"]):
+            words, share = unmentioned(text, [by_id[id]], statistics) if id in by_id else ([], 0.0)
             if share >= MUCH_UNMENTIONED:
                 named = ", ".join(words)
-                missing[named] = missing.get(named, "") + cite(document)
+                missing[named] = missing.get(named, "") + cite(by_id[id])
         if not missing:
             return draft
         caution = CITED_UNMENTIONED.format(where="; ".join(f"in {cited}: {words}" for words, cited in missing.items()))
