@@ -186,9 +186,10 @@ def known_of(spec: str, knowledge_base: str | None, *, words: int = 8) -> list[K
     """Return what the simulated reader has to be told of a data set."""
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.evaluation.experiments.corpus import Corpus
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
     data_set = load_data_set(spec)
-    corpus = None if knowledge_base is None else Corpus.open(knowledge_base)
+    corpus = None if knowledge_base is None else Corpus(KnowledgeBase.open(knowledge_base))
     found = []
     for item in data_set.items:
         passages = corpus.key_documents(item) if corpus else []

@@ -38,12 +38,12 @@ def calibrate(
 
     from briefcontext.commands.printable import printable
     from briefcontext.evaluation.data_sets import load_data_set
-    from briefcontext.evaluation.experiments.corpus import open_knowledge_base
     from briefcontext.evaluation.figures.calibration_curves import draw_figures
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.evaluation.statistics.calibrate import calibrate as fit
     from briefcontext.evaluation.statistics.labelled import label_questions
     from briefcontext.evaluation.statistics.tables import percent, with_interval
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, rounded_down
 
     console = Console(highlight=False, emoji=False, soft_wrap=True)
@@ -62,7 +62,7 @@ def calibrate(
     data_set = load_data_set(questions)
     for reason, count in data_set.left_out.items():
         say(f"Left out as the data set was read: {count} questions: {reason}.")
-    with open_knowledge_base(kb) as base:
+    with KnowledgeBase.open(kb) as base:
         with CountedProgress("questions") as progress:
             labelled = label_questions(base, data_set.items, [top_k], progress.reach)[top_k]
         if labelled.left_out:

@@ -128,9 +128,10 @@ def search(
 @kb.command()
 def sources(folder: Folder) -> None:
     """Show documents, tokens and lengths by source, as the paper's tables of its corpus do."""
-    from briefcontext.evaluation.experiments.corpus import corpus_tables, open_knowledge_base
+    from briefcontext.evaluation.experiments.corpus import corpus_tables
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase
 
-    with open_knowledge_base(folder) as base:
+    with KnowledgeBase.open(folder) as base:
         for table in corpus_tables(base):
             typer.echo(printable(table.markdown()) + "\n")
 

@@ -13,7 +13,6 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item, LongDocument
 from briefcontext.evaluation.statistics.tables import Table
-from briefcontext.graphs.settings import DEMO
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.manifest import Manifest
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-__all__ = ["Corpus", "LongDocuments", "corpus_tables", "open_knowledge_base"]
+__all__ = ["Corpus", "LongDocuments", "corpus_tables"]
 
 _READ_AT_ONCE = 1_000
 _QUANTILES = (0, 0.25, 0.5, 0.75, 1)
@@ -34,19 +33,6 @@ _LONGEST = 64
 """What is searched for at least, to be cut to the lengths that an experiment takes of it."""
 _KEPT_DOCUMENTS = 256
 """Long documents whose vectors are kept: more than are asked on at once, so that none is encoded for each condition."""
-
-
-def open_knowledge_base(name: str) -> "KnowledgeBase":
-    """Open a knowledge base by its folder, or the bundled one as `demo`.
-
-    Raises:
-        KnowledgeBaseError: it is missing, broken or unfinished.
-        MissingExtraError: its encoder's package is not installed.
-    """
-    from briefcontext.knowledge.demo import demo_knowledge_base
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-
-    return demo_knowledge_base() if name == DEMO else KnowledgeBase.open(name)
 
 
 class Corpus:
@@ -58,11 +44,6 @@ class Corpus:
         """The dense rankings, of which one search serves all methods and all lengths."""
         self._kept_ranking = lru_cache(_KEPT_RANKINGS)(self._ranking)
         self._kept_named = lru_cache(_KEPT_RANKINGS)(knowledge_base.named)
-
-    @classmethod
-    def open(cls, name: str) -> "Corpus":
-        """Open a knowledge base as `open_knowledge_base` does, and raise what it raises."""
-        return cls(open_knowledge_base(name))
 
     @property
     def manifest(self) -> Manifest:

@@ -11,7 +11,6 @@ from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.experiments.corpus import open_knowledge_base
 from briefcontext.evaluation.experiments.preflight_report import preflight_report
 from briefcontext.evaluation.figures.calibration_curves import draw_figures
 from briefcontext.evaluation.runs.folder import CONFIG, REPORT, STUDY_ROWS, SUMMARY, RunFolder
@@ -27,6 +26,7 @@ from briefcontext.evaluation.statistics.labelled import (
 )
 from briefcontext.files import file_sha256, json_line, sha256, write_whole
 from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
@@ -98,7 +98,7 @@ def run_preflight(
     if k is None:
         k = DEFAULT_K if given is None else given.k
     folder = RunFolder(out)
-    with open_knowledge_base(kb) as base, folder.locked():
+    with KnowledgeBase.open(kb) as base, folder.locked():
         caution = given.check(base.manifest, k) if given is not None else None
         folder.claim(
             {

@@ -34,6 +34,7 @@ from briefcontext.evaluation.statistics.score_tables import Row, grouped
 from briefcontext.evaluation.statistics.tables import Table
 from briefcontext.files import sha256
 from briefcontext.graphs import resources
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.prompts import Prompts
 
 __all__ = ["BatchDone", "Run"]
@@ -101,7 +102,8 @@ class Run:
             )
         given = settings.knowledge_base
         fused = any(method.need == "fused" for method in self.methods)
-        return kind(Corpus.open(given) if isinstance(given, str) else given, seed=settings.seed, fused=fused)
+        corpus = Corpus(KnowledgeBase.open(given)) if isinstance(given, str) else given
+        return kind(corpus, seed=settings.seed, fused=fused)
 
     @property
     def _corpus(self) -> Corpus | None:
