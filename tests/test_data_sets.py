@@ -127,6 +127,25 @@ def test_evidence_inference_as_json_lines() -> None:
     assert data.documents["TOY2"].title == "Redol for toes"
 
 
+@pytest.mark.parametrize(
+    ("question", "documents", "error"),
+    [
+        ({"doc_id": "d"}, ["d"], r"question q has no 'answer'"),
+        ({"answer": "B"}, ["d"], r"question q has no 'doc_id'"),
+        ({"doc_id": "e", "answer": "B"}, ["d"], r"asks on 'e', which is in none of documents\.jsonl"),
+        ({"doc_id": "d", "answer": "green"}, ["d"], r'line 1: the answer "green" is none of the options'),
+        ({"doc_id": "d", "answer": "B"}, ["d", "d"], r"documents\.jsonl, line 2: the id 'd' occurs twice"),
+    ],
+)
+def test_evidence_inference_as_json_lines_has_a_document_and_an_answer_to_each_question(
+    tmp_path: Path, question: dict[str, str], documents: list[str], error: str
+) -> None:
+    (tmp_path / "documents.jsonl").write_text("".join(f'{{"id": "{id}", "text": "Toys."}}\n' for id in documents))
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"id": "q", "question": "Are they?", **question}))
+    with pytest.raises(InputError, match=error):
+        load_data_set(f"evidence-inference:{tmp_path}")
+
+
 def test_a_spreadsheet_is_read_by_its_headers() -> None:
     data = load_data_set(f"medq:{SAMPLES / 'medq.xlsx'}")
     assert [(item.id, item.answers) for item in data.items] == [

@@ -24,7 +24,7 @@ _FILES = ("prompts_merged.csv", "annotations_merged.csv", "documents.jsonl", "qu
 _PROMPT_COLUMNS = ("PromptID", "PMCID", "Outcome", "Intervention", "Comparator")
 
 
-def read_evidence_inference(path: Path, subset: str = "") -> DataSet:
+def read_evidence_inference(path: Path) -> DataSet:
     """Read a folder of the published layout, or of documents.jsonl(.gz) and questions.jsonl(.gz).
 
     The answer is what most annotators say whose label was found valid, each with one vote a label. Left out,

@@ -55,7 +55,7 @@ def _mirage_item(id: str, row: dict[str, Any], group: str) -> Item:
     return Item(id, question_of(row, "question"), options, (answer,), identifiers(row.get("PMID")), group=group)
 
 
-def read_pubmedqa(path: Path, subset: str = "") -> DataSet:
+def read_pubmedqa(path: Path) -> DataSet:
     """Read `{pmid: {QUESTION, CONTEXTS, LONG_ANSWER, final_decision}}`; the abstract of its id is the key document.
 
     A question without final_decision (the unlabelled part) has no answer.
@@ -72,7 +72,7 @@ def read_pubmedqa(path: Path, subset: str = "") -> DataSet:
     return data
 
 
-def read_bioasq(path: Path, subset: str = "") -> DataSet:
+def read_bioasq(path: Path) -> DataSet:
     """Read `{"questions": [{id, body, type, exact_answer, ideal_answer, documents}]}`, of a file or a folder of them.
 
     A yesno question gets the options yes and no. A factoid accepts each synonym, a list the whole list, and

@@ -32,7 +32,7 @@ _DOCUMENTS = ("document", "doc_id", "context_id")
 _BESIDE = ("documents.jsonl", "documents.jsonl.gz", "contexts.jsonl", "contexts.jsonl.gz")
 
 
-def read_json_lines(path: Path, subset: str = "", *, options: Mapping[str, str] | None = None) -> DataSet:
+def read_json_lines(path: Path, *, options: Mapping[str, str] | None = None) -> DataSet:
     """Read `question`, and where they are there `id`, `options`, `answer`, `gold_ids`, `type` and `group`.
 
     `options` is a mapping or a list, `answer` a letter or an option's words; without options, `answer` is an
@@ -121,12 +121,12 @@ def _add_documents(data: DataSet, path: Path) -> None:
         )
 
 
-def read_en_qa(path: Path, subset: str = "") -> DataSet:
+def read_en_qa(path: Path) -> DataSet:
     """Read longbook_qa_eng.jsonl: `id`, `context`, `input` and `answer`, a list of accepted texts."""
     return _infinitebench(path, DataSet("infinitebench-qa"), choice=False)
 
 
-def read_en_mc(path: Path, subset: str = "") -> DataSet:
+def read_en_mc(path: Path) -> DataSet:
     """Read longbook_choice_eng.jsonl: as En.QA, with `options` (a list), and the right one's words in `answer`.
 
     As in the benchmark's own scorer, `answer` may also be the words and the letter, and of options with

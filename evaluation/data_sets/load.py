@@ -19,16 +19,14 @@ __all__ = ["KINDS", "Kind", "load_data_set"]
 class Kind:
     """One layout: who reads it, and where the real data are."""
 
-    read: Callable[[Path, str], DataSet]
-    """Takes the path and the subset ("" for all)."""
+    read: Callable[[Path], DataSet]
     published: str
-    subsets: bool = False
     folder: bool = False
     """Whether a folder can be read."""
 
 
 KINDS = {
-    "mirage": Kind(read_mirage, "benchmark.json of https://github.com/Teddy-XiongGZ/MIRAGE", subsets=True),
+    "mirage": Kind(read_mirage, "benchmark.json of https://github.com/Teddy-XiongGZ/MIRAGE"),
     "pubmedqa": Kind(read_pubmedqa, "data/ori_pqal.json of https://github.com/pubmedqa/pubmedqa"),
     "bioasq": Kind(
         read_bioasq,
@@ -76,7 +74,7 @@ def load_data_set(spec: str) -> DataSet:
                 f"{spec!r} names no data set: write KIND:PATH, with one of {', '.join(KINDS)}, or the path of a .jsonl."
             )
     kind, subset = KINDS[name], ""
-    if kind.subsets and "#" in rest:
+    if name == "mirage" and "#" in rest:
         rest, _, subset = rest.rpartition("#")
     if not rest:
         raise InputError(f"{spec!r} has no path: write {name}:PATH. The data: {kind.published}.")
@@ -86,7 +84,7 @@ def load_data_set(spec: str) -> DataSet:
     if path.is_dir() and not kind.folder:
         raise InputError(f"{path} is a folder, and a file is needed: {kind.published}.")
     try:
-        found = kind.read(path, subset)
+        found = read_mirage(path, subset) if subset else kind.read(path)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error
     if not found.items:

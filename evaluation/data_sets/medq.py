@@ -14,7 +14,7 @@ _ID = ("id", "qid", "question id", "no", "no.", "#", "number", "index")
 _ANSWER = ("answer", "reference", "reference answer", "gold answer", "ideal answer", "ground truth")
 
 
-def read_medq(path: Path, subset: str = "") -> DataSet:
+def read_medq(path: Path) -> DataSet:
     """Read the questions of the first sheet that has a column of them.
 
     The columns are found by their headers: `question` (or the one header that speaks of questions), and,
