@@ -63,7 +63,7 @@ class Position(Controlled):
     def report(self, report: Report) -> None:
         """Score by position and on average, which is the papers' headline, spread, and tests against vanilla."""
         found = report.scores("by position of the key document")
-        spread = spreads(report.rows, "position", "k", seed=report.seed)
+        spread = spreads(report.rows, seed=report.seed)
         report.add("spread", spread, spread_tables(spread))
         report.scores("on average over the positions", "means", by=("k",))
         report.tests("Against vanilla RAG, mean over the positions", "mean_comparisons", by=("k",))

@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal
 
 from briefcontext.errors import InputError
@@ -159,14 +159,14 @@ class OnDocuments(Experiment):
 
 
 EXPERIMENTS = {
-    "position": "controlled.Position",
-    "integration": "integration.Integration",
-    "conflict": "conflict.Conflict",
-    "context_length": "controlled.ContextLength",
-    "attention_bias": "controlled.AttentionBias",
-    "order": "order.Order",
-    "open_ended": "open_ended.OpenEnded",
-    "cost": "cost.Cost",
+    "position": "controlled:Position",
+    "integration": "integration:Integration",
+    "conflict": "conflict:Conflict",
+    "context_length": "controlled:ContextLength",
+    "attention_bias": "controlled:AttentionBias",
+    "order": "order:Order",
+    "open_ended": "open_ended:OpenEnded",
+    "cost": "cost:Cost",
 }
 """Module and class of each experiment that asks a model."""
 
@@ -179,9 +179,6 @@ def experiment(name: str, rankings: Literal["synthetic", "real"] = "synthetic") 
     """
     if name not in EXPERIMENTS:
         raise InputError(f"There is no experiment {name!r}. There are: {', '.join([*EXPERIMENTS, 'preflight'])}.")
-    module, _, kind = EXPERIMENTS[name].partition(".")
-    kind = "ConflictOnRealRankings" if (name, rankings) == ("conflict", "real") else kind
-    found: type[OnCorpus] | type[OnDocuments] = getattr(
-        import_module(f"briefcontext.evaluation.experiments.{module}"), kind
-    )
+    kind = EXPERIMENTS[name] if (name, rankings) != ("conflict", "real") else "conflict:ConflictOnRealRankings"
+    found: type[OnCorpus] | type[OnDocuments] = resolve_name(f"briefcontext.evaluation.experiments.{kind}")
     return found

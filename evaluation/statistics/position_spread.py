@@ -99,38 +99,32 @@ def spread_of_shares(right: Sequence[Sequence[float]], *, confidence: float = 0.
     return Interval(low, high)
 
 
-def spreads(rows: Sequence[Row], over: str, panel: str, *, seed: int) -> list[dict[str, Any]]:
-    """Return the spread, best mean minus worst, of each method's scores over a condition value.
+def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
+    """Return the spread, best mean minus worst, of each method's scores over the positions, at each k.
 
     Over the questions with a key that were answered at all positions, each metric by itself. p-values are corrected
     by Holm. The interval is made of Tango's for shares (`spread_of_shares`) and by bootstrap for F1 and for means of
     repeats, where it is None if no position's scores differ.
     """
-    placed = [row for row in scored(rows) if over in row["condition"]]
-    groups = grouped(placed, lambda row: (row["metric"], row["method"], row["condition"].get(panel)))
     found = []
-    for (metric, method, value), some in groups.items():
-        by_item = {
-            item: {
-                place: fmean(float(row["score"]) for row in own)
-                for place, own in grouped(answers, lambda row: row["condition"][over]).items()
-            }
-            for item, answers in grouped(some, itemgetter("item")).items()
-        }
-        positions = sorted({position for scores in by_item.values() for position in scores})
-        complete = [scores for scores in by_item.values() if len(scores) == len(positions)]
-        if not complete or len(positions) < 2:
+    groups = grouped(scored(rows), lambda row: (row["metric"], row["method"], row["condition"].get("k")))
+    for (metric, method, k), some in groups.items():
+        answers = grouped(some, lambda row: (row["condition"].get("position"), row["item"]))
+        scores = {key: fmean(float(row["score"]) for row in own) for key, own in answers.items()}
+        positions = sorted({position for position, _ in scores if position is not None})
+        items = [item for item in grouped(some, itemgetter("item")) if all((p, item) in scores for p in positions)]
+        if not items or len(positions) < 2:
             continue
-        matrix = [[scores[position] for scores in complete] for position in positions]
-        means = [sum(scores) / len(complete) for scores in matrix]
-        shares = metric == "accuracy" and {score for scores in matrix for score in scores} <= {0, 1}
+        matrix = [[scores[position, item] for item in items] for position in positions]
+        means = [sum(own) / len(items) for own in matrix]
+        shares = metric == "accuracy" and {score for own in matrix for score in own} <= {0, 1}
         low, high = spread_of_shares(matrix) if shares else bootstrap_spread(matrix, seed=seed)
         found.append(
             {
                 "metric": metric,
                 "method": method,
-                panel: value,
-                "n": len(complete),
+                "k": k,
+                "n": len(items),
                 "spread": spread(matrix),
                 "low": low,
                 "high": high,
