@@ -12,7 +12,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
@@ -20,12 +20,14 @@ from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import publication_year, source_id, web_link
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
+from briefcontext.chains.study_type import source_notes
 from briefcontext.commands.progress import event_words
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
+from briefcontext.graphs.tool import problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
 
 __all__ = ["MOST_CHARACTERS", "Passage", "Passages", "build_server", "http_app"]
@@ -91,6 +93,17 @@ _Source = Annotated[
 _First = Annotated[int, Field(ge=0, description="How many passages of the source to pass over: those read before.")]
 
 
+class _Server(MCPServer[Any]):
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        """Call a tool, and say in one line what is wrong with its arguments."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                raise ToolError(problems_of(error.__cause__)) from error
+            raise
+
+
 def build_server(settings: Settings) -> MCPServer[Any]:
     """Make the server; it opens nothing until a tool is called.
 
@@ -98,7 +111,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
         settings: those of every question. Filters that a client sends take the place of theirs; nothing else can.
     """
     settings = settings.model_copy(update={"file_links": False})
-    server: MCPServer[Any] = MCPServer(
+    server = _Server(
         "briefcontext",
         title="BriefContext",
         instructions=_INSTRUCTIONS,
@@ -212,17 +225,17 @@ def _expected(event: Event, before: int | None) -> int | None:
 
 def _listed(documents: Sequence[Document], limit: int = _MOST) -> CallToolResult:
     """Return passages, as many as are not too long together, and no more than the limit."""
-    passages = [_passage(document) for document in resources.fitting(documents[:limit], MOST_CHARACTERS)]
-    left_out = len(documents) - len(passages)
-    shown = [_shown(passage) for passage in passages]
+    fitting = resources.fitting(documents[:limit], MOST_CHARACTERS)
+    left_out = len(documents) - len(fitting)
+    shown = [_shown(document) for document in fitting]
     if left_out:
         shown.append(
-            f"{left_out} more passages are left out: one call returns at most {_MOST} passages and {MOST_CHARACTERS:,} "
-            "characters. Ask for those after these."
+            f"Passages left out after these: {left_out}. One call returns at most {_MOST} passages and "
+            f"{MOST_CHARACTERS:,} characters. Ask for those after these."
         )
     return CallToolResult(
         content=[TextContent(type="text", text="\n\n".join(shown) or "No passage was found.")],
-        structured_content={"passages": [dict(passage) for passage in passages], "left_out": left_out},
+        structured_content={"passages": [dict(_passage(document)) for document in fitting], "left_out": left_out},
     )
 
 
@@ -246,8 +259,8 @@ def _passage(document: Document) -> Passage:
     )
 
 
-def _shown(passage: Passage) -> str:
-    parts = [passage["source_id"], passage["title"], str(passage["year"] or "")]
-    parts += ["RETRACTED" if passage["retracted"] else "", passage["url"] or ""]
+def _shown(document: Document) -> str:
+    title, year = str(document.metadata.get("title") or ""), str(publication_year(document) or "")
+    parts = [source_id(document), title, year, *source_notes(document), web_link(document) or ""]
     head = " · ".join(" ".join(part.split()) for part in parts if part)
-    return f"{head}\n{passage['text']}"
+    return f"{head}\n{document.page_content}"

@@ -41,7 +41,7 @@ def cited_text(answer: Answer) -> str:
 def _told(heading: str, warnings: Sequence[str]) -> str:
     told = [f"- {_line(warning)}" for warning in warnings[:_WARNINGS]]
     if len(warnings) > _WARNINGS:
-        told.append(f"- and {len(warnings) - _WARNINGS} more warnings")
+        told.append(f"- more warnings: {len(warnings) - _WARNINGS}")
     return "\n".join([heading, *told])
 
 

@@ -169,7 +169,7 @@ def size(settings: Settings) -> str | None:
         passages, day = len(searched), searched.manifest.updated[:10]
     else:
         return None
-    return f"{passages:,} passages, of {day}"
+    return f"{passages:,} passage{'s' * (passages != 1)}, of {day}"
 
 
 def fitting(documents: Sequence[Document], characters: int) -> list[Document]:

@@ -13,7 +13,7 @@ from briefcontext.chains.cited_text import cited_text
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.graphs.settings import AskedFilters, Settings, current_settings
 
-__all__ = ["DESCRIPTION", "NAME", "briefcontext_tool"]
+__all__ = ["DESCRIPTION", "NAME", "briefcontext_tool", "problems_of"]
 
 NAME = "ask_medical_literature"
 DESCRIPTION = (
@@ -104,7 +104,7 @@ def briefcontext_tool(
         args_schema=Asked,
         response_format="content_and_artifact",
         handle_tool_error=True,
-        handle_validation_error=_explain,
+        handle_validation_error=problems_of,
     )
 
 
@@ -117,7 +117,7 @@ def _told(result: Mapping[str, Any]) -> tuple[str, Answer]:
     return cited_text(answer), answer
 
 
-def _explain(error: ValidationError | Any) -> str:
+def problems_of(error: ValidationError | Any) -> str:
     """Return what a model is told of arguments that do not fit the schema."""
     problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
-    return f"The arguments cannot be used: {'; '.join(problems)}. Call the tool again with a question."
+    return f"The arguments cannot be used: {'; '.join(problems)}. Call the tool again with others."

@@ -357,9 +357,9 @@ def test_all_partitions_failing_is_an_error(
 ) -> None:
     server.script = lambda call: Reply(status=500)
     built = build_graph(reader=chat_model, retriever=disagreeing)
-    with pytest.raises(ModelCallError, match="All 4 partitions failed"):
+    with pytest.raises(ModelCallError, match="All partitions failed"):
         built.invoke(ASKED, context=NO_RETRIES)
-    with pytest.raises(ModelCallError, match="All 4 partitions failed"):
+    with pytest.raises(ModelCallError, match="All partitions failed"):
         asyncio.run(built.ainvoke(ASKED, context=NO_RETRIES))
 
 

@@ -185,3 +185,12 @@ def test_search_prints_text_section_and_source(run: Run, index: Index, tmp_path:
     assert second.split(" · ")[:2] == [f"     {tmp_path.name}/guide.md#0", "Honey"]
     assert "Honey soothes a cough. It is safe in adults." in text
     assert run("kb", "search", str(tmp_path / "kb"), " ")[0] == 2
+
+
+def test_search_says_what_became_of_an_article_and_what_kind_it_is(run: Run, index: Index, tmp_path: Path) -> None:
+    row = {"id": "r", "title": "Honey", "text": "Honey helped.", "retracted": True, "expression_of_concern": True}
+    source = tmp_path / "trials.jsonl"
+    source.write_text(json.dumps({**row, "publication_types": ["Randomized Controlled Trial"], "year": 2011}))
+    index(source)
+    _, out, _ = run("kb", "search", str(tmp_path / "kb"), "honey", "--method", "bm25")
+    assert out.splitlines()[1].split(" · ")[1:] == ["RETRACTED", "EXPRESSION OF CONCERN", "randomized trial", "2011"]

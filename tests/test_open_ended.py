@@ -168,7 +168,10 @@ def test_a_raters_later_verdict_counts_and_the_change_is_said(tmp_path: Path, ru
     run.take_verdicts(out, verdict_file(tmp_path / "1" / "verdicts.csv", key, "A", "one"))
     run.take_verdicts(out, verdict_file(tmp_path / "2" / "verdicts.csv", key, "tie", "one"))
     assert counted(out) == {"one": (COUNT, COUNT, COUNT)}
-    assert f"{COUNT} verdicts differ from an earlier one" in (out / "report.md").read_text()
+    assert (
+        f"Verdicts that differ from an earlier one of the same rater on the same pair: {COUNT};"
+        in (out / "report.md").read_text()
+    )
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])

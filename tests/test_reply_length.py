@@ -39,7 +39,9 @@ def test_a_tool_returns_the_passages_that_fit_and_counts_the_others() -> None:
     result: Any = _listed(documents)
     assert [passage["id"] for passage in result.structured_content["passages"]] == ["0", "1", "2"]
     assert result.structured_content["left_out"] == 2
-    assert "2 more passages are left out: one call returns at most 100 passages and 200,000" in result.content[0].text
+    assert (
+        "Passages left out after these: 2. One call returns at most 100 passages and 200,000" in result.content[0].text
+    )
 
 
 def test_passages_that_fit_are_all_returned() -> None:

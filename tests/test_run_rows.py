@@ -15,6 +15,7 @@ from briefcontext.chains.question import check_question
 from briefcontext.errors import InputError, ModelSetupError
 from briefcontext.evaluation.data_sets import load_data_set
 from briefcontext.evaluation.runs.folder import RunFolder
+from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.files import json_line
@@ -146,7 +147,13 @@ def test_answers_that_are_not_there_are_said_loudly(tmp_path: Path, server: Open
     RunFolder(tmp_path / "run").append({**_row("q0"), "status": "ok"})
     run._finish(RunFolder(tmp_path / "run"))
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["missing"] == 2
-    assert "**UNFINISHED.** 2 of 3 answers are not there" in (tmp_path / "run" / "report.md").read_text()
+    assert "**UNFINISHED.** Answers that are not there: 2 of 3" in (tmp_path / "run" / "report.md").read_text()
+    assert verify_run(tmp_path / "run") == [
+        "Answers that are not there: 2. Give the command that began it again to get them."
+    ]
+    (tmp_path / "run" / "summary.json").unlink()
+    with pytest.raises(InputError, match=r"no finished run.* Give the command that began it again"):
+        verify_run(tmp_path / "run")
 
 
 def _row(item: str) -> dict[str, Any]:
@@ -225,7 +232,7 @@ def test_questions_that_the_reader_of_a_data_set_left_out_are_counted(tmp_path: 
     assert left_out
     assert Run(settings).execute(tmp_path / "run")["left_out"] == dict(left_out)
     reason, count = next(iter(left_out.items()))
-    assert f"- Left out: {count} questions: {reason}" in (tmp_path / "run" / "report.md").read_text()
+    assert f"- Questions left out, {reason}: {count}" in (tmp_path / "run" / "report.md").read_text()
 
 
 def test_conflict_leaves_free_text_out_and_counts_it(tmp_path: Path, server: OpenAIServer) -> None:

@@ -279,7 +279,7 @@ def test_answers_that_were_read_in_parts_are_counted_and_said(
         ("hybrid", 2, 2),
     ]
     report = (tmp_path / "run" / "report.md").read_text()
-    assert "**6 answers did not fit the window and were read in parts**" in report
+    assert "**Answers that did not fit the window and were read in parts: 6**" in report
     assert "Vanilla RAG, k 12: 2 of 2" in report
     assert "| In parts |" in report
     assert "| Did not fit and was read in parts, Hybrid RAG | k 12 | 2 of 2 answers |" in compare_runs(

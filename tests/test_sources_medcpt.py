@@ -186,7 +186,7 @@ def test_articles_before_a_break_are_kept_and_the_rest_counted(tmp_path: Path, p
         assert [entry.document.id for entry in documents(entries)] == ["31", "7"]
         assert last.position == "pubmed_chunk_0.json after 2 articles"
         assert last.reason == (
-            "The JSON could not be read from here on: parse error: premature EOF. 2 articles are left out."
+            "The JSON could not be read from here on: parse error: premature EOF. Articles left out: 2."
         )
 
 
@@ -201,7 +201,7 @@ def test_articles_of_another_kind_are_told_once(tmp_path: Path, articles: object
     *_, last = read(write_chunk(tmp_path, articles=articles))
     assert last == Reject(
         "pubmed_chunk_0.json after 0 articles",
-        "None of the chunk's PMIDs has an article in it. 4 articles are left out.",
+        "None of the chunk's PMIDs has an article in it. Articles left out: 4.",
     )
 
 

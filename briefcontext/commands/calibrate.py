@@ -61,7 +61,7 @@ def calibrate(
 
     data_set = load_data_set(questions)
     for reason, count in data_set.left_out.items():
-        say(f"Left out as the data set was read: {count} questions: {reason}.")
+        say(f"Questions left out as the data set was read, {reason}: {count}.")
     with KnowledgeBase.open(kb) as base:
         with CountedProgress("questions") as progress:
             labelled = label_questions(base, data_set.items, [top_k], progress.reach)[top_k]
@@ -89,7 +89,7 @@ def calibrate(
         f"{fitted.n} questions, {fitted.misplaced} with their key document "
         f"{'ranked below 3' if positives == 'ranked_below' else 'misplaced'} ({fitted.base_rate:.1%}). "
         + (
-            f"{fitted.not_retrieved} more, whose key document was not retrieved, are left out, as no map repairs that. "
+            f"Left out, as their key document was not retrieved and no map repairs that: {fitted.not_retrieved}. "
             if fitted.not_retrieved
             else ""
         )
@@ -112,8 +112,8 @@ def calibrate(
         say(shortfall)
     if titled := int(labelled.titled[of].sum()):
         say(
-            f"{titled} of the questions are worded as the title of their key paper, which makes it easy to retrieve: "
-            "measured without them, the check may be worse. `briefcontext experiment preflight` tells them apart."
+            f"Questions worded as the title of their key paper, which makes it easy to retrieve: {titled}. "
+            "Measured without them, the check may be worse. `briefcontext experiment preflight` tells them apart."
         )
     say(f"A question goes to the map when its probability reaches {calibration.threshold:.4f}. What the model weighs:")
     for feature in sorted(calibration.features, key=lambda feature: -abs(feature.coefficient)):

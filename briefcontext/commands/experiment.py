@@ -179,7 +179,7 @@ def experiment(
             kept = f"The answers so far, with what they cost, are kept in {out}; the same command goes on from there."
             raise Interrupted(f"Interrupted. {kept}") from None
     if verdicts is not None:
-        typer.echo(f"{run.take_verdicts(out, verdicts)} verdicts taken in.")
+        typer.echo(f"Verdicts taken in: {run.take_verdicts(out, verdicts)}.")
     if judge is not None:
         typer.echo(f"{judge} judged every pair in both orders, and was not sure of {run.judge(out, judge)}.")
     _print_report(out)
@@ -204,7 +204,7 @@ def _print_batch(run: "Run", out: Path, replies: Path | None) -> bool:
         typer.echo(str(file))
     if done.files:
         typer.echo(
-            f"{done.waiting} answers wait for these requests. Send them as a batch, and give the results: "
+            f"Answers that wait for these requests: {done.waiting}. Send them as a batch, and give the results: "
             f"--batch import --replies FILE."
         )
     return not done.files

@@ -99,6 +99,7 @@ def search(
     as_json: AsJSON = False,
 ) -> None:
     """Show the passages that rank highest."""
+    from briefcontext.chains.study_type import source_notes
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.retrievers.knowledge_base import retriever_over
 
@@ -116,10 +117,10 @@ def search(
         console.print(escape(filtered if filters else "No passage was found. Try other words, or --method dense."))
     for document in found:
         metadata = document.metadata
-        retracted = " RETRACTED" if metadata.get("retracted") else ""
-        head = printable_line(f"{metadata.get('title') or document.id}{retracted}")
+        head = printable_line(str(metadata.get("title") or document.id))
         section, page = metadata.get("section"), metadata.get("page")
-        told = (document.id, section, page and f"page {page}", metadata.get("year"), metadata.get("url"))
+        told = (document.id, *source_notes(document), section, page and f"page {page}")
+        told += (metadata.get("year"), metadata.get("url"))
         about = printable_line(" · ".join(str(part) for part in told if part))
         console.print(f"{metadata['rank']:>3}  {metadata['score']:.3f}  {escape(head)}")
         console.print(f"     {escape(about)}\n     {escape(printable_line(document.page_content))}")

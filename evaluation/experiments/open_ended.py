@@ -68,7 +68,7 @@ class OpenEnded(RealRankings):
         write_sheets(folder, pairs, simulated=is_simulated({**config, "judges": []}))
         report.summary["pairs"] = len(pairs)
         report.remarks.append(
-            f"{len(pairs)} pairs are in pairs.csv, and on the page pairs.html, for raters. Which answer is whose "
+            f"Pairs for raters, in pairs.csv and on the page pairs.html: {len(pairs)}. Which answer is whose "
             "is in key.json: keep it from them. Take their verdicts in with --verdicts FILE."
         )
         verdicts, key = kept_verdicts(folder), read_key(folder)
@@ -76,8 +76,8 @@ class OpenEnded(RealRankings):
         report.add("verdicts", counted, [_table(counted, first, second)] if counted else [])
         if changed := sum(count["changed"] for count in counted):
             report.remarks.append(
-                f"{changed} verdicts differ from an earlier one of the same rater on the same pair; the later one "
-                "counts. Were these two people, give each a name of their own in the column rater."
+                f"Verdicts that differ from an earlier one of the same rater on the same pair: {changed}; the later "
+                "one counts. Were these two people, give each a name of their own in the column rater."
             )
         people = [count["rater"] for count in counted if not is_judge(count["rater"])]
         said = outcomes_of([v for v in verdicts if v.rater in people], key, second)

@@ -196,25 +196,25 @@ def _warnings(
     left_out: Mapping[str, int],
 ) -> list[str]:
     warnings = [caution for caution in cautions if caution]
-    warnings += [f"Left out as the data set was read: {count} questions: {why}." for why, count in left_out.items()]
+    warnings += [f"Questions left out as the data set was read, {why}: {count}." for why, count in left_out.items()]
     if calibration is not None and calibration.fitted_on.sha256 == labelled.sha256:
         warnings.append(
             "The calibration was fitted on these very questions, so that its figures here are better than it is: give "
             "others, or leave the calibration out for nested cross-validation."
         )
     if labelled.left_out:
-        warnings.append(f"Left out, without gold ids or documents: {len(labelled.left_out)} questions.")
+        warnings.append(f"Questions left out, without gold ids or documents: {len(labelled.left_out)}.")
     if missing := labelled.missing_gold_ids:
         without = sum(not question.has_gold for question in labelled.questions)
         warnings.append(
-            f"{len(missing)} gold ids are not in the knowledge base; {without} questions have none that is, and count "
-            "as not retrieved."
+            f"Gold ids that the knowledge base does not hold: {len(missing)}. Questions with no gold id that it holds: "
+            f"{without}; they count as not retrieved."
         )
     if labelled.titled.any() and not labelled.titled.all():
         warnings.append(
-            f"{int(labelled.titled.sum())} questions are worded as the title of their key paper, which makes it easy "
-            "to retrieve. Pooled figures with them say little of other questions: see those by data set, and those "
-            "pooled without them."
+            "Questions worded as the title of their key paper, which makes it easy to retrieve: "
+            f"{int(labelled.titled.sum())}. Pooled figures with them say little of other questions: see those by data "
+            "set, and those pooled without them."
         )
     return warnings
 

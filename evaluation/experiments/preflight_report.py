@@ -28,8 +28,8 @@ def preflight_report(summary: Record, *, figures: bool = True) -> str:
     lines = [
         "# Preflight check",
         "",
-        f"{summary['n']:,} questions, k = {summary['k']}. Positives are of two kinds: a key document ranked below 3 in "
-        f"the dense ranking, which a map can repair ({summary['ranked_below']:,}), and one that was not retrieved, "
+        f"Questions: {summary['n']:,}; k = {summary['k']}. Positives are of two kinds: a key document ranked below 3 "
+        f"in the dense ranking, which a map can repair ({summary['ranked_below']:,}), and one that was not retrieved, "
         f"which it cannot ({summary['not_retrieved']:,}); together {percent(summary['base_rate'])}% of the questions. "
         "The paper counts both. Negatives are the same in all rows. Shares and areas under the ROC curve are in per "
         "cent; intervals of shares are Wilson's, those of areas by bootstrap, at 95%.",

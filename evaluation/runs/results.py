@@ -63,9 +63,9 @@ def write_results(
         )
         report.remarks.insert(
             0,
-            f"**{sum(one['answers'] for one in in_parts)} answers did not fit the window and were read in parts**, by "
-            f"map and reduce in place of one call ({words}). There a method is not what its name says: take a model "
-            "with a larger input window, or fewer documents.",
+            "**Answers that did not fit the window and were read in parts: "
+            f"{sum(one['answers'] for one in in_parts)}**, by map and reduce in place of one call ({words}). There a "
+            "method is not what its name says: take a model with a larger input window, or fewer documents.",
         )
     summary: Summary = {
         "experiment": config["experiment"],
@@ -120,7 +120,7 @@ def _report_markdown(
     missing = facts["planned"] - facts["answers"] - facts["failed"]
     if missing > 0:
         parts.append(
-            f"**UNFINISHED.** {missing:,} of {facts['planned']:,} answers are not there, and no figure here counts "
+            f"**UNFINISHED.** Answers that are not there: {missing:,} of {facts['planned']:,}; no figure here counts "
             "them. Give the same command again to get them."
         )
     parts += [experiment.question, "\n".join(f"- {fact}" for fact in _facts(config, facts)), *report.remarks]
@@ -160,7 +160,7 @@ def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
         )
     if "briefcontext" in config["methods"]:
         lines.append("BM25 ranks the k documents that were retrieved, as in equation 1 (the notebook: 64)")
-    lines += [f"Left out: {count} questions: {reason}" for reason, count in facts["left_out"].items()]
+    lines += [f"Questions left out, {reason}: {count}" for reason, count in facts["left_out"].items()]
     if base := config.get("knowledge_base"):
         lines.append(f"Knowledge base: {base['passages']:,} passages, encoder {base['encoder']}")
     if calibration := config.get("calibration"):
@@ -192,10 +192,15 @@ def verify_run(path: Path) -> list[str]:
     try:
         summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} holds no finished run: {SUMMARY} cannot be read ({error}).") from error
+        raise InputError(
+            f"{path} holds no finished run: {SUMMARY} cannot be read ({error}). Give the command that began it again: "
+            "it goes on from there."
+        ) from error
     if "sha256" not in summary:
         raise InputError(f"{path} names no hashes: it is a run of an older version. Give the same command again.")
     problems = []
+    if missing := summary.get("missing"):
+        problems.append(f"Answers that are not there: {missing:,}. Give the command that began it again to get them.")
     for name, digest in summary["sha256"].items():
         if not (path / name).exists():
             problems.append(f"{name} is missing.")

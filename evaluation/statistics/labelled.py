@@ -170,7 +170,7 @@ def label_questions(
     missing = sorted({id for item in asked for id in item.gold_ids} - set(held))
     if not held:
         raise InputError(
-            f"The knowledge base {base.path} holds none of the questions' {len(missing):,} gold ids, such as "
+            f"The knowledge base {base.path} holds none of the questions' gold ids ({len(missing):,}), such as "
             f"{missing[0]!r}: gold_ids are ids of its passages or of their sources (see `briefcontext kb search`)."
         )
     statistics = base.term_statistics

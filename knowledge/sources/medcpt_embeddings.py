@@ -93,7 +93,7 @@ class MedCPTEmbeddings(FileSource):
             explanation = problem or "None of the chunk's PMIDs has an article in it"
             yield Reject(
                 f"{self.path.name} after {listed - len(rows):,} articles",
-                f"{explanation}. {len(rows):,} articles are left out.",
+                f"{explanation}. Articles left out: {len(rows):,}.",
             )
             return
         for unread in rows:
