@@ -29,8 +29,8 @@ def draw_figures(
     iou: Estimate,
     *,
     held_out: str,
-) -> list[Path]:
-    """Write calibration, precision-recall and cost curves into a folder, each as PNG and SVG; return their paths.
+) -> None:
+    """Write calibration, precision-recall and cost curves into a folder, each as PNG and SVG.
 
     Args:
         labels, probability: True for misplaced (n,), and the probability (n,) that the model gave without seeing it.
@@ -40,7 +40,6 @@ def draw_figures(
         MissingExtraError: matplotlib is not installed.
     """
     out.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
     for name, draw in (
         ("calibration_curve", _calibration_curve),
         ("precision_recall", _precision_recall),
@@ -50,8 +49,7 @@ def draw_figures(
             draw(axes, labels, probability, calibrated, iou)
             axes.set_title(f"{axes.get_title()}\n{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}")
             axes.legend(frameon=False)
-            written += save(drawn, out / name)
-    return written
+            save(drawn, out / name)
 
 
 def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], *_: Any) -> None:

@@ -56,12 +56,12 @@ def gold_rank(documents: Sequence[Document], gold_ids: Collection[str]) -> int |
     return None
 
 
-def is_misplaced(rank: int | None, spotlight: int = SPOTLIGHT) -> bool:
+def is_misplaced(rank: int | None) -> bool:
     """Return whether the key document stands below the first three, or was not retrieved (BriefContext).
 
     With several key documents, `rank` is that of the best-ranked one; None when none was retrieved.
     """
-    return rank is None or rank > spotlight
+    return rank is None or rank > SPOTLIGHT
 
 
 @dataclass(frozen=True)

@@ -76,12 +76,12 @@ def spread_test(scores: Sequence[Sequence[float]] | Floats, *, resamples: int = 
     return (reached + 1) / (resamples + 1)
 
 
-def spread_of_shares(right: Sequence[Sequence[float]], *, confidence: float = 0.95) -> Interval:
-    """Interval for `spread`, the best position's share less the worst one's; `right` is 0 or 1, `(positions, items)`.
+def spread_of_shares(right: Sequence[Sequence[float]]) -> Interval:
+    """Return a 95% interval for `spread` of shares; `right` is 0 or 1, `(positions, items)`.
 
-    Tango's intervals of all pairs of positions, each at 1 - (1 - confidence) / pairs (Bonferroni), hold all true
-    differences together at least as often as `confidence` says, and so does what follows of the largest: it is no
-    less than the highest lower bound, nor less than 0, and no more than the highest upper bound.
+    Tango's intervals of all pairs of positions, each at 1 - 0.05 / pairs (Bonferroni), hold all true differences
+    together at least 95% of the time, and so does what follows of the largest: it is no less than the highest lower
+    bound, nor less than 0, and no more than the highest upper bound.
 
     Raises:
         InputError: a score is neither 0 nor 1, or there are not two positions with the same items.
@@ -89,7 +89,7 @@ def spread_of_shares(right: Sequence[Sequence[float]], *, confidence: float = 0.
     spread(right)  # checks the shape
     if any(value not in (0, 1) for row in right for value in row):
         raise InputError("Shares are made of items that are right or wrong: 1 or 0.")
-    n, each = len(right[0]), 1 - 2 * (1 - confidence) / (len(right) * (len(right) - 1))
+    n, each = len(right[0]), 1 - 2 * (1 - CONFIDENCE) / (len(right) * (len(right) - 1))
     low, high = 0.0, 0.0
     for one, other in combinations(right, 2):
         win = sum(a > b for a, b in zip(one, other, strict=True))
