@@ -6,11 +6,12 @@ PubMedQA and other collections, encoded by minilm.
 - BioASQ, PubMedQA and the demo's questions: of those answered, first = the first sentence comes from a gold document,
   cited = the share of gold among the documents cited; finding = the first sentence stands among the results or
   conclusions of its abstract, and not its background, aim or methods (PubMedQA's abstracts are labelled, and the reader
-  sees no labels); found = a gold document is among the 16 retrieved, and no reader can do more; missed = the share of
-  these that are refused, as where none is found, abstaining is right. "gold out" asks the same with the gold documents
-  taken out, and the demo's questions that have none: the more abstentions, the better, but some of these questions are
-  answered by documents that nobody marked. warned = the share of answers with the caution that the passages cited do
-  not mention words of the question; rightly = of those whose first sentence is from no gold document.
+  sees no labels); findings = the share of all sentences that do; found = a gold document is among the 16 retrieved, and
+  no reader can do more; missed = the share of these that are refused, as where none is found, abstaining is right.
+  "gold out" asks the same with the gold documents taken out, and the demo's questions that have none: the more
+  abstentions, the better, but some of these questions are answered by documents that nobody marked. warned = the share
+  of answers with the caution that the passages cited do not mention words of the question; rightly = of those whose
+  first sentence is from no gold document.
 - "others, demo": those on BioASQ and PubMedQA, asked of the demo's base, which answers next to none of them.
 - Evidence Inference: the whole text of a trial is read; first = the first sentence overlaps an annotated one. "another
   trial" asks the same of another text.
@@ -30,7 +31,7 @@ import re
 import statistics
 import tempfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,7 @@ from rich.table import Table
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.reader import Quote
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.nodes import CITED_UNMENTIONED
 from briefcontext.knowledge import demo_knowledge_base, demo_questions
@@ -103,12 +105,13 @@ class Outcomes:
         self.warned: list[bool] = []
         self.cited: list[float] = []
         self.finding: list[bool] = []
+        self.findings: list[bool] = []
         self.lengths: list[int] = []
 
     def add(
-        self, answer: Answer, *, found: bool, first: bool, cited: float | None = None, finding: bool | None = None
+        self, answer: Answer, *, found: bool, first: bool, cited: float | None = None, findings: Sequence[bool] = ()
     ) -> None:
-        """Record an answer."""
+        """Record an answer; `findings` tells of its sentences, in order, whether each reports a finding."""
         self.abstained.append(answer["abstained"])
         self.found.append(found)
         if not answer["abstained"]:
@@ -117,8 +120,8 @@ class Outcomes:
             self.lengths.append(sum(len(citation["quotes"]) for citation in answer["citations"]))
             if cited is not None:
                 self.cited.append(cited)
-            if finding is not None:
-                self.finding.append(finding)
+            self.finding += findings[:1]
+            self.findings += findings
 
     def row(self) -> dict[str, Any]:
         """The figures; those that say nothing of a group are left out."""
@@ -133,6 +136,7 @@ class Outcomes:
             row |= {"rightly": statistics.mean(wrong)} if wrong else {}
             row |= {"cited": statistics.mean(self.cited)} if self.cited else {}
             row |= {"finding": statistics.mean(self.finding)} if self.finding else {}
+            row |= {"findings": statistics.mean(self.findings)} if self.findings else {}
         return row
 
 
@@ -194,13 +198,17 @@ def on_passages(
             answer = state["answer"]
             retrieved = {document.metadata["source_id"] for document in state["ranking"]}
             cited = [citation["source_id"] in question.gold for citation in answer["citations"]]
-            places = findings.get(answer["citations"][0]["source_id"]) if cited else None
             halves[half_of(question.id)].add(
                 answer,
                 found=not question.gold.isdisjoint(retrieved),
                 first=bool(cited) and cited[0],
                 cited=statistics.mean(cited) if cited and documents == "all" else None,
-                finding=None if places is None else overlaps(answer, places),
+                findings=[
+                    overlaps(quote, findings[citation["source_id"]])
+                    for citation in answer["citations"]
+                    if citation["source_id"] in findings
+                    for quote in citation["quotes"]
+                ],
             )
         outcomes += [each for each in halves.values() if each.abstained]
     return outcomes
@@ -225,16 +233,20 @@ def on_trials(data: Path, most: int, reader: Any) -> list[Outcomes]:
             document = Document(id=wanted, page_content=text["text"], metadata={"title": text["title"]})
             answer = graph.invoke({"question": row["question"], "documents": [document]})["answer"]
             spans = [(span["start"], span["end"]) for span in row["evidence"]] if documents == "all" else []
-            halves[half_of(row["doc_id"])].add(answer, found=bool(spans), first=overlaps(answer, spans))
+            halves[half_of(row["doc_id"])].add(answer, found=bool(spans), first=overlaps(first_quote(answer), spans))
         outcomes += list(halves.values())
     return outcomes
 
 
-def overlaps(answer: Answer, spans: Spans) -> bool:
-    """Whether the answer's first sentence overlaps one of the places in its document."""
-    quotes = [quote for citation in answer["citations"][:1] for quote in citation["quotes"][:1]]
-    places = [(quote["start"] or 0, quote["end"] or 0) for quote in quotes]
-    return any(start < last and first < end for first, last in places for start, end in spans)
+def first_quote(answer: Answer) -> Quote | None:
+    """Return the answer's first sentence; None where it has none."""
+    return next((quote for citation in answer["citations"] for quote in citation["quotes"]), None)
+
+
+def overlaps(quote: Quote | None, spans: Spans) -> bool:
+    """Whether a quote overlaps one of the places in its document."""
+    start, end = (quote["start"] or 0, quote["end"] or 0) if quote else (0, 0)
+    return any(start < last and first < end for first, last in spans)
 
 
 def on_demo(ranker: SentenceRanker, others: Iterable[Question]) -> list[Outcomes]:

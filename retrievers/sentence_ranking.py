@@ -136,7 +136,8 @@ class SentenceRanker:
     ) -> list[RankedSentence]:
         """Return the documents' sentences, best first; equal ones keep the documents' order.
 
-        Headings, fragments and repetitions of a document's own title are left out: they are no evidence.
+        Headings, fragments and repetitions of a document's own title are left out: they are no evidence. So is what was
+        asked or done, or believed before, where a better sentence of its source reports a finding.
 
         Args:
             query: the question.
@@ -162,13 +163,17 @@ class SentenceRanker:
         odds += COVERAGE * (holds @ share) + DOCUMENT_COVERAGE * (document_holds @ share)[of]
         findings = FINDING * np.array([_finding(text) for text in texts])
         sources = np.array([str(document.metadata.get("source_id", document.id)) for document in documents])[of]
+        kept = np.full(len(texts), fill_value=True)
         for source in set(sources.tolist()):
             here = sources == source
             odds[here] += findings[here] + odds[here].max() - (odds[here] + findings[here]).max()
+            best_finding = odds[here & (findings > 0)].max(initial=-np.inf)
+            kept[here & (findings < 0) & (odds < best_finding)] = False
         scores = 1 / (1 + np.exp(-odds))
         ranked = [
             RankedSentence(str(documents[number].id), text, start, end, float(score))
-            for (number, start, end), text, score in zip(places, texts, scores, strict=True)
+            for (number, start, end), text, score, is_kept in zip(places, texts, scores, kept, strict=True)
+            if is_kept
         ]
         return sorted(ranked, key=lambda sentence: -sentence.score)
 

@@ -225,15 +225,15 @@ FOUND = "The risk of stroke was lower with aspirin."
         "Does aspirin lower the risk of stroke?",
     ],
 )
-def test_within_a_source_a_finding_comes_before_what_was_asked_or_done(sentence: str) -> None:
-    text = f"{sentence} {FOUND}"
+def test_within_a_source_what_was_asked_or_done_is_no_evidence_beside_a_finding(sentence: str) -> None:
     rank = SentenceRanker(WordCountEncoder()).rank
-    first, *_ = rank(ASKED["text"], _documents(text))
-    assert first.text == FOUND
     chunks = _documents(sentence, FOUND)
     for chunk in chunks:
         chunk.metadata["source_id"] = "one"
-    assert rank(ASKED["text"], chunks)[0].text == FOUND
+    for documents in (_documents(f"{sentence} {FOUND}"), chunks):
+        assert [ranked.text for ranked in rank(ASKED["text"], documents)] == [FOUND]
+    finding = "The sky was lower than the other one."
+    assert [ranked.text for ranked in rank(ASKED["text"], _documents(f"{sentence} {finding}"))] == [sentence, finding]
 
 
 def test_what_a_sentence_reports_does_not_move_its_source_among_others() -> None:
