@@ -335,7 +335,10 @@ def _without_documents(state: State, settings: Settings) -> str:
             f"No document that fulfils the filters ({filters}) was retrieved for this question, so there is nothing to "
             "answer from. Widen the filters, or leave them out."
         )
-    return "No document was retrieved for this question, so there is nothing to answer from."
+    return (
+        "No document was retrieved for this question, so there is nothing to answer from. Ask in other words, and "
+        "check that what is searched holds any documents."
+    )
 
 
 def _without_evidence(state: State) -> str:

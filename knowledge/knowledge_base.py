@@ -276,6 +276,8 @@ def _check(k: int) -> None:
 
 def _why_not(place: Place) -> str:
     """Return why a base cannot be opened that has no published state."""
+    if isinstance(place.path, Path) and place.path.is_file():
+        return f"{place} is a file: make a knowledge base of it with `briefcontext index {place} --kb FOLDER`."
     if isinstance(place.path, Path) and not place.path.is_dir():
         return f"There is no knowledge base at {place}: build one with `briefcontext index SOURCE --kb {place}`."
     if Manifest.draft(place) is None:

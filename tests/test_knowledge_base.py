@@ -156,7 +156,7 @@ def test_passages_that_cannot_be_read_are_one_clear_error(copied: Path, damage: 
 
 def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(KnowledgeBaseError, match="There is no knowledge base at"):
+    with pytest.raises(KnowledgeBaseError, match=r"is a file: make a knowledge base of it with `briefcontext index"):
         KnowledgeBase.open(tmp_path / "file")
 
 

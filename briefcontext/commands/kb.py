@@ -114,7 +114,8 @@ def search(
     console = Console(highlight=False, soft_wrap=True)
     if not found:
         filtered = f"No passage fulfils the filters ({filters}). Widen them, or leave them out."
-        console.print(escape(filtered if filters else "No passage was found. Try other words, or --method dense."))
+        other = f"No passage was found. Try other words, or --method dense; kb info {folder} tells what it holds."
+        console.print(escape(filtered if filters else printable_line(other)))
     for document in found:
         metadata = document.metadata
         head = printable_line(str(metadata.get("title") or document.id))
