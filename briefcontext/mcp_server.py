@@ -59,6 +59,8 @@ class Passage(TypedDict):
     year: int | None
     publication_types: str
     retracted: bool
+    notes: list[str]
+    """What to know of the source: RETRACTED, EXPRESSION OF CONCERN, its kind of evidence, and so on."""
     url: str | None
     rank: int | None
     """From 1, the best; None when the passage was not searched for."""
@@ -253,6 +255,7 @@ def _passage(document: Document) -> Passage:
         year=publication_year(document),
         publication_types=str(metadata.get("publication_types") or ""),
         retracted=bool(metadata.get("retracted", False)),
+        notes=source_notes(document),
         url=web_link(document),
         rank=metadata.get("rank"),
         score=metadata.get("score"),

@@ -125,6 +125,7 @@ async def test_a_session(connect: Connect) -> None:
     assert passage["text"].startswith("Metformin is the usual first-choice drug")
     assert (passage["start"], passage["end"]) == (0, len(passage["text"]))
     assert passage["text"] in _text(fetched)
+    assert all(each["notes"] == ["Demonstration text, not literature"] for each in passages["passages"])
     assert _text(found).count("Demonstration text, not literature") == len(passages["passages"])
     assert "Demonstration text, not literature" in _text(fetched)
     quotes = [c for c in answer["citations"] if c["source_id"] == passage["source_id"]]
