@@ -10,7 +10,7 @@ PubMedQA and other collections, encoded by minilm.
   no reader can do more; missed = the share of these that are refused, as where none is found, abstaining is right.
   "gold out" asks the same with the gold documents taken out, and the demo's questions that have none: the more
   abstentions, the better, but some of these questions are answered by documents that nobody marked. warned = the share
-  of answers with the caution that the passages cited do not mention words of the question; rightly = of those whose
+  of answers with the caution that a passage cited does not mention words of the question; rightly = of those whose
   first sentence is from no gold document.
 - "others, demo": those on BioASQ and PubMedQA, asked of the demo's base, which answers next to none of them.
 - Evidence Inference: the whole text of a trial is read; first = the first sentence overlaps an annotated one. "another

@@ -39,7 +39,7 @@ _PAIRS = 2
 """Pairs of a digit and a letter in a key; each _ATTEMPTS that lead to a key already taken add one."""
 _ATTEMPTS = 64
 _KEY = re.compile(f"(?:{_PAIR}){{{_PAIRS},}}")
-_BRACKET = re.compile(r"[\[【［]([^\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.)[^()\s]*\))?", re.IGNORECASE)
+_BRACKET = re.compile(r"[\[【［]([^\0\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.)[^()\s]*\))?", re.IGNORECASE)
 _BRACKETS = re.compile(rf"(?<!\s)(?P<gap>\s*){_BRACKET.pattern}(?:[^\S\n]*{_BRACKET.pattern})*", re.IGNORECASE)
 _WORDS_WITH_KEYS = frozenset({"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "AND"})
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")

@@ -117,9 +117,10 @@ def build_graph(
         raise InputError(
             "settings takes a class, Settings or a subclass. Values go in with the question: context=Settings(…)."
         )
-    if not isinstance(reader, Reader | BaseChatModel | str | None):
+    if isinstance(reader, type) or not isinstance(reader, Reader | BaseChatModel | str | None):
         raise InputError(
-            f"{type(reader).__name__} is no reader: give a chat model, its name as provider:model, or an LLMReader."
+            f"{reader!r:.100} is no reader: give a chat model, its name as provider:model, an LLMReader, or an object "
+            "with all that briefcontext.chains.reader.Reader asks for."
         )
     nodes = Nodes(
         LLMReader(reader) if isinstance(reader, str | BaseChatModel) else reader,

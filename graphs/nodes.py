@@ -240,10 +240,13 @@ class Nodes:
         statistics = None if retriever is None else retriever.term_statistics
         missing: dict[str, str] = {}
         for id in dict.fromkeys(quote["document_id"] for quote in draft["quotes"]):
-            words, share = unmentioned(text, [by_id[id]], statistics) if id in by_id else ([], 0.0)
+            mark = cite(by_id[id]) if id in by_id else ""
+            if not mark or mark not in draft["text"]:
+                continue
+            words, share = unmentioned(text, [by_id[id]], statistics)
             if share >= MUCH_UNMENTIONED:
                 named = ", ".join(words)
-                missing[named] = missing.get(named, "") + cite(by_id[id])
+                missing[named] = missing.get(named, "") + mark
         if not missing:
             return draft
         caution = CITED_UNMENTIONED.format(where="; ".join(f"in {cited}: {words}" for words, cited in missing.items()))

@@ -250,14 +250,21 @@ class Settings(BaseModel):
         return type(self)(**{**self.model_dump(), **given}) if given else self
 
     @field_validator(
-        *("calibration_file", "knowledge_base", "document", "document_encoder", "cross_encoder", "prompts"),
+        "calibration_file",
+        "knowledge_base",
+        "document",
+        "document_encoder",
+        "cross_encoder",
+        "prompts",
         "model_cache",
         mode="before",
     )
     @classmethod
     def _from_path(cls, given: object) -> object:
         # As ./demo, a path never means one of the names that a setting takes, too.
-        return os.path.join(os.curdir, given) if isinstance(given, os.PathLike) else given
+        return (
+            os.path.join(os.curdir, os.path.expanduser(os.fsdecode(given))) if isinstance(given, os.PathLike) else given
+        )
 
     @field_validator("years", mode="before")
     @classmethod

@@ -44,16 +44,21 @@ _TAKEN = (
     "(?:administered|allocated|asked|assigned|calculated|collected|conducted|defined|divided|enrolled|given|included"
     "|obtained|random\\w*|recruited|selected|treated|used)"
 )
-_ASKED_OR_DONE = re.compile(
-    r"^(?:background|context|introduction|objectives?|aims?|purpose|methods?|design|setting|participants)\b[^:.]*:"
+_ASKED = re.compile(
+    r"^(?:background|context|introduction|objectives?|aims?|purpose)\b[^:.]*:"
     r"|^(?:\w+: )?to [a-z]+|\?\s*$"
-    r"|\b(?:aim|objective|purpose|goal|hypothesis|hypothesi[sz]ed|sought|whether|unclear|unknown|controversial)\b"
+    r"|\b(?:aim|objective|purpose|goal|hypothesis|hypothesi[sz]ed|sought|whether|unclear|unknown|controversial)\b",
+    re.IGNORECASE,
+)
+"""The background or the aim of a study: its question, and no answer."""
+_DONE = re.compile(
+    r"^(?:methods?|design|setting|participants)\b[^:.]*:"
     rf"|\b(?:this|present|current|our) (?:study|trial|review|paper|article|analysis) (?:is|was|were|{_STUDIED})\b"
     rf"|\bwe (?:\w+ly )?{_STUDIED}\b|\b(?:was|were) (?:\w+ly )?(?:{_STUDIED}|{_TAKEN})\b"
     r"|\b(?:received|underwent|participated)\b",
     re.IGNORECASE,
 )
-"""The background, the aim or the methods of a study: its question, and no answer."""
+"""The methods of a study."""
 _FOUND = re.compile(
     r"^(?:results?|findings?|conclusions?|interpretation)\b[^:.]*:"
     r"|\b(?:significan\w*|differ(?:ed|s|ences?)?|associated|higher|lower|greater|fewer|better|worse|superior|inferior"
@@ -137,7 +142,7 @@ class SentenceRanker:
         """Return the documents' sentences, best first; equal ones keep the documents' order.
 
         Headings, fragments and repetitions of a document's own title are left out: they are no evidence. So is what was
-        asked or done, or believed before, where a better sentence of its source reports a finding.
+        asked, or believed before, where a sentence of its source that ranks higher reports a finding.
 
         Args:
             query: the question.
@@ -163,12 +168,11 @@ class SentenceRanker:
         odds += COVERAGE * (holds @ share) + DOCUMENT_COVERAGE * (document_holds @ share)[of]
         findings = FINDING * np.array([_finding(text) for text in texts])
         sources = np.array([str(document.metadata.get("source_id", document.id)) for document in documents])[of]
-        kept = np.full(len(texts), fill_value=True)
+        kept = np.array([not _ASKED.search(text) or bool(_FOUND.search(text)) for text in texts])
         for source in set(sources.tolist()):
             here = sources == source
             odds[here] += findings[here] + odds[here].max() - (odds[here] + findings[here]).max()
-            best_finding = odds[here & (findings > 0)].max(initial=-np.inf)
-            kept[here & (findings < 0) & (odds < best_finding)] = False
+            kept[here] |= odds[here] >= odds[here & (findings > 0)].max(initial=-np.inf)
         scores = 1 / (1 + np.exp(-odds))
         ranked = [
             RankedSentence(str(documents[number].id), text, start, end, float(score))
@@ -209,7 +213,7 @@ def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> N
 
 def _finding(sentence: str) -> int:
     """Return 1 for a finding, -1 for what was asked or done, and 0 where the words do not tell."""
-    return -1 if _ASKED_OR_DONE.search(sentence) else int(bool(_FOUND.search(sentence)))
+    return -1 if _ASKED.search(sentence) or _DONE.search(sentence) else int(bool(_FOUND.search(sentence)))
 
 
 def _sentences(document: Document) -> list[tuple[int, int]]:

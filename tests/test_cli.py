@@ -130,7 +130,7 @@ def test_an_answer_on_another_drug_begins_with_a_caution_that_names_the_one_aske
     code, out, _ = run("ask", "Is isotretinoin contraindicated in pregnancy?")
     assert code == 0
     caution = " ".join(out.split()).partition(" The sentences closest")[0]
-    assert caution.startswith("Caution ! Not mentioned in [1]: isotretinoin")
+    assert caution.startswith("Caution ! Not mentioned in [1]: isotretinoin. Check")
 
 
 def test_cautions_stand_before_the_answer_and_doubts_behind_their_sentences(

@@ -212,28 +212,39 @@ FOUND = "The risk of stroke was lower with aspirin."
 
 
 @pytest.mark.parametrize(
-    "sentence",
+    ("sentence", "is_left_out"),
     [
-        "To assess whether aspirin lowers the risk of stroke.",
-        "OBJECTIVE: Aspirin and the risk of stroke.",
-        "The aim was to compare the risk of stroke with aspirin.",
-        "This study evaluates aspirin for the risk of stroke.",
-        "We investigated aspirin and the risk of stroke.",
-        "Aspirin was given to people at risk of stroke.",
-        "People at risk of stroke received aspirin.",
-        "The risk of stroke with aspirin remains unclear.",
-        "Does aspirin lower the risk of stroke?",
+        ("To assess whether aspirin lowers the risk of stroke.", True),
+        ("OBJECTIVE: Aspirin and the risk of stroke.", True),
+        ("BACKGROUND: Aspirin is believed to help against the risk of stroke.", True),
+        ("The aim was to compare the risk of stroke with aspirin.", True),
+        ("The risk of stroke with aspirin remains unclear.", True),
+        ("Is aspirin of use against the risk of stroke?", True),
+        ("Does aspirin lower the risk of stroke?", False),
+        ("This study evaluates aspirin for the risk of stroke.", False),
+        ("We investigated aspirin and the risk of stroke.", False),
+        ("Aspirin was given to people at risk of stroke.", False),
+        ("People at risk of stroke received aspirin.", False),
+        ("BACKGROUND: The risk of stroke is lower with aspirin.", False),
     ],
 )
-def test_within_a_source_what_was_asked_or_done_is_no_evidence_beside_a_finding(sentence: str) -> None:
+def test_within_a_source_a_finding_comes_before_what_was_asked_or_done(sentence: str, is_left_out: bool) -> None:
     rank = SentenceRanker(WordCountEncoder()).rank
     chunks = _documents(sentence, FOUND)
     for chunk in chunks:
         chunk.metadata["source_id"] = "one"
     for documents in (_documents(f"{sentence} {FOUND}"), chunks):
-        assert [ranked.text for ranked in rank(ASKED["text"], documents)] == [FOUND]
-    finding = "The sky was lower than the other one."
-    assert [ranked.text for ranked in rank(ASKED["text"], _documents(f"{sentence} {finding}"))] == [sentence, finding]
+        ranked = [each.text for each in rank(ASKED["text"], documents)]
+        assert ranked == [FOUND, *([] if is_left_out else [sentence])]
+    on_something_else = "The sky was lower than the other one."
+    ranked = [each.text for each in rank(ASKED["text"], _documents(f"{sentence} {on_something_else}"))]
+    assert ranked == [sentence, on_something_else]
+
+
+def test_a_finding_in_words_of_what_was_done_is_evidence() -> None:
+    text = f"{FOUND} Stroke was recorded in 12% of patients at risk who received aspirin."
+    ranked = SentenceRanker(WordCountEncoder()).rank(ASKED["text"], _documents(text))
+    assert [sentence.text for sentence in ranked] == [text[: len(FOUND)], text[len(FOUND) + 1 :]]
 
 
 def test_what_a_sentence_reports_does_not_move_its_source_among_others() -> None:

@@ -14,6 +14,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
+from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.reader import Reader, extraction_of
 from briefcontext.errors import InputError, KnowledgeBaseError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph, graph
@@ -260,8 +261,9 @@ def test_settings_that_would_go_unheard_are_an_input_error(given: dict[str, Any]
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"reader": 5}, "int is no reader"),
-        ({"reader": object()}, "object is no reader"),
+        ({"reader": 5}, "5 is no reader"),
+        ({"reader": object()}, "object object at .* is no reader"),
+        ({"reader": LLMReader}, "LLMReader'> is no reader"),
         ({"retriever": 5}, "int is no retriever"),
         ({"retriever": lambda question: []}, "function is no retriever"),
         ({"settings": Settings(knowledge_base="my-kb")}, "settings takes a class"),
