@@ -227,9 +227,9 @@ def _expected(event: Event, before: int | None) -> int | None:
 
 def _listed(documents: Sequence[Document], limit: int = _MOST) -> CallToolResult:
     """Return passages, as many as are not too long together, and no more than the limit."""
-    fitting = resources.fitting(documents[:limit], MOST_CHARACTERS)
-    left_out = len(documents) - len(fitting)
-    shown = [_shown(document) for document in fitting]
+    passages = [_passage(document) for document in resources.fitting(documents[:limit], MOST_CHARACTERS)]
+    left_out = len(documents) - len(passages)
+    shown = [_shown(passage) for passage in passages]
     if left_out:
         shown.append(
             f"Passages left out after these: {left_out}. One call returns at most {_MOST} passages and "
@@ -237,7 +237,7 @@ def _listed(documents: Sequence[Document], limit: int = _MOST) -> CallToolResult
         )
     return CallToolResult(
         content=[TextContent(type="text", text="\n\n".join(shown) or "No passage was found.")],
-        structured_content={"passages": [dict(_passage(document)) for document in fitting], "left_out": left_out},
+        structured_content={"passages": [dict(passage) for passage in passages], "left_out": left_out},
     )
 
 
@@ -262,8 +262,8 @@ def _passage(document: Document) -> Passage:
     )
 
 
-def _shown(document: Document) -> str:
-    title, year = str(document.metadata.get("title") or ""), str(publication_year(document) or "")
-    parts = [source_id(document), title, year, *source_notes(document), web_link(document) or ""]
+def _shown(passage: Passage) -> str:
+    parts = [passage["source_id"], passage["title"], str(passage["year"] or ""), *passage["notes"]]
+    parts.append(passage["url"] or "")
     head = " · ".join(" ".join(part.split()) for part in parts if part)
-    return f"{head}\n{document.page_content}"
+    return f"{head}\n{passage['text']}"

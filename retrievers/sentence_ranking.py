@@ -166,9 +166,12 @@ class SentenceRanker:
         searched = len(documents) if statistics is None else statistics.n_documents
         odds = INTERCEPT + CORPUS_SIZE * np.log(searched) + SIMILARITY * (similarity + best[of])
         odds += COVERAGE * (holds @ share) + DOCUMENT_COVERAGE * (document_holds @ share)[of]
-        findings = FINDING * np.array([_finding(text) for text in texts])
+        asked, done, found = (
+            np.array([bool(pattern.search(text)) for text in texts]) for pattern in (_ASKED, _DONE, _FOUND)
+        )
+        findings = FINDING * np.where(asked | done, -1, found)
         sources = np.array([str(document.metadata.get("source_id", document.id)) for document in documents])[of]
-        kept = np.array([not _ASKED.search(text) or bool(_FOUND.search(text)) for text in texts])
+        kept = ~asked | found
         for source in set(sources.tolist()):
             here = sources == source
             odds[here] += findings[here] + odds[here].max() - (odds[here] + findings[here]).max()
@@ -209,11 +212,6 @@ def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> N
     # Partitions are compared with each other, and what is rare in one of them may not be in another.
     weights = rarity if statistics is not None else np.ones_like(rarity)
     return weights / max(float(weights.sum()), 1.0)
-
-
-def _finding(sentence: str) -> int:
-    """Return 1 for a finding, -1 for what was asked or done, and 0 where the words do not tell."""
-    return -1 if _ASKED.search(sentence) or _DONE.search(sentence) else int(bool(_FOUND.search(sentence)))
 
 
 def _sentences(document: Document) -> list[tuple[int, int]]:
