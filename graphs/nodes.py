@@ -206,7 +206,7 @@ class Nodes:
         budget, extractions = settings.budget(state["started"]), state["extractions"]
         failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
         if len(failed) == len(extractions):
-            raise ModelCallError(f"All partitions failed. The first: {failed[0]['error']}")
+            raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
         if not evidence and not (settings.force_choice and state["asked"]["options"]):
             draft = _abstention(_without_evidence(state))

@@ -359,9 +359,9 @@ def test_all_partitions_failing_is_an_error(
 ) -> None:
     server.script = lambda call: Reply(status=500)
     built = build_graph(reader=chat_model, retriever=disagreeing)
-    with pytest.raises(ModelCallError, match="All partitions failed"):
+    with pytest.raises(ModelCallError, match="All 4 partitions failed"):
         built.invoke(ASKED, context=NO_RETRIES)
-    with pytest.raises(ModelCallError, match="All partitions failed"):
+    with pytest.raises(ModelCallError, match="All 4 partitions failed"):
         asyncio.run(built.ainvoke(ASKED, context=NO_RETRIES))
 
 

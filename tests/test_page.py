@@ -141,7 +141,7 @@ def test_a_model_that_fails_ends_the_stream_with_one_clear_error(mapped: Starlet
     *before, last = asked(mapped)
     assert last["event"] == "error"
     assert last["kind"] == "ModelCallError"
-    assert "All partitions failed" in last["message"]
+    assert "All 4 partitions failed" in last["message"]
     assert not any(line["event"] in ("error", "answer") for line in before)
 
 

@@ -191,7 +191,7 @@ def test_a_failing_model_is_a_clear_error_and_can_be_asked_again(
     browser.open(page(disagreeing.documents))
     browser.ask(QUESTION)
     failure = browser.see("#failure[role=alert]", "The model did not answer")
-    assert "All partitions failed" in failure.text
+    assert "All 4 partitions failed" in failure.text
     assert browser.see("#step-read").get_attribute("data-state") == "failed"
     assert browser.all(".references") == []
     server.script = faithful

@@ -165,7 +165,7 @@ def test_a_file_that_only_forbids_changes_is_read(algorithm: str) -> None:
     ("content", "reason"),
     [
         (pdf("A page.", password="secret"), "It needs a password: save a copy that does not."),
-        (pdf("", ""), "None of its pages has text, as in a scan: run text recognition (OCR) over it first."),
+        (pdf("", ""), "None of its 2 pages has text, as in a scan: run text recognition (OCR) over it first."),
         (b"not a PDF", "The PDF cannot be read: "),
         (b"", "The PDF cannot be read: "),
         (pdf("A page.")[:200], "The PDF cannot be read: "),
@@ -188,7 +188,7 @@ def test_a_page_that_cannot_be_read_is_told_and_the_others_are_kept() -> None:
     assert document.metadata["pages_without_text"] == 1
     (only,) = read(pdf("One page.").replace(b"[ 4 0 R ]", b"[ 9 0 R ]"))
     assert isinstance(only, Reject)
-    assert only.reason.startswith("None of its pages can be read, the first because: The PDF cannot be read: ")
+    assert only.reason.startswith("None of its 1 pages can be read, the first because: The PDF cannot be read: ")
 
 
 def test_without_the_extra_a_pdf_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

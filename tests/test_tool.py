@@ -141,7 +141,7 @@ def test_failed_calls_are_an_error_that_the_model_reads(tool: BaseTool, server: 
     server.script = lambda call: Reply("overloaded", status=503)
     message = tool.invoke(_call({"question": QUESTION}))
     assert message.status == "error"
-    assert message.content.startswith("All partitions failed.")
+    assert message.content.startswith("All 4 partitions failed.")
 
 
 def test_what_only_the_developer_can_mend_is_raised() -> None:

@@ -93,9 +93,9 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
                 rejects.append(Reject(f"page {number}", str(reason)))
     if not any(pages):
         raise UnreadableError(
-            f"None of its pages can be read, the first because: {rejects[0].reason}"
+            f"None of its {len(pages)} pages can be read, the first because: {rejects[0].reason}"
             if rejects
-            else "None of its pages has text, as in a scan: run text recognition (OCR) over it first."
+            else f"None of its {len(pages)} pages has text, as in a scan: run text recognition (OCR) over it first."
         )
     text, page_starts = _running_text([line for lines in pages for line in lines])
     metadata |= {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
