@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address
@@ -205,11 +206,9 @@ class Guard:
             client = self._admit(scope)
             held = [client, *({scope["path"]} & self._large.keys())]
             self._at_once.update(held)
-            try:
-                await self._serve(client, scope, receive, send)
-            finally:
-                self._at_once.subtract(held)
-                self._at_once += Counter()  # Forget who has none open.
+            with ExitStack() as place:
+                place.callback(self._release, held)
+                await self._serve(client, scope, receive, send, place)
         except Refused as error:
             needs = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
             waits = {"Retry-After": "60"} if error.status == 429 else {}
@@ -228,7 +227,11 @@ class Guard:
             raise Refused(429, "Too many requests are open at once. Wait for the answers to some of them.")
         return client
 
-    async def _serve(self, client: str, scope: Scope, receive: Receive, send: Send) -> None:
+    def _release(self, held: list[str]) -> None:
+        self._at_once.subtract(held)
+        self._at_once += Counter()  # Forget who has none open.
+
+    async def _serve(self, client: str, scope: Scope, receive: Receive, send: Send, place: ExitStack) -> None:
         body = b"" if scope["method"] in _READS else await self._body(scope, receive)
         if scope["method"] == "POST":
             self._count(client, self._questions(scope["path"], body))
@@ -249,6 +252,9 @@ class Guard:
                 left.set()
                 leaving.cancel()
                 raise OSError("The client does not take the reply.") from None
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                # Whoever has the whole reply may ask again, though the app has still to end.
+                place.close()
 
         working = asyncio.ensure_future(self._app(scope, receive_whole, send_in_time))
         leaving = asyncio.create_task(_left(receive, left))

@@ -211,6 +211,31 @@ async def test_requests_at_once_of_one_client_are_limited_and_those_that_ended_d
     assert fourth.told[0]["status"] == 200
 
 
+async def test_a_reply_that_is_whole_holds_no_place_while_the_app_still_ends() -> None:
+    async def lingering(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"1", "more_body": True})
+        await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b"2"})
+        await asyncio.Event().wait()
+
+    guard = Guard(lingering, limits=Limits(requests_at_once=1))
+    first, second, third = Client(WHOLE), Client(WHOLE), Client(WHOLE)
+    asking = [asyncio.create_task(first.ask(guard))]
+    while len(first.told) < 2:
+        await asyncio.sleep(0)
+    await second.ask(guard)
+    while len(first.told) < 3:
+        await asyncio.sleep(0)
+    asking.append(asyncio.create_task(third.ask(guard)))
+    while not third.told:
+        await asyncio.sleep(0)
+    assert [caller.told[0]["status"] for caller in (first, second, third)] == [200, 429, 200]
+    for caller in (first, third):
+        caller.left.set()
+    await asyncio.gather(*asking)
+
+
 async def test_nothing_but_http_is_spoken() -> None:
     told: list[Message] = []
 
