@@ -194,7 +194,10 @@ def open_doors(folder: Path) -> Iterator[list[Door]]:
                 running.append(starting.submit(stack.enter_context, server))
         urls = [server.result() for server in running]
         starting.shutdown()
-        yield [kind(*urls[2 * n : 2 * n + 2], documents, models[n]) for n, kind in enumerate(DOORS)]
+        doors = [kind(*urls[2 * n : 2 * n + 2], documents, models[n]) for n, kind in enumerate(DOORS)]
+        for door in doors:
+            stack.enter_context(door.client)
+        yield doors
 
 
 @contextmanager
