@@ -244,7 +244,7 @@ class Nodes:
             if not mark or mark not in draft["text"]:
                 continue
             words, share = unmentioned(text, [by_id[id]], statistics)
-            if share >= MUCH_UNMENTIONED:
+            if words and share >= MUCH_UNMENTIONED:
                 named = ", ".join(words)
                 missing[named] = missing.get(named, "") + mark
         if not missing:

@@ -83,6 +83,13 @@ PAIRS = (
 """Questions with sentences that answer them, which show what an encoder's similarities mean."""
 
 MOST_WORDS = 6
+_ASKING_WORDS = """
+    about called describe find get give given go happen help involved keep known list make many mean more most must
+    name need now one other out please put reported show so still take taken taking tell true until up use used useful
+    uses using usual usually want while work works
+"""
+_UNNAMED = frozenset(_ASKING_WORDS.split())
+"""That a passage lacks one of these does not tell what it is not about."""
 _WORD = re.compile(r"\b[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 
 
@@ -190,8 +197,8 @@ def unmentioned(
 ) -> tuple[list[str], float]:
     """Return the question's words that no document has, in its title or text and in any inflection, and their share.
 
-    Function words and numbers are left out. Of many words, the rarest few are returned, as they are asked; the share of
-    the question, 0 to 1, is that of all of them, weighed as terms are in ranking.
+    Function words and numbers are left out. Of many words, the rarest few are returned, as they are asked, and none
+    that only asks; the share of the question, 0 to 1, is that of all of them, weighed as terms are in ranking.
     """
     # In capitals, a function word passes for a name.
     words = {tuple(tokenize(word)): word for word in _WORD.findall(query) if tokenize(word.lower())}
@@ -202,7 +209,7 @@ def unmentioned(
     named = {
         word: max(map(missing.__getitem__, lacking))
         for of_word, word in words.items()
-        if (lacking := missing.keys() & set(of_word))
+        if word.lower() not in _UNNAMED and (lacking := missing.keys() & set(of_word))
     }
     rarest = sorted(named, key=named.__getitem__, reverse=True)[:MOST_WORDS]
     return [word for word in named if word in rarest], sum(missing.values())
