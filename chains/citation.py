@@ -38,10 +38,14 @@ _PAIR = f"[{_DIGITS}][{_LETTERS}]"
 _PAIRS = 2
 """Pairs of a digit and a letter in a key; each _ATTEMPTS that lead to a key already taken add one."""
 _ATTEMPTS = 64
-_KEY = re.compile(f"(?:{_PAIR}){{{_PAIRS},}}")
-_BRACKET = re.compile(r"[\[【［]([^\0\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.)[^()\s]*\))?", re.IGNORECASE)
+KEY = rf"(?<![^\W_])(?:{_PAIR}){{{_PAIRS},}}(?![^\W_])"
+"""A citation key (a pattern)."""
+_KEY = re.compile(KEY, re.ASCII | re.IGNORECASE)
+_BRACKET = re.compile(r"[\[【［]([^\0\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?", re.IGNORECASE)
 _BRACKETS = re.compile(rf"(?<!\s)(?P<gap>\s*){_BRACKET.pattern}(?:[^\S\n]*{_BRACKET.pattern})*", re.IGNORECASE)
 _WORDS_WITH_KEYS = frozenset({"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "AND"})
+_MARKUP = "*_~`([{<\\\\"
+"""What a citation may stand within, without a blank before it."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
 _LINK = re.compile(r"(?:https?|file)://\S+")
@@ -148,20 +152,22 @@ def number_citations(
 ) -> tuple[str, list[Citation], list[str]]:
     """Replace the keys in a reader's text by the numbers of their sources, in order of appearance.
 
+    A document's key cites it wherever it stands, as no text has it by chance.
+
     Returns:
-        the text with `[1]`, `[2a]`, `[2b]`…; the citations in that order; and the keys that belong to no document,
-        which are taken out of the text. Other numbers in square brackets, such as an article's own references, would
-        pass for citations, and stand in round ones.
+        the text with `[1]`, `[2a]`, `[2b]`…; the citations in that order; and the keys in brackets that belong to no
+        document, which are taken out of the text. Other numbers in square brackets, such as an article's own
+        references, would pass for citations, and stand in round ones.
     """
     by_key = {document_key(document): document for document in documents}
     # A title is quoted from each piece of a document that was read in several.
     by_document: dict[str, list[Quote]] = {}
     for quote in distinct(quotes):
         by_document.setdefault(quote["document_id"], []).append(quote)
-    cited = list(dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket[1])))
-    unknown = [key for key in cited if key not in by_key]
+    bracketed = dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket[1]))
+    unknown = [key for key in bracketed if key not in by_key]
     by_source: dict[str, list[str]] = {}
-    for key in cited:
+    for key in dict.fromkeys(_KEY.findall(unicodedata.normalize("NFKC", text).upper())):
         if key in by_key:
             by_source.setdefault(source_id(by_key[key]), []).append(key)
     numbers = {
@@ -170,12 +176,16 @@ def number_citations(
         for place, key in enumerate(keys)
     }
 
+    def mark(found: re.Match[str]) -> str:
+        number = numbers.get(found[0].upper())
+        return f"[{number}]" if number else found[0]
+
     def replace(found: re.Match[str]) -> str:
         marks, ours = [], False
         for bracket in _BRACKET.finditer(found[0]):
             if keys := _keys(bracket[1]):
                 marks += [f"[{numbers[key]}]" for key in keys if key in numbers]
-            elif _NUMBERS.fullmatch(bracket[1]):
+            elif _NUMBERS.fullmatch(bracket[1]) or _KEY.sub(mark, bracket[1]) != bracket[1]:
                 marks.append(f"({bracket[1]})")
             else:
                 marks.append(bracket[0])
@@ -183,10 +193,11 @@ def number_citations(
             ours = True
         if not ours:
             return found[0]
-        gap = found["gap"] if "\n" in found["gap"] else " " * bool(marks)
+        before = text[: found.start()][-1:]
+        gap = found["gap"] if "\n" in found["gap"] or before in _MARKUP else " " * bool(marks)
         return gap + "".join(dict.fromkeys(marks))
 
-    numbered = _BRACKETS.sub(replace, text).strip()
+    numbered = _KEY.sub(mark, _BRACKETS.sub(replace, text)).strip()
     citations = [
         _citation(number, by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
     ]

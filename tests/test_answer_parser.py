@@ -7,8 +7,9 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Answer, Searched, compose
 from briefcontext.chains.citation import assign_keys, document_key
+from briefcontext.chains.extract import ground_all
 from briefcontext.chains.model.usage import summarise
-from briefcontext.chains.parsing.answer_parser import parse_draft
+from briefcontext.chains.parsing.answer_parser import parse_draft, split_quotes
 from briefcontext.chains.question import check_question
 from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings
@@ -67,6 +68,19 @@ def test_no_words_of_a_model_break_the_answer(text: str) -> None:
         ("It is.\n**Conflict:**\nX says no. Y says yes.\nChoice: A", "It is.", "X says no. Y says yes."),
         ("It is.\nConflict: none\nMore.", "It is.\nMore.", None),
         ("It is.\nConflict:\n\nMore.", "It is.\n\nMore.", None),
+        ("It is.\nConflict: No conflicts were identified among the documents.", "It is.", None),
+        ("It is.\nConflict: There is no direct conflict between [2B3C] and [4D5F].", "It is.", None),
+        ("It is.\n**Conflict:** The documents do not contradict each other.", "It is.", None),
+        ("It is.\nConflict: None of the documents contradict each other.", "It is.", None),
+        *(
+            (f"It is.\nConflict: {words}", "It is.", words)
+            for words in (
+                "X did not find a benefit, contradicting Y.",
+                "There is no conflict on stroke, but X says more bleeding and Y less.",
+                "The documents do not contradict each other on stroke. On bleeding, X says more and Y less.",
+                "No benefit in X; a benefit in Y.",
+            )
+        ),
     ],
 )
 def test_a_conflict_is_read_with_what_stands_under_it(text: str, left: str, conflict: str | None) -> None:
@@ -84,6 +98,7 @@ def test_a_conflict_is_read_with_what_stands_under_it(text: str, left: str, conf
         ("**NO ANSWER**\n\nit is missing.", "it is missing."),
         ("NO ANSWER: it is missing.\nChoice: none", "it is missing."),
         ("NO-ANSWER: it is missing.\nConflict: none", "it is missing."),
+        ("**Answer:** NO ANSWER: it is missing.", "it is missing."),
     ],
 )
 def test_a_refusal_is_one_however_it_is_set(text: str, reason: str) -> None:
@@ -94,3 +109,27 @@ def test_a_refusal_is_one_however_it_is_set(text: str, reason: str) -> None:
 @pytest.mark.parametrize("text", ["No answer was better.", "No answers: 5 of 10.", "There is NO ANSWER: sorry."])
 def test_what_only_mentions_one_is_no_refusal(text: str) -> None:
     assert not parse_draft(text, QUESTION, [], [], forced=False)["abstained"]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        'Quotes:\n[2B3C] "It was so indeed"',
+        '### Quotes\n\n- **[2B3C]** "It was so indeed"',
+        'Quotes:\n1. [2B3C]: "It was so indeed"\n2. [2B3C]: "It was so indeed"',
+        '**Quotes**\n2B3C: "It was so indeed"',
+        'Quotes:\n- "It was so indeed" [2B3C]',
+        'Quotes:\n[2B3C]\n"It was so indeed"\n“It was so indeed”',
+    ],
+)
+def test_quotes_are_read_however_they_are_listed(listed: str) -> None:
+    document = Document(id="0", page_content="It was so indeed.", metadata={"key": "2B3C"})
+    body, given = split_quotes(f"So [2B3C].\n{listed}\n\nChoice: A\nConflict: X says no.")
+    assert body == "So [2B3C].\nChoice: A\nConflict: X says no."
+    quotes, lost = ground_all(given, [document], 90.0)
+    assert ([quote["text"] for quote in quotes], lost) == (["It was so indeed"], 0)
+
+
+def test_a_choice_with_its_reason_in_one_line_keeps_the_reason() -> None:
+    draft = parse_draft("Choice: [A]. It is so [2B3C].", QUESTION, [], [], forced=False)
+    assert (draft["choice"], draft["text"]) == ("A", "Choice: [A]. It is so [2B3C].")

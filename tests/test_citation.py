@@ -52,6 +52,26 @@ def test_keys_that_share_a_bracket_are_told_apart() -> None:
     assert len(citations) == 2
 
 
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("It helps (KEY).", "It helps ([1])."),
+        ("As KEY shows, it helps.", "As [1] shows, it helps."),
+        ("它有效KEY。", "它有效[1]。"),
+        ("It helps [Source: KEY, randomized trial, 2011].", "It helps (Source: [1], randomized trial, 2011)."),
+        ("It helps [KEY (cohort study)].", "It helps ([1] (cohort study))."),
+        ("It **helps [KEY]** and is **[KEY]**.", "It **helps [1]** and is **[1]**."),
+        ("It helps [KEY](#KEY).", "It helps [1]."),
+    ],
+)
+def test_a_documents_key_cites_it_however_it_is_set(written: str, shown: str) -> None:
+    a, b, _, _ = _keyed()
+    text, citations, unknown = number_citations(written.replace("KEY", document_key(b)), [a, b], [])
+    assert text == shown
+    assert [citation["document_id"] for citation in citations] == [b.id]
+    assert unknown == []
+
+
 def test_unknown_keys_are_taken_out_and_reported() -> None:
     (document,) = _keyed(1)
     text, citations, unknown = number_citations(f"True {cite(document)}. Made up [9Z9Z].", [document], [])

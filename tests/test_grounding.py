@@ -11,6 +11,7 @@ TEXT = (
     "Background: TNF-α and IL-6 were raised. Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) "
     "compared with placebo. Straße and naïve spellings occur."
 )
+AFTER = ". Straße and naïve spellings occur."
 OTHER = "An unrelated text about the colour of the sky in spring and autumn."
 DOCUMENTS = [Document(id="other", page_content=OTHER), Document(id="text", page_content=TEXT)]
 
@@ -30,6 +31,16 @@ DOCUMENTS = [Document(id="other", page_content=OTHER), Document(id="text", page_
         (
             "Treatments did not reduce the mortality (RR 0.95; 95% CI 0.8–1.1) compared with placebo",
             "Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) compared with placebo",
+            "fuzzy",
+        ),
+        (
+            "Treatment did … reduce mortality",
+            "Treatment did not reduce mortality",
+            "fuzzy",
+        ),
+        (
+            "Background: ... IL-6 were raised. Treatment did not [...] compared with placebo",
+            TEXT[: -len(AFTER)],
             "fuzzy",
         ),
     ],
@@ -52,6 +63,8 @@ def test_a_quote_is_found_with_the_documents_own_words(quote: str, words: str, m
         "IL-6",
         "",
         "…",
+        "compared with placebo … Treatment did not reduce",
+        "Treatment did not reduce … of the sky in spring",
     ],
 )
 def test_words_that_say_something_else_are_not_found(quote: str) -> None:

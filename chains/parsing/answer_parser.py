@@ -2,6 +2,7 @@
 
 import re
 
+from briefcontext.chains.citation import KEY
 from briefcontext.chains.model.reply import Cut, cut_warning
 from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
@@ -17,23 +18,46 @@ _STRAY_LINE = re.compile(
 _OPENING_TAG = re.compile(r"<(?:evidence (?:reader|condensed)|document key)", re.IGNORECASE)
 _REPEATED = 30
 """Characters that do not stand in the instruction by chance."""
-_CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:.*$", re.IGNORECASE | re.MULTILINE)
+_CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:(?:[^\[\n]|\[\W*\w?\W*\])*$", re.IGNORECASE | re.MULTILINE)
+"""Chooses and cites nothing: what a line cites is a part of the answer."""
 _CONFLICT_LINE = re.compile(r"[ \t*_#]*conflicts?[ \t*_]*:[ \t*_]*(?P<words>.*)", re.IGNORECASE)
 _BULLET = re.compile(r"[ \t]*(?:[-*•]|\d+[.)])[ \t]")
-_QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:[ \t*_]*(?=$|\[)", re.IGNORECASE | re.MULTILINE)
-_QUOTE_LINE = re.compile(r"^[ \t*•-]*\[(?P<key>[^\]\n]+)\][ \t:–-]*(?P<quote>\S.*)$", re.MULTILINE)
+_QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:?[ \t*_]*(?=$|\[)", re.IGNORECASE | re.MULTILINE)
+_AFTER_QUOTES = re.compile(r"^[ \t*_#]*(?:choice|conflicts?)[ \t*_]*:", re.IGNORECASE | re.MULTILINE)
+_QUOTE_LINE = re.compile(
+    rf"[ \t*•-]*(?:\d+[.)][ \t*]*)?(?:\[?((?<=\[)[^\]\n]+|{KEY})\]?[ \t*:–-]*)?(.*?)"
+    r"(?:(?<=[\"”»])[ \t]*\[[^\]\n]{1,40}\]\W*)?"
+)
+"""Its key, where it has one, and its words; a key may also stand behind them."""
 _NO_ANSWER = re.compile(
-    r"[\s*_\"'`#]*no[ _-]answer[ \t*_\"'`]*(?:[:.][\s*_\"'`]*|[ \t]+[-–—]+\s+|—\s*|\s*\Z|[ \t]*\n\s*)", re.IGNORECASE
+    r"[\s*_\"'`#]*(?:answer[\s*_]*:[\s*_]*)?no[ _-]answer[ \t*_\"'`]*"
+    r"(?:[:.][\s*_\"'`]*|[ \t]+[-–—]+\s+|—\s*|\s*\Z|[ \t]*\n\s*)",
+    re.IGNORECASE,
 )
 _INSUFFICIENT = re.compile(r"[\s*_\"'`#]*insufficient[ _-]evidence\b", re.IGNORECASE)
 _NO_REASON = "The reader says that the documents do not answer the question, and gives no reason."
-_NO_CONFLICT = re.compile(r"(?:none|no|n/a)\b.{0,20}$", re.IGNORECASE)
+_NO_CONFLICT = re.compile(
+    r"(?:none|no|n/a)\b.{0,20}$|(?!.*\b(?:but|however|although|though|while|whereas|except|yet)\b)[^.;]{0,99}?(?:"
+    r"\bno (?:\w+ ){0,2}(?:conflicts?|contradictions?|disagreements?|inconsistenc\w+|discrepanc\w+)\b"
+    r"|\bno (?:conflicting|contradictory)\b|(?:\bnot|n't) (?:\w+ly |in )?(?:conflict|contradict|disagree)"
+    r"|\b(?:none|neither) (?:\w+ ){1,4}(?:conflict|contradict|disagree))[^.;]*[.;\s]*$",
+    re.IGNORECASE,
+)
+"""One sentence that says that there is none, and no more."""
 
 
 def split_quotes(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """Split an answer from the list of quotes under it, each with its key."""
+    """Split an answer from the list of quotes in it, each with its key: its own, or that of the line before."""
     body, *rest = _QUOTES_LINE.split(text, maxsplit=1)
-    return body, [(found["key"], found["quote"]) for found in _QUOTE_LINE.finditer("".join(rest))]
+    listed = "".join(rest)
+    end = found.start() if (found := _AFTER_QUOTES.search(listed)) else len(listed)
+    quotes, key = [], ""
+    for line in listed[:end].splitlines():
+        own_key, words = _QUOTE_LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+        key = own_key or key
+        if words and (own_key or words[0] in '"“„«'):
+            quotes.append((key, words))
+    return body + listed[end:], quotes
 
 
 def why_no_answer(text: str, question: Question, instruction: str) -> str | None:

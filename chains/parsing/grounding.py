@@ -23,6 +23,9 @@ SIGN = r"(?<![^\s(\[,;:=<>≤≥])[-−–]"
 NEGATION = r"(?:n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unlikely)\b)"
 """Words that deny (a pattern for a text in small letters)."""
 
+_ELISION = re.compile(r"\s*[\[(]?(?:\.{3,}|…)[\])]?\s*")
+_LONGEST = 600
+"""Characters of the document's words that a quote with something left out may stand for."""
 _FIGURES = re.compile(rf"\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\d)|{SIGN}(?=\d)")
 _SIGN_BEFORE = re.compile(rf"(?P<sign>{SIGN})\Z")
 _DIGITS_BEFORE = re.compile(r"\d[.,]?\Z")
@@ -43,7 +46,8 @@ def ground(
 ) -> Quote | None:
     """Find a quote in documents: exactly, else by its letters and digits alone, else by similarity.
 
-    A document's title counts as well, where no text has the words in the same way.
+    A document's title counts as well, where no text has the words in the same way. A quote that leaves something out
+    (…) stands for all of the document's words from its beginning to its end: a "not" may be among them.
 
     Args:
         quote: the words that a reader gave.
@@ -65,11 +69,28 @@ def ground(
         lambda document: _normalised(wanted, letters, document),
         lambda document: _fuzzy(wanted, document, threshold),
     )
-    return _first(
+    whole = (
         found
         for way in ways
         for found in (*map(way, candidates), *(_in_title(way, document) for document in candidates))
     )
+    parts = [part for part in _ELISION.split(wanted) if part]
+    return _first(whole) or (_first(_around(parts, each, threshold) for each in candidates) if len(parts) > 1 else None)
+
+
+def _around(parts: Sequence[str], document: Document, threshold: float) -> Quote | None:
+    """Find the stretch of a document's text that has all parts of a quote, in their order."""
+    found = [ground(part, [document], threshold=threshold) for part in parts]
+    places = [
+        (quote["start"], quote["end"])
+        for quote in found
+        if quote and quote["start"] is not None and quote["end"] is not None
+    ]
+    if len(places) < len(parts) or places != sorted(places):
+        return None
+    cut_at = int(document.metadata.get(CUT_AT, 0))
+    start, end = places[0][0] - cut_at, places[-1][1] - cut_at
+    return _quote(document, start, end, "fuzzy") if end - start <= _LONGEST else None
 
 
 def _in_title(way: Callable[[Document], Quote | None], document: Document) -> Quote | None:
