@@ -33,7 +33,8 @@ _BY_TYPE: Mapping[str, StudyType] = {
     "case-report": "case report",
 }
 """By publication types of MEDLINE and article types of JATS, in small letters."""
-_NO_STUDY = {"letter", "editorial", "comment", "news", "published erratum", "retraction of publication", "biography"}
+_NO_STUDY = {"letter", "editorial", "comment", "news", "published erratum", "biography"}
+_NO_STUDY |= {"retraction of publication", "retraction notice"}
 _REVIEW = {"review", "review-article"}
 _BY_HEADING: Mapping[str, StudyType] = {
     "case-control studies": "case-control study",

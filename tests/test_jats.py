@@ -25,6 +25,8 @@ RELATED = "<related-article related-article-type='{}'/>"
 TEX = r"\documentclass[12pt]{minimal} \begin{document}$$x = 1$$\end{document}"
 MATH = "<mml:math xmlns:mml='http://www.w3.org/1998/Math/MathML'><mml:mi>x</mml:mi></mml:math>"
 
+POWER = "<mml:mo>×</mml:mo><mml:msup><mml:mn>10</mml:mn><mml:mn>28</mml:mn></mml:msup>"
+
 
 def article(body: str = "", meta: str = PMC + TITLE, kind: str = "research-article", after: str = "") -> str:
     front = f"<front><article-meta>{meta}</article-meta></front>"
@@ -128,6 +130,11 @@ def test_headings_stand_alone_and_sections_come_in_order() -> None:
 @pytest.mark.parametrize(("body", "text"), [
     ("<p>H<sub>2</sub>O,\n <italic>a<bold>b</bold></italic>c<!-- d --> &#955;<break/>e</p>", "H2O, abc λ e"),
     ("<p>As shown [<xref ref-type='bibr' rid='B1'>1</xref>].</p>", "As shown [1]."),
+    ("<p>2.4 &#215; <italic>10</italic><sup>9</sup>/L, 10<sup>&#8722;3</sup> and 10<sup>4.5</sup> of 5 "
+     "<sup>18</sup>F, CD4<sup>+</sup>, kg<sup>-1</sup></p>", "2.4 × 10^9/L, 10^−3 and 10^4.5 of 5 18F, CD4+, kg-1"),
+    ("<p>In 2010<sup><xref ref-type='bibr' rid='B1'>1</xref></sup>.</p>", "In 20101."),
+    (f"<p>About 10<inline-formula>{MATH.replace('<mml:mi>x</mml:mi>', POWER)}</inline-formula>.</p>",
+     "About 10×10^28."),
     ("<p>Two:<list><list-item><label>1</label><p>One.</p></list-item><list-item><p>Two.</p></list-item></list>"
      "then <bold>more</bold>.</p>", "Two:\n\nOne.\n\nTwo.\n\nthen more."),
     ("<p>Text<fig><object-id>10.0/f</object-id><label>Figure 1.</label><caption><title>What.</title>"
@@ -181,6 +188,18 @@ def test_retracted_articles_and_the_notices_that_retract_them_are_told_apart(
     meta = PMC + TITLE.replace("Title", title) + RELATED.format(related)
     metadata = read_one(article(meta=meta, kind=kind)).metadata
     assert (metadata["retracted"], metadata["retraction_notice"]) == (retracted, notice)
+
+
+@pytest.mark.parametrize(("related", "noted"), [
+    ("correction-forward", {"corrected": True}),
+    ("expression-of-concern", {"expression_of_concern": True}),
+    ("expressed-concern", {"expression_of_concern": True}),
+    ("corrected-article", {}),
+    ("object-of-concern", {}),
+])
+def test_corrected_and_doubted_articles_say_so(related: str, noted: dict[str, bool]) -> None:
+    metadata = read_one(article("<p>Text.</p>", PMC + TITLE + RELATED.format(related))).metadata
+    assert {name: metadata[name] for name in ("corrected", "expression_of_concern") if name in metadata} == noted
 
 
 def test_a_footnotes_marker_is_no_part_of_the_title() -> None:

@@ -1,5 +1,6 @@
 """LangChain's document loaders, tables and files that nobody reads: what comes of them in a knowledge base."""
 
+import io
 import json
 import zipfile
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, MissingExtraError
 from briefcontext.knowledge import KnowledgeBase, LoaderSource, Reject, build_knowledge_base, open_sources
-from briefcontext.knowledge.sources.tables import csv_rows, read_table
+from briefcontext.knowledge.sources.tables import COLUMNS, csv_rows, read_table, without_text
 from tests.command_line import Run, command_line
 from tests.hashing_encoder import HashingEncoder
 
@@ -157,6 +158,39 @@ def test_a_table_without_texts_or_in_another_encoding_is_told_of(tmp_path: Path)
     (tmp_path / "a.csv").write_bytes("id,text\n1,Zinc.\n2,5 µg.\n".encode("latin-1"))
     with (tmp_path / "a.csv").open("rb") as stream:
         assert isinstance(list(read_table(stream, csv_rows))[-1], Reject)
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (b"2,T,Zinc helps, when taken early", "It has more cells than the first line, 3: quote those"),
+        (b'2,T,"Zinc" helps.', "Its quotes are not those of CSV, up to line 3: "),
+        (b'2,T,"Zinc helps.\n2,T,Honey "too" helps.', "Its quotes are not those of CSV, up to line 4: "),
+        ("2,T,Dose: 5 µg.".encode("latin-1"), "The line is not UTF-8."),
+        (b"2,T," + 200_000 * b"z", ""),
+        (b"2,T,Zinc helps.,,", ""),
+    ],
+)
+def test_no_row_of_a_table_is_cut_in_silence_or_takes_others_with_it(row: bytes, told: str) -> None:
+    table = b"\n".join([b"id,title,text", b"1,A,One.", row, b"3,C,Three.\n"])
+    first, second, third = read_table(io.BytesIO(table), csv_rows)
+    assert [entry.page_content for entry in (first, third) if isinstance(entry, Document)] == ["One.", "Three."]
+    if told:
+        assert isinstance(second, Reject)
+        assert (second.position, second.reason[: len(told)]) == ("line 3", told)
+    else:
+        assert isinstance(second, Document)
+        assert second.page_content == row.split(b",")[2].decode()
+
+
+def test_columns_are_found_in_capitals_and_between_blanks() -> None:
+    table = b"PMID, Title, Text ,Year,Setting,DOI\n77,Zinc,It helps.,2019,Ward,10.1000/x\n"
+    (entry,) = read_table(io.BytesIO(table), csv_rows)
+    assert isinstance(entry, Document)
+    assert (entry.id, entry.page_content) == ("77", "It helps.")
+    known = {name: entry.metadata.get(name) for name in ("title", "year", "pmid", "Setting")}
+    assert known == {"title": "Zinc", "year": 2019, "pmid": "77", "Setting": "Ward"}
+    assert without_text(csv_rows(io.BytesIO(table)), COLUMNS) is None
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # langchain-community says that it is to end.

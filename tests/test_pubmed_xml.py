@@ -121,6 +121,7 @@ def test_a_book_chapter_reads_as_a_citation() -> None:
      "AIM: One. Two. END: Three.", "AIM; END"),
     ("<AbstractText Label='AIM'>One.</AbstractText><AbstractText Label='END'/>", "AIM: One.", "AIM"),
     (f"<AbstractText>H<sub>2</sub>O,\n <i>a<b>b</b></i>c {MATHML}.</AbstractText>", "H2O, abc V 2.", None),
+    ("<AbstractText>5&#215;10<sup>6</sup> IU, R<sup>2</sup></AbstractText>", "5×10^6 IU, R2", None),
     ("<AbstractText>a<!-- b -->c &lt; <?d?>&#955;</AbstractText>", "ac < λ", None),
 ])
 def test_an_abstract_is_its_sections_in_reading_order(sections: str, text: str, labels: str | None) -> None:
@@ -162,6 +163,9 @@ def test_an_english_other_abstract_is_a_stopgap(abstract: str, text: str, writte
     ("", REFERENCE.format("RetractionOf"), {"retracted": False, "retraction_notice": False}),
     (TYPES.format("Retracted Publication"), "", {"retracted": True, "retraction_notice": False}),
     (TYPES.format("Retraction of Publication"), "", {"retracted": False, "retraction_notice": True}),
+    (TYPES.format("Retraction Notice"), "", {"retracted": False, "retraction_notice": True}),
+    ("", REFERENCE.format("RetractedandRepublishedIn"), {"retracted": True, "retraction_notice": False}),
+    ("", REFERENCE.format("CorrectedandRepublishedIn"), {"corrected": True, "retracted": False}),
     (TYPES.format("Letter"), "", {"retracted": False, "publication_types": "Letter"}),
     (TYPES.format("Corrected and Republished Article"), "", {"corrected": True}),
     ("", REFERENCE.format("ErratumIn"), {"corrected": True}),
@@ -312,9 +316,12 @@ def test_the_sample_files_agree_with_an_independent_extraction() -> None:
         if row["abstract"] == "OBJECTIVE: METHODS: RESULTS: CONCLUSIONS:":
             differing["labels without any text, which are no abstract"] += 1
             row["abstract"] = None
+        if abstract and "×10^28 cells" in abstract:
+            differing["a power, which is marked as one"] += 1
+            abstract = abstract.replace("10^28", "1028")
         assert (metadata["title"], abstract) == (row["title"], row["abstract"]), document.id
-    assert sorted(differing.values()) == [1, 3, 7]
-    assert len(documents) - differing.total() == 801
+    assert sorted(differing.values()) == [1, 1, 3, 7]
+    assert len(documents) - differing.total() == 800
 
 
 def rows(name: str) -> list[dict[str, Any]]:

@@ -114,7 +114,8 @@ def test_lines_of_any_length_have_a_title_or_none(text: str, length: int) -> Non
 
 PAGE = """<!DOCTYPE html><html><head><title>Zinc
 for colds</title><style>p {color: red}</style></head><body><nav><a href="/">Home</a></nav><h2>Results</h2><p>Zinc
-<i>shortened</i> colds<sup>1</sup> (<b>P</b>=0.01).<!-- checked --> None was severe.</p><ul><li>Dose: 5 µg</li></ul>
+<i>shortened</i> colds<sup>1</sup> (<b>P</b>=0.01).<!-- checked --> None was severe.</p><ul><li>Dose: 5 µg</li>
+<li>10<sup>9</sup>/L</li></ul>
 <table><tr><th>Group</th><th>Days</th></tr><tr><td>Zinc</td><td>4</td></tr></table><script>let a = "<p>No.</p>"</script>
 <p>One.</p>Two.<br>Three.</body></html>"""
 
@@ -123,7 +124,14 @@ def test_html_is_read_block_by_block_without_menus_and_scripts() -> None:
     (entry,) = read_html(io.BytesIO(PAGE.encode()), "f/zinc.html")
     assert isinstance(entry, Document)
     assert entry.page_content.split("\n\n") == [
-        *("Results", "Zinc shortened colds1 (P=0.01). None was severe.", "Dose: 5 µg", "Group\tDays", "Zinc\t4"),
+        *(
+            "Results",
+            "Zinc shortened colds1 (P=0.01). None was severe.",
+            "Dose: 5 µg",
+            "10^9/L",
+            "Group\tDays",
+            "Zinc\t4",
+        ),
         *("One.", "Two. Three."),
     ]
     assert (entry.metadata["title"], entry.metadata["kind"]) == ("Zinc for colds", "text")

@@ -35,7 +35,7 @@ from briefcontext.knowledge.sources.tables import Columns, columns_of, csv_rows,
 from briefcontext.knowledge.sources.texts import read_html, read_markdown, read_text
 from briefcontext.knowledge.sources.xml_stream import root_name
 
-READER_VERSION = 5
+READER_VERSION = 6
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
 
 ENDINGS: dict[str, tuple[str, ...]] = {

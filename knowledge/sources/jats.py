@@ -46,8 +46,9 @@ ENGLISH = "en"
 """The DTDs' default, which is not loaded."""
 
 RETRACTION_NOTICE_TYPE = "retraction"
-RETRACTION_FORWARD = "retraction-forward"
-"""`related-article-type` by which a retracted article points to the notice that retracts it."""
+RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forward"
+CONCERN_FORWARD = frozenset({"expressed-concern", "expression-of-concern"})
+"""`related-article-type` by which an article points to the notice that retracts, corrects or doubts it."""
 
 HEADED = frozenset({"abstract", "app", "body", "sec"})
 CAPTIONED = frozenset({"fig", "supplementary-material", "table-wrap"})
@@ -123,6 +124,8 @@ def _article(article: etree._Element, position: str) -> Entry:
         "journal_abbreviation": first_text(article, "front/journal-meta/journal-id[@journal-id-type='nlm-ta']"),
         "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
         "year": _year(article),
+        "corrected": CORRECTION_FORWARD in related,
+        "expression_of_concern": not CONCERN_FORWARD.isdisjoint(related),
     }
     metadata: dict[str, Any] = {
         "source_id": source_id,

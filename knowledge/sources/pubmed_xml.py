@@ -30,7 +30,8 @@ RECORDS = ("PubmedArticle", "PubmedBookArticle", *CITATIONS, *DELETIONS)
 
 ENGLISH = "eng"
 CORRECTED_TYPE = "Corrected and Republished Article"
-RETRACTION_NOTICE_TYPE = "Retraction of Publication"
+RETRACTION_NOTICE_TYPES = {"Retraction Notice", "Retraction of Publication"}
+"""As MEDLINE writes it now, and as it did before."""
 DATE_PATHS = (
     "Journal/JournalIssue/PubDate/Year",
     "Journal/JournalIssue/PubDate/MedlineDate",
@@ -52,7 +53,7 @@ def read_pubmed_xml(stream: BufferedIOBase) -> Iterator[Entry]:
     text takes its place, and `other_abstract_type` names who wrote it; without that too, the title is the
     text and `kind` says `title`. An ArticleTitle that is empty or "[Not Available]." gives way to the
     VernacularTitle. `retracted` follows the publication type or a RetractionIn reference, `corrected` and
-    `expression_of_concern` stand there where an ErratumIn or ExpressionOfConcernIn reference does, `revised` is
+    `expression_of_concern` stand there where such a reference does, also to where it was republished, `revised` is
     DateRevised as YYYY-MM-DD or "". `authors`, `volume`, `issue`, `pages` and `doi` are as far as the record has them.
 
     Memory stays bounded by the largest record. Where the XML breaks, all records complete before the break
@@ -102,15 +103,15 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
         "year": year_in(first_text(article, *DATE_PATHS)),
         "journal_abbreviation": first_text(citation, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"),
         "mesh": "; ".join(texts(citation, "MeshHeadingList/MeshHeading/DescriptorName")),
-        "corrected": CORRECTED_TYPE in types or _is_noted(citation, "ErratumIn"),
+        "corrected": CORRECTED_TYPE in types or _is_noted(citation, "ErratumIn", "CorrectedandRepublishedIn"),
         "expression_of_concern": _is_noted(citation, "ExpressionOfConcernIn"),
         "vernacular_title": vernacular,
     }
     metadata = {
         "publication_types": "; ".join(types),
         "languages": "; ".join(texts(article, "Language")),
-        "retracted": RETRACTED_TYPE in types or _is_noted(citation, "RetractionIn"),
-        "retraction_notice": RETRACTION_NOTICE_TYPE in types,
+        "retracted": RETRACTED_TYPE in types or _is_noted(citation, "RetractionIn", "RetractedandRepublishedIn"),
+        "retraction_notice": not RETRACTION_NOTICE_TYPES.isdisjoint(types),
         "url": pubmed_url(pmid),
         "journal": first_text(article, "Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle"),
         "revised": _revised(citation),
@@ -151,9 +152,10 @@ def _sections(abstract: etree._Element | None) -> list[tuple[str, str]]:
     return [(part.get("Label", ""), text) for part in parts if (text := flatten(part))]
 
 
-def _is_noted(citation: etree._Element, kind: str) -> bool:
+def _is_noted(citation: etree._Element, *kinds: str) -> bool:
     """Whether another record corrects, doubts or retracts this one."""
-    return citation.find(f"CommentsCorrectionsList/CommentsCorrections[@RefType='{kind}']") is not None
+    notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
+    return any(note.get("RefType") in kinds for note in notes)
 
 
 def _revised(citation: etree._Element) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BufferedIOBase
 from itertools import chain, islice
@@ -19,6 +20,8 @@ SET_BY_RETRIEVAL = frozenset({"rank", "score"})
 MAX_LINE_BYTES = 1 << 25
 """A longer line is no passage, and would not fit into bounded memory."""
 SNIFFED_ROWS = 100
+_NOT_UTF_8 = re.compile("[\udc80-\udcff]")
+"""What stands for bytes that could not be decoded."""
 
 Columns = Mapping[str, tuple[str, ...]]
 Rows = Iterable[tuple[str, dict[str, Any] | list[str] | str]]
@@ -94,13 +97,12 @@ class _Row(BaseModel):
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     **{field: (field,) for field in _Row.model_fields},
-    "id": ("_id", "id", "pmid", "PMID"),
+    "id": ("_id", "id", "pmid"),
     "text": ("text", "content", "contents"),
-    "pmid": ("pmid", "PMID"),
     "languages": ("languages", "language"),
     "authors": ("authors", "author"),
 }
-"""Where each field is looked for: the first of the columns that has a value."""
+"""Where each field is looked for: the first of the columns that has a value, in capitals or not."""
 
 
 def columns_of(fields: Mapping[str, str] | None = None) -> dict[str, tuple[str, ...]]:
@@ -151,7 +153,7 @@ def without_text(rows: Rows, columns: Columns) -> str | None:
         names = next((list(row) for _, row in islice(rows, SNIFFED_ROWS) if not isinstance(row, str)), None)
     except (UnreadableError, *DAMAGED_GZIP):
         return None
-    if names is None or not set(names).isdisjoint(columns["text"]):
+    if names is None or not _by_any_name(names).keys().isdisjoint(columns["text"]):
         return None
     shown = ", ".join([*map(repr, names[:6]), *(["…"] if len(names) > 6 else [])])
     return f"its rows have no column {' or '.join(map(repr, columns['text']))}, but {shown or 'none at all'}"
@@ -187,23 +189,35 @@ def csv_rows(stream: BufferedIOBase) -> Rows:
 
     The delimiter is the comma, semicolon or tab that the first row has most of.
     """
-    rows: csv.DictReader[str] | None = None
+    csv.field_size_limit(MAX_LINE_BYTES)
     try:
         first = stream.readline().decode("utf-8-sig")
-        lines = chain([first], (line.decode() for line in stream))
-        rows = csv.DictReader(lines, delimiter=max(",;\t", key=first.count))
-        yield "line 1", list(rows.fieldnames or ())
-        for row in rows:
-            yield f"line {rows.line_num}", {name: value for name, value in row.items() if name is not None}
+        lines = chain([first], (line.decode(errors="surrogateescape") for line in stream))
+        rows = csv.DictReader(lines, delimiter=max(",;\t", key=first.count), strict=True)
+        names = list(rows.fieldnames or ())
     except (UnicodeDecodeError, csv.Error) as error:
-        position = f"after line {rows.line_num if rows else 0}"
-        raise UnreadableError(f"The rest cannot be read as CSV in UTF-8: {error}.", position) from None
+        raise UnreadableError(f"It cannot be read as CSV in UTF-8: {error}.", "line 1") from None
+    yield "line 1", names
+    row: dict[Any, Any] | str | None = {}
+    while row is not None:
+        position = f"line {rows.reader.line_num + 1}"
+        try:
+            if (row := next(rows, None)) is not None:
+                position = f"line {rows.line_num}"
+                if any(row.pop(None, ())):
+                    row = f"It has more cells than the first line, {len(names)}: quote those with a delimiter in them."
+                elif _NOT_UTF_8.search("".join(filter(None, row.values()))):
+                    row = "The line is not UTF-8."
+        except csv.Error as error:
+            row = f"Its quotes are not those of CSV, up to line {rows.reader.line_num}: {error}."
+        if row is not None:
+            yield position, row
 
 
 def _document(row: dict[str, Any], columns: Columns) -> Document:
     """The document of a row, as `read_table` says. Raises UnreadableError when there is none."""
-    held = {name for name, value in row.items() if value is not None and value != ""}
-    found = {field: column for field, names in columns.items() for column in reversed(names) if column in held}
+    held = _by_any_name(name for name, value in row.items() if value is not None and value != "")
+    found = {field: held[column] for field, names in columns.items() for column in reversed(names) if column in held}
     try:
         known = _Row.model_validate({field: row[column] for field, column in found.items()})
     except ValidationError as error:
@@ -217,7 +231,8 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
         raise UnreadableError(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")
     pmid = known.pmid.strip() if known.pmid and is_pmid(known.pmid.strip()) else ""
     start = known.start or 0
-    left_out = {*chain.from_iterable(columns.values()), *COLUMNS, *SET_BY_RETRIEVAL}
+    known_names = {*chain.from_iterable(columns.values()), *COLUMNS, *SET_BY_RETRIEVAL}
+    left_out = {name for known_name, name in _by_any_name(row).items() if known_name in known_names}
     metadata: dict[str, str | int | float | bool] = {
         **{name: value for name, value in row.items() if name not in left_out and isinstance(value, str | int | float)},
         "source_id": known.source_id or pmid or known.id,
@@ -232,7 +247,13 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
     optional = {
         **known.model_dump(include={"journal", "mesh", "languages", "authors"}),
         "pmid": pmid,
-        "url": known.url or article_url({**row, "pmid": pmid}),
+        "url": known.url or article_url({name: row[held[name]] for name in held} | {"pmid": pmid}),
         "year": year_in(known.year or ""),
     }
     return record(known.id, text, title=known.title, kind=kind, metadata=metadata, optional=optional)
+
+
+def _by_any_name(names: Iterable[str]) -> dict[str, str]:
+    """Columns by their names as they are, and in small letters without blanks around them."""
+    listed = list(names)
+    return {name.strip().lower(): name for name in reversed(listed)} | {name: name for name in listed}

@@ -1,5 +1,6 @@
 """Streaming XML: the elements that are wanted, one by one, in memory bounded by the largest of them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import BufferedIOBase
@@ -12,6 +13,7 @@ from briefcontext.knowledge.sources.source import DAMAGED_GZIP, UnreadableError
 CHUNK_BYTES = 1 << 16
 PROLOG_BYTES = 1 << 20
 """How far to read for the first expected element before the source is taken for something else."""
+_POWER = re.compile(r"[-+−–]?\d+(?:\.\d+)?")
 
 
 def stream_elements(
@@ -48,6 +50,7 @@ def stream_elements(
             if event == "end" and local_name(element) in names and next(element.iterancestors(*wanted), None) is None:
                 if (parent := element.getparent()) is not None:
                     del parent[: parent.index(element)]
+                mark_powers(element)
                 yield element
                 element.clear()
         if broken is not None:
@@ -91,6 +94,19 @@ def unresolved_entity(element: etree._Element) -> str | None:
     """Why an element is rejected whose text has an entity reference, such as `&nbsp;`; None where it has none."""
     entity = next(element.iter(etree.Entity), None)
     return None if entity is None else f"It uses the entity {entity.text}, and entities are not resolved."
+
+
+def mark_powers(element: etree._Element) -> None:
+    """Write powers of numbers as `10^9`: without their mark they would be other numbers."""
+    for raised in element.iter("{*}sup", "{*}msup"):
+        if local_name(raised) == "msup" and len(raised) == 2:
+            raised = raised[1]
+        before, parent = raised.getprevious(), raised.getparent()
+        text = (parent is not None and parent.text) if before is None else before.tail or flatten(before)
+        cited = raised.find("{*}xref") is not None or (parent is not None and local_name(parent) == "xref")
+        if text and text[-1].isdecimal() and _POWER.fullmatch(power := flatten(raised)) and not cited:
+            del raised[:]
+            raised.text = f"^{power}"
 
 
 def flatten(element: etree._Element | None) -> str:
