@@ -241,9 +241,15 @@ def find_conflict(
 
 
 def _unchosen(choice: str | None, extractions: Sequence[Extraction]) -> str | None:
-    """Say that no option was chosen, or that none of the partitions chose one."""
-    if any(extraction["choice"] for extraction in extractions):
-        return None if choice else "No option was chosen by the answer; partitions of the documents chose some."
+    """Say that no option was chosen, or that none of the partitions chose it."""
+    if chosen := sorted({extraction["choice"] for extraction in extractions if extraction["choice"]}):
+        if choice is None:
+            return "No option was chosen by the answer; partitions of the documents chose some."
+        return (
+            None
+            if choice in chosen
+            else f"No partition of the documents chose {choice}: they chose {', '.join(chosen)}."
+        )
     if choice is None:
         return "No option was chosen" + (
             ", neither by a partition of the documents nor by the answer." if extractions else " by the answer."
@@ -259,9 +265,9 @@ def _unsupported(citations: Sequence[Citation], doubts: Sequence[Doubt]) -> list
         count, verb = ("One sentence", "says") if len(wrong) == 1 else (f"{len(wrong)} sentences", "say")
         said = "; ".join(dict.fromkeys(doubt["reason"] for doubt in wrong))
         cautions.append(f"{count} of the answer {verb} what the cited documents do not ({said}).")
-    if retracted := [citation["source_id"] for citation in citations if citation["retracted"]]:
+    if retracted := dict.fromkeys(citation["source_id"] for citation in citations if citation["retracted"]):
         cautions.append(f"Retracted articles are cited: {', '.join(retracted)}.")
-    if doubtful := [citation["source_id"] for citation in citations if citation["expression_of_concern"]]:
+    if doubtful := dict.fromkeys(citation["source_id"] for citation in citations if citation["expression_of_concern"]):
         cautions.append(f"Articles under an expression of concern are cited: {', '.join(doubtful)}.")
     return cautions
 

@@ -48,7 +48,7 @@ _LETTERS = str.maketrans("оοсςеεіιıѕуүυѵνԁոԛԍ", "oocceeiiisyy
 
 # Tokenizers of local models read these as control tokens wherever they stand, and only in this exact form.
 _CONTROL_TOKEN = re.compile(
-    r"<(?=[|｜]|<?/?SYS>|/?s>|/?(?:bos|eos|pad|unk)>|(?:start|end)_of_|/?(?:think|tool_)|unused\d)"
+    r"<(?=[|｜]|<?/?SYS>|/?s>|/?(?:bos|eos|pad|unk)>|(?:start|end)_of_|/?(?:think|thought|tool_)|unused\d)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])",
     re.IGNORECASE,
 )

@@ -1,6 +1,7 @@
 """The reader with a language model: one answer from all documents, or from the evidence of the partitions."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ __all__ = ["MAX_ROUNDS", "LLMReader"]
 MAX_ROUNDS = 5
 """How often evidence may be condensed before it has to fit."""
 
+_QUESTION_LABEL = re.compile(r"^\W*(?:(?:[\w-]+ ){0,3}question|follow-up)\W*:", re.IGNORECASE)
+_LETTER = re.compile(r"[^\W\d_]")
 _NOT_WEIGHED = "A single partition has evidence, and its finding is the answer: no second call weighed it."
 
 
@@ -161,8 +164,10 @@ class LLMReader:
         listed = "\n".join(f"- {' '.join(each.split())}" for each in earlier)
         messages = self._allocator.prompts.render("follow_up", question["text"], {}, earlier=listed)
         reply = await self._allocator.ask(Request("follow_up", messages), budget)
-        lines = [line.removeprefix("Question:").strip(' \t*"“”') for line in reply.text.splitlines()]
-        written = next((line for line in lines if any(sign.isalpha() for sign in line)), "")
+        lines = [_QUESTION_LABEL.sub("", line).strip(' \t*"“”') for line in reply.text.splitlines()]
+        # Some models say first that they will write one.
+        lines = sorted(filter(_LETTER.search, lines), key=lambda line: not line.endswith(("?", "？", "؟")))
+        written = next((line for line in lines if not line.endswith(":")), "")
         if reply.cut or not written:
             raise ModelCallError(f"{self.name} did not rewrite the follow-up as a question. Ask a whole question.")
         return check_question(written, question["options"])

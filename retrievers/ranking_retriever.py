@@ -16,7 +16,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, field_validator
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.sources.publication import article_url
+from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, has_retracted_title
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.term_statistics import TermStatistics
@@ -126,6 +126,9 @@ def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
     ]
 
 
+_BECAME = ("retracted", "corrected", "expression_of_concern")
+_NOT_SO = frozenset({"", "0", "0.0", "false", "f", "no", "n", "nan", "<na>", "none", "null"})
+
 # What retrievers call the number of documents, where it is a field of theirs.
 _K_FIELDS = ("k", "top_k", "top_k_results")
 
@@ -230,8 +233,9 @@ def as_passages(documents: Iterable[Document]) -> list[Document]:
 
     What a document has is kept, and the rest is filled in: `source_id` from the loader's `source`, else the
     id; `url` from its PMID or DOI; `page`, which LangChain's loaders count from 0, as it is printed; `start` from the
-    text splitter's `start_index`; the id from a digest of source and text. A repeated document (same id, same text) is
-    left out, and another text under an id already taken gets one of its own.
+    text splitter's `start_index`; the id from a digest of source and text; `retracted` also from the publication types
+    and the title. What is "False", "no" or not a number, as tables have it, is false. A repeated document (same id,
+    same text) is left out, and another text under an id already taken gets one of its own.
     """
     passages: dict[str, Document] = {}
     for document in documents:
@@ -251,6 +255,7 @@ def _as_passage(document: Document) -> Document:
         "kind": "document",
         **metadata,
         **_printed_page(metadata),
+        **_became(metadata),
         **({"url": url} if (url := article_url(metadata)) else {}),
         "source_id": str(source),
         "title": str(metadata.get("title", "")),
@@ -259,6 +264,12 @@ def _as_passage(document: Document) -> Document:
         "end": max(start, _offset(metadata.get("end"), start + len(document.page_content))),
     }
     return document.model_copy(update={"id": document.id or f"{source}#{_digest(document)}", "metadata": completed})
+
+
+def _became(metadata: Mapping[str, Any]) -> dict[str, bool]:
+    said = {name: str(metadata[name]).strip().lower() not in _NOT_SO for name in _BECAME if name in metadata}
+    types, title = str(metadata.get("publication_types")), str(metadata.get("title"))
+    return {**said, "retracted": True} if RETRACTED_TYPE in types or has_retracted_title(title) else said
 
 
 def _printed_page(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,16 @@ def rewriting(reply: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "reply", [WHOLE, f"Question: {WHOLE}\n", f'**"{WHOLE}"**', f"\n- \n{WHOLE}\nIt adds children."]
+    "reply",
+    [
+        WHOLE,
+        f"Question: {WHOLE}\n",
+        f'**"{WHOLE}"**',
+        f"\n- \n{WHOLE}\nIt adds children.",
+        f"Here is the rewritten question:\n\n{WHOLE}",
+        f"**Rewritten question:** {WHOLE}",
+        f"Sure, I can make it one of its own.\nFollow-up: {WHOLE}",
+    ],
 )
 def test_a_follow_up_is_answered_as_a_question_of_its_own(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer
@@ -49,8 +58,9 @@ def test_a_question_without_earlier_ones_is_asked_as_it_is(chat_model: ChatOpenA
     assert server.stages() == ["answer", "answer"]
 
 
-def test_a_model_that_writes_no_question_is_an_error(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    server.script = rewriting("...")
+@pytest.mark.parametrize("reply", ["...", "Here is the question:"])
+def test_a_model_that_writes_no_question_is_an_error(reply: str, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = rewriting(reply)
     graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     with pytest.raises(ModelCallError, match="did not rewrite the follow-up"):
         graph.invoke(FOLLOW_UP, context=SETTINGS)

@@ -85,6 +85,28 @@ def test_retracted_ones_are_left_out_and_counted(built: Any) -> None:
     assert gone["text"].startswith("All documents that were given with this question are retracted articles (1)")
 
 
+@pytest.mark.parametrize(
+    ("metadata", "kept"),
+    [
+        *(({"retracted": said, "expression_of_concern": said}, True) for said in ("False", "no", float("nan"), 0, "")),
+        *(({"retracted": said}, False) for said in ("True", "yes", 1, "2020-05-01")),
+        ({"publication_types": ["Journal Article", "Retracted Publication"]}, False),
+        ({"title": "RETRACTED: Aspirin and stroke", "retracted": "False"}, False),
+        ({"publication_types": "Retraction of Publication", "title": "Retracted words in trials"}, True),
+    ],
+)
+def test_whether_they_are_retracted_is_told_as_tables_and_pubmed_tell_it(
+    metadata: dict[str, Any], kept: bool, built: Any
+) -> None:
+    answer = built.invoke(asked([{"page_content": "Aspirin lowers the risk of stroke.", "metadata": metadata}]))[
+        "answer"
+    ]
+    assert answer["abstained"] is not kept
+    assert [citation["notes"] for citation in answer["citations"]] == (
+        [["Retraction of Publication"] * ("title" in metadata)] if kept else []
+    )
+
+
 def test_none_of_them_is_nothing_to_answer_from_and_not_a_search(built: Any, server: OpenAIServer) -> None:
     answer = built.invoke(asked([]))["answer"]
     assert (answer["route"], answer["abstained"]) == ("abstain", True)

@@ -42,7 +42,7 @@ EVIDENCE_LINE = re.compile(
 BRACKET = "[<＜﹤‹〈〈⟨❮❬❰˂]"
 OUR_TAGS = re.compile(rf"{BRACKET}[\W_]*(?:document|evidence|finding|question|system|instruction)s?(?![a-z])")
 CONTROL_TOKENS = re.compile(
-    r"<[|｜]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos)>|</?think>|\[/?(?:INST|SYSTEM_PROMPT)\]"
+    r"<[|｜]|</?s>|<</?SYS>>|<(?:start|end)_of_turn>|<(?:bos|eos)>|</?(?:think|thought)>|\[/?(?:INST|SYSTEM_PROMPT)\]"
 )
 UNSEEN = {"Cc", "Cf", "Cs"}
 

@@ -28,6 +28,7 @@ THOUGHT = 'Quotes:\n[X] a stray thought.\nConflict: yes\nNO ANSWER: is it? {"rel
 THINKING = {
     "think": f"<think>{THOUGHT}</think>\n\n",
     "thinking, upper case": f"<THINKING>{THOUGHT}</THINKING>\n",
+    "thought, of Gemini and Gemma": f"<thought>{THOUGHT}</thought>\n",
     "reasoning": f"\n<reasoning>{THOUGHT}</reasoning>",
     "unopened": f"{THOUGHT}</think>\n\n",
     "twice": f"<think>{THOUGHT}</think><think>{THOUGHT}</think>",

@@ -76,6 +76,12 @@ def test_a_choice_of_the_partitions_that_the_answer_does_not_take_is_told(
     assert answer["cautions"][0] == "No option was chosen by the answer; partitions of the documents chose some."
 
 
+def test_a_choice_of_another_option_than_the_partitions_is_told(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    answer = _ask(chat_model, server, "B", "Choice: A", Settings(route="map_reduce", max_retries=0))
+    assert (answer["choice"], answer["conflict"]) == ("A", None)
+    assert answer["cautions"][0] == "No partition of the documents chose A: they chose B."
+
+
 def test_one_call_that_names_no_option_says_so(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     answer = _ask(chat_model, server, None, "Choice: N/A", Settings(route="vanilla", max_retries=0))
     assert answer["choice"] is None

@@ -64,7 +64,7 @@ def cut_message(error: Exception) -> AIMessage | None:
     return message
 
 
-_THOUGHTS = ("think", "thinking", "reasoning")
+_THOUGHTS = ("think", "thinking", "thought", "reasoning")
 _TAG = re.compile(rf"<(?P<closing>/?)(?P<name>{'|'.join(_THOUGHTS)})>", re.IGNORECASE)
 _TAGS = tuple(f"<{closing}{name}>" for name in _THOUGHTS for closing in ("", "/"))
 
