@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import Citation, number_citations, source_id
+from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.question import Question, language_note
 from briefcontext.chains.reader import Draft, Extraction
@@ -214,7 +215,8 @@ def compose(
             )
             for document in documents
         ],
-        evidence=summarise_evidence(articles, conflict=conflict is not None),
+        # Whether sentences that are only copied agree, nobody knows.
+        evidence=summarise_evidence(articles, conflict=None if model == ExtractiveReader.name else bool(conflict)),
         route=route,
         preflight=preflight,
         extractions=list(extractions),

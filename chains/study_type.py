@@ -138,8 +138,8 @@ class Evidence(TypedDict):
     """How many articles of each study type, the strongest first; `unknown`, which is any other, last."""
     newest: int | None
     """Year of the newest."""
-    conflict: bool
-    """Whether partitions, or the reader, say that the evidence contradicts itself."""
+    conflict: bool | None
+    """Whether partitions, or the reader, say that the evidence contradicts itself; None where no model read it."""
     summary: str
     """The same in words; empty where neither a study type nor a year is known."""
 
@@ -152,14 +152,19 @@ _PLURALS = {
 }
 
 
-def summarise_evidence(articles: Mapping[str, tuple[StudyType | None, int | None]], *, conflict: bool) -> Evidence:
+_CONFLICT = {True: "they contradict each other", False: "no conflict reported", None: "not checked for conflicts"}
+
+
+def summarise_evidence(
+    articles: Mapping[str, tuple[StudyType | None, int | None]], *, conflict: bool | None
+) -> Evidence:
     """Count the study types of articles, given by source id with their years."""
     counts = Counter(kind or "unknown" for kind, _ in articles.values())
     study_types = {kind: counts[kind] for kind in (*get_args(StudyType), "unknown") if counts[kind]}
     newest = max((year for _, year in articles.values() if year), default=None)
     parts = [_counted(count, kind) for kind, count in study_types.items()]
     parts += [f"newest {newest}"] if newest else []
-    parts.append("they contradict each other" if conflict else "no conflict reported")
+    parts.append(_CONFLICT[conflict])
     known = newest or study_types.keys() - {"unknown"}
     return Evidence(
         study_types=study_types, newest=newest, conflict=conflict, summary="; ".join(parts) if known else ""

@@ -168,6 +168,16 @@ def test_the_answer_is_made_of_sentences_and_says_so() -> None:
     assert first == f"- Aspirin lowers the risk of stroke. {cite(documents[1])}"
 
 
+def test_sentences_that_are_only_copied_are_not_said_to_agree() -> None:
+    texts = (
+        "In a case-control study, aspirin lowers the risk of stroke.",
+        "Aspirin does not lower the risk of stroke.",
+    )
+    answer = build_graph(reader=READER).invoke({"question": ASKED["text"], "documents": _documents(*texts)})["answer"]
+    assert answer["evidence"]["conflict"] is None
+    assert "not checked for conflicts" in answer["evidence"]["summary"]
+
+
 async def test_partitions_are_weighed_against_each_other() -> None:
     texts = (FAR, "A stroke was seen in one of them, and aspirin was not.", NEAR, "The risk of stroke rose with age.")
     documents = _documents(*texts)
