@@ -52,7 +52,9 @@ _BY_TITLE: Mapping[StudyType, str] = {
     "case report": r"\bcase (?:report|series)\b|\ba case of\b",
 }
 _BY_TEXT: Mapping[StudyType, str] = {
-    "randomized trial": r"(?<!non-)(?<!non)(?<!not )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}(?:trial|study)\b"
+    "randomized trial": r"(?<!non[- ])(?<!non)(?<!not )(?<!future )(?<!further )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}"
+    # One that is called for is another than this.
+    r"(?:trial|study)\b(?!(?: [\w/-]+){0,6},? (?:is|are|be) (?:\w+ )?(?:needed|warranted|required|necessary|justified))"
     r"|\b(?:were|was) (?:then )?(?:randomly (?:assigned|allocated)|randomi[sz]ed to)\b",
     "case-control study": r"\bcase-control(?:led)? (?:study|analysis|design)\b",
     "cohort study": r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ )?cohort\b",

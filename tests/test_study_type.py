@@ -76,6 +76,10 @@ def test_without_publication_types_trials_are_known_by_their_text_and_nothing_is
         (_document("Patients gave samples.", title="Aspirin in human cell lines"), None),
         (_document("Forty adults were randomly assigned to aspirin."), "randomized trial"),
         (_document("This was a non-randomized trial."), None),
+        (_document("In this non randomized observational cohort study it helped."), "cohort study"),
+        (_document("It helped. A large randomized trial is now needed.", mesh="Retrospective Studies"), "cohort study"),
+        (_document("It helped. A randomised controlled trial in more centres would be warranted."), None),
+        (_document("These are to be confirmed in a future randomized trial."), None),
         (_document("We report a rare case of stroke."), "case report"),
         (
             _document(publication_types="Letter", title="A systematic review, and what it missed"),
