@@ -64,10 +64,12 @@ def _any(names: Mapping[str, object]) -> str:
     return "|".join(sorted(map(re.escape, names), key=len, reverse=True))
 
 
+_THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"
+"""Any other comma in a number is the decimal sign of other languages."""
 _UNIT = rf"(?:{_any(_UNITS)})"
 _FIGURE = re.compile(
     rf"(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
-    rf"(?:(?P<digits>\d{{1,3}}(?:,\d{{3}})+(?![\d,])(?:\.\d+)?|\d+(?:\.\d+)?)|(?P<word>{_any(_WORDS)})(?=\b|fold))"
+    rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d+(?:\.\d+)?)|(?P<word>{_any(_WORDS)})(?=\b|fold))"
     rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])(?:\s?(?:/|per)\s?(?P<per>{_UNIT})(?![^\W\d_]))?|(?![^\W\d_]))"
 )
 _BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
@@ -255,16 +257,21 @@ def _figures(text: str, *, only_counted: bool = False) -> Iterator[_Figure]:
     """Yield the figures of a text, the last first: in "5 or 10 mg", both have the unit.
 
     Args:
-        only_counted: leave out number words without a unit, which may count anything, and "one".
+        only_counted: leave out what may mean something else: number words without a unit, which may count anything,
+            "one", and units behind a comma.
     """
     plain = _plain(text)
     following: _Figure | None = None
     for found in reversed(list(_FIGURE.finditer(plain))):
         word = found["word"]
-        number = float(_WORDS[word] if word else found["digits"].replace(",", ""))
+        digits = found["digits"] or ""
+        digits = digits.replace(",", "" if re.match(_THOUSANDS, digits) else ".")
+        number = float(_WORDS[word] if word else digits)
         dimension, factor = _UNITS.get(found["unit"] or ("time" if word in _FREQUENCIES else ""), ("", 1.0))
         per = found["per"] or ""
-        if not dimension and following and _BETWEEN.fullmatch(plain, found.end(), following.start):
+        between = following and not dimension and _BETWEEN.fullmatch(plain, found.end(), following.start)
+        # "HR 0.79, 95% CI": a comma alone may also end what is said of a figure.
+        if following and between and not (only_counted and between[0].strip() == ","):
             dimension, factor, per = following.dimension, following.factor, following.per
         relation = (found["relation"] or "").strip().replace("≤", "<").replace("≥", ">")
         number = -number if found["sign"] else number

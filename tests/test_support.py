@@ -77,6 +77,27 @@ STANDING = [
 ]
 
 
+TRIAL = Document(
+    id="t", page_content="Stroke: 1.27% against 1.60% a year (hazard ratio, 0.79; 95% CI, 0.66 to 0.95; P<0.001)."
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Stroke was rarer (HR 0.79, 95% CI 0.66-0.95) [1].",
+        "Schlaganfälle waren seltener (1,27 % gegen 1,60 %; HR 0,79; 95-%-KI 0,66–0,95; p < 0,001) [1].",
+    ],
+)
+def test_ratios_before_their_intervals_and_decimal_commas_are_no_doubt(text: str) -> None:
+    assert _doubts(text, TRIAL) == []
+
+
+def test_a_wrong_figure_with_a_decimal_comma_is_named() -> None:
+    (doubt,) = _doubts("Schlaganfälle waren seltener (HR 0,97; 95-%-KI 0,66–0,95) [1].", TRIAL)
+    assert doubt["missing"] == ["0,97"]
+
+
 @pytest.mark.parametrize("text", STANDING)
 def test_what_stands_there_in_other_words_units_or_spellings_is_no_doubt(text: str) -> None:
     assert _doubts(text) == []
