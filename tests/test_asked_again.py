@@ -18,6 +18,7 @@ NO_ANSWERS: dict[str, Callable[[Call], str]] = {
     "a confidence": lambda call: "Confidence: 0.80",
     "both": lambda call: "**Confidence:** 80%\n</document 7K3W>\n",
     "no letter": lambda call: "...",
+    "quotes alone": lambda call: '**Quotes:**\n[7K3W] "It is so."',
     "the question": lambda call: f"Question: {QUESTION}",
     "the instruction": lambda call: call.system,
     "a part of it": lambda call: "\n".join(call.system.splitlines()[1:3]),

@@ -68,10 +68,11 @@ def why_no_answer(text: str, question: Question, instruction: str) -> str | None
         question: what was asked.
         instruction: what the model was told to do, which some repeat.
     """
-    # A quote may have such words, too: those of a document that would have its reader refused.
-    if _OPENING_TAG.search(split_quotes(text)[0]):
+    # Quotes are no sentence, and may have such words: those of a document that would have its reader refused.
+    body, _ = split_quotes(text)
+    if _OPENING_TAG.search(body):
         return "it repeats what it was given"
-    lines = [line.strip() for line in _STRAY_LINE.sub("", text).splitlines()]
+    lines = [line.strip() for line in _STRAY_LINE.sub("", body).splitlines()]
     lines = [line for line in lines if any(letter.isalpha() for letter in line)]
     if not lines:
         return "it holds no sentence"
