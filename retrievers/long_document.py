@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Self
@@ -20,12 +20,12 @@ from briefcontext.files import CACHE_VARIABLE, cache_folder, lock, replacing, sh
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, Reject, VectorDocument
+from briefcontext.knowledge.sources.source import only_document, several_documents
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 from briefcontext.retrievers.rankings import BM25Pool
 
-__all__ = ["LongDocumentRetriever", "Progress", "only_document", "titles"]
+__all__ = ["LongDocumentRetriever", "Progress", "titles"]
 
 VERSION = 3
 """Goes up when the same document is cut or encoded in another way."""
@@ -103,7 +103,7 @@ class LongDocumentRetriever(RankingRetriever):
         """
         source, *others = open_sources(path)
         if others:
-            raise _several(path)
+            raise several_documents(path)
         made_of = [VERSION, source.fingerprint, encoder.name, encoder.revision, encoder.text_format, tokens]
         kept = cache_folder() / "documents" / f"{sha256(json.dumps(made_of))[:32]}.npz"
 
@@ -155,32 +155,6 @@ def titles(chunk: Document) -> str:
     """What a chunk stands under: the title of its document, and the heading of its section."""
     parts = (chunk.metadata.get("title"), chunk.metadata.get("section"))
     return ". ".join(dict.fromkeys(str(part).rstrip(".") for part in parts if part))
-
-
-def only_document(path: str | Path, entries: Iterable[Entry]) -> Document:
-    """Return the one document among the entries of a file.
-
-    Raises:
-        KnowledgeBaseError: there are none or several, or a part of it cannot be read.
-    """
-    documents = []
-    for entry in entries:
-        if isinstance(entry, Reject):
-            place = "" if entry.position == WHOLE_FILE else f" at {entry.position}"
-            raise KnowledgeBaseError(f"{path} cannot be read{place}: {entry.reason}")
-        if isinstance(entry, VectorDocument):
-            entry = entry.document
-        if isinstance(entry, Document):
-            documents.append(entry)
-        if len(documents) > 1:
-            raise _several(path)
-    if not documents:
-        raise KnowledgeBaseError(f"There is no document in {path}. Give a file that holds one.")
-    return documents[0]
-
-
-def _several(path: str | Path) -> KnowledgeBaseError:
-    return KnowledgeBaseError(f"{path} holds more than one document. Index it: briefcontext index {path} --kb DIR")
 
 
 def _kept(

@@ -18,8 +18,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.knowledge.sources.files import ENDINGS, WHOLE_FILES
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
-from briefcontext.knowledge.sources.source import Entry
-from briefcontext.retrievers.long_document import only_document
+from briefcontext.knowledge.sources.source import Entry, only_document
 
 __all__ = ["MOST_CHARACTERS", "MOST_PAGES", "SECONDS", "read_document"]
 

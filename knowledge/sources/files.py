@@ -9,9 +9,7 @@ from functools import partial
 from io import BufferedIOBase
 from itertools import takewhile
 from pathlib import Path, PurePath
-from typing import Literal
-
-from langchain_core.document_loaders import BaseLoader
+from typing import TYPE_CHECKING, Literal
 
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
 from briefcontext.files import sha256
@@ -34,6 +32,9 @@ from briefcontext.knowledge.sources.source import (
 from briefcontext.knowledge.sources.tables import Columns, columns_of, csv_rows, jsonl_rows, read_table, without_text
 from briefcontext.knowledge.sources.texts import read_html, read_markdown, read_text
 from briefcontext.knowledge.sources.xml_stream import root_name
+
+if TYPE_CHECKING:
+    from langchain_core.document_loaders import BaseLoader
 
 READER_VERSION = 6
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
@@ -237,7 +238,7 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
     return FileSource(file.path, read, name=file.name, reading=[format, READER_VERSION, *options], document_id=id)
 
 
-def _open_loaded(file: FoundFile, loader: Callable[..., BaseLoader], arguments: Mapping[str, object]) -> FileSource:
+def _open_loaded(file: FoundFile, loader: "Callable[..., BaseLoader]", arguments: Mapping[str, object]) -> FileSource:
     """The file as a source that a document loader of LangChain reads."""
 
     def read(_: BufferedIOBase, document_id: str) -> Iterator[Entry]:

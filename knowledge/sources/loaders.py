@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import count, groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from langchain_core.document_loaders import BaseLoader
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, MissingExtraError, first_line
 from briefcontext.knowledge.sources.publication import article_url
 from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, EntrySource, Reject
 from briefcontext.knowledge.sources.texts import file_document, stem
+
+if TYPE_CHECKING:
+    from langchain_core.document_loaders import BaseLoader
 
 SET_HERE = ("source_id", "source", "title", "kind", "chunk_index", "start", "end", "page", "page_label")
 
@@ -42,7 +45,7 @@ class LoaderSource(EntrySource):
     `source` that is an address.
     """
 
-    def __init__(self, loader: BaseLoader, *, name: str | None = None, fingerprint: str = "") -> None:
+    def __init__(self, loader: "BaseLoader", *, name: str | None = None, fingerprint: str = "") -> None:
         """Name the source, by default after the loader's class; nothing is loaded yet.
 
         The loader is asked again whenever the source is read. The `fingerprint` changes whenever the content does; "":
@@ -52,13 +55,15 @@ class LoaderSource(EntrySource):
         super().__init__(lambda: load(lambda: loader, name), name=name, fingerprint=fingerprint)
 
 
-def loader_class(named: str) -> Callable[..., BaseLoader]:
+def loader_class(named: str) -> "Callable[..., BaseLoader]":
     """The class that `module:Class` names, which takes a file's path.
 
     Raises:
         InputError: it names none.
         MissingExtraError: its package is not installed.
     """
+    from langchain_core.document_loaders import BaseLoader  # Takes half a second, which other files need not wait for.
+
     module, _, name = named.partition(":")
     try:
         found = getattr(import_module(module), name, None) if module and name else None
@@ -75,7 +80,7 @@ def loader_class(named: str) -> Callable[..., BaseLoader]:
     return found
 
 
-def load(make: Callable[[], BaseLoader], source: str, *, source_is_the_file: bool = False) -> Iterator[Entry]:
+def load(make: "Callable[[], BaseLoader]", source: str, *, source_is_the_file: bool = False) -> Iterator[Entry]:
     """The documents of a loader, completed, and the reject of what it could not load.
 
     Those without a `source` of their own are named after the one given; with `source_is_the_file` all are.

@@ -223,3 +223,30 @@ def file_errors(path: Path) -> Iterator[None]:
         raise KnowledgeBaseError(
             f"{path} cannot be read ({error.strerror or error}): check the path and its permissions."
         ) from error
+
+
+def only_document(path: str | Path, entries: Iterable[Entry]) -> Document:
+    """Return the one document among the entries of a file.
+
+    Raises:
+        KnowledgeBaseError: there are none or several, or a part of it cannot be read.
+    """
+    documents = []
+    for entry in entries:
+        if isinstance(entry, Reject):
+            place = "" if entry.position == WHOLE_FILE else f" at {entry.position}"
+            raise KnowledgeBaseError(f"{path} cannot be read{place}: {entry.reason}")
+        if isinstance(entry, VectorDocument):
+            entry = entry.document
+        if isinstance(entry, Document):
+            documents.append(entry)
+        if len(documents) > 1:
+            raise several_documents(path)
+    if not documents:
+        raise KnowledgeBaseError(f"There is no document in {path}. Give a file that holds one.")
+    return documents[0]
+
+
+def several_documents(path: str | Path) -> KnowledgeBaseError:
+    """Return what is wrong with a file of several documents where one is read."""
+    return KnowledgeBaseError(f"{path} holds more than one document. Index it: briefcontext index {path} --kb DIR")
