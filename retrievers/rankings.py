@@ -107,7 +107,7 @@ def _source(document: Document) -> str:
 
 
 def _position(document: Document) -> tuple[int, int]:
-    return int(document.metadata.get("start", 0)), int(document.metadata.get("chunk_index", 0))
+    return int(document.metadata.get("chunk_index", 0)), int(document.metadata.get("start", 0))
 
 
 @dataclass(frozen=True, slots=True)

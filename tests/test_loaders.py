@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,14 +55,17 @@ def test_pages_of_a_file_are_one_document_and_keep_their_numbers() -> None:
 
 
 def test_other_documents_stay_apart_under_ids_of_their_own() -> None:
-    rows = [Document(f"Row {n}.", metadata={"source": "t", "row": n, "pmid": n + 1, "odd": {}}) for n in range(3)]
+    rows = [
+        Document(f"Row {n}.", metadata={"source": "t", "row": n, "pmid": n + 1, "odd": {}, "gap": math.nan})
+        for n in range(3)
+    ]
     found = loaded(*rows, Document("Named.", id="n", metadata={"source": "https://example.org/n"}), Document(" "))
     assert [entry.id for entry in found[:4]] == ["t", "t/2", "t/3", "n"]
     assert [entry.metadata["url"] for entry in found[2:4]] == [
         "https://pubmed.ncbi.nlm.nih.gov/3/",
         "https://example.org/n",
     ]
-    assert found[0].metadata["row"] == 0
+    assert (found[0].metadata["row"], "gap" in found[0].metadata) == (0, False)
     assert isinstance(found[4], Reject)
 
 

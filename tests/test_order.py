@@ -26,6 +26,13 @@ def test_groups_stand_by_best_rank_and_chunks_by_position() -> None:
     assert _ids(order_preserving(ranked)) == ["b#2", "b#7", "a#1", "a#3"]
 
 
+def test_chunks_of_the_parts_of_a_source_are_not_mixed_by_their_places_in_the_parts() -> None:
+    chunks = [_chunk("a", index) for index in range(4)]
+    for chunk, start in zip(chunks, [0, 900, 0, 800], strict=True):
+        chunk.metadata["start"] = start
+    assert order_preserving(chunks[::-1]) == chunks
+
+
 @given(ranked=CHUNKS)
 def test_the_arrangement_is_a_permutation(ranked: list[Document]) -> None:
     assert sorted(_ids(order_preserving(ranked))) == sorted(_ids(ranked))

@@ -122,7 +122,8 @@ def _whole(source: str, number: int, parts: list[Document]) -> Entry:
     metadata = {
         name: value
         for name, value in first.metadata.items()
-        if name not in SET_HERE and isinstance(value, str | int | float)
+        # A data frame writes NaN where a value is missing.
+        if name not in SET_HERE and isinstance(value, str | int | float) and value == value
     }
     kind, url = "text", article_url(first.metadata)
     if _is_page(first):

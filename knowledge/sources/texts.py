@@ -13,7 +13,7 @@ from lxml import etree, html
 
 from briefcontext.knowledge.sources.publication import record
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
-from briefcontext.knowledge.sources.xml_stream import mark_powers
+from briefcontext.knowledge.sources.xml_stream import write_out_formulas
 
 MAX_BYTES = 1 << 28
 """A larger file does not fit into bounded memory, and is no document that a person wrote."""
@@ -93,7 +93,7 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """
     root = _parsed(read_whole(stream))
     title = " ".join((root.findtext(".//title") or "").split())
-    mark_powers(root)
+    write_out_formulas(root)
     etree.strip_elements(root, etree.Comment, etree.ProcessingInstruction, *_LEFT_OUT, with_tail=False)
     for element in root.iter(*_BLOCKS, *_CELLS, "br"):
         mark = "\n" if element.tag == "br" else _CELL_MARK if element.tag in _CELLS else _BLOCK_MARK

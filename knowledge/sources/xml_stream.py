@@ -50,7 +50,7 @@ def stream_elements(
             if event == "end" and local_name(element) in names and next(element.iterancestors(*wanted), None) is None:
                 if (parent := element.getparent()) is not None:
                     del parent[: parent.index(element)]
-                mark_powers(element)
+                write_out_formulas(element)
                 yield element
                 element.clear()
         if broken is not None:
@@ -96,8 +96,18 @@ def unresolved_entity(element: etree._Element) -> str | None:
     return None if entity is None else f"It uses the entity {entity.text}, and entities are not resolved."
 
 
-def mark_powers(element: etree._Element) -> None:
-    """Write powers of numbers as `10^9`: without their mark they would be other numbers."""
+def write_out_formulas(element: etree._Element) -> None:
+    """Have powers, fractions and names in formulas stay what they are in plain text: `10^9`, `1/2`, `VO2`.
+
+    Without their marks they would be other numbers: 109, 12. Blanks between the parts of MathML mean nothing.
+    """
+    for math in element.iter("{*}math"):
+        for part in math.iterdescendants("{*}*"):
+            part.tail = (part.tail or "").strip()
+            if len(part):
+                part.text = (part.text or "").strip()
+        for over, _ in filter(lambda fraction: len(fraction) == 2, math.iter("{*}mfrac")):
+            over.tail = "/"
     for raised in element.iter("{*}sup", "{*}msup"):
         if local_name(raised) == "msup" and len(raised) == 2:
             raised = raised[1]
