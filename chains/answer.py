@@ -168,10 +168,11 @@ def compose(
     articles = {citation["source_id"]: (citation["study_type"], citation["year"]) for citation in citations}
     doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
     warnings = list(draft["warnings"])
+    unread = []
     for extraction in extractions:
         place, error = f"Partition {extraction['index'] + 1}", extraction["error"]
         if extraction["status"] == "failed":
-            cautions.append(f"{place} was not read ({', '.join(extraction['document_ids'])}): {error}")
+            unread.append(f"{place} was not read ({', '.join(extraction['document_ids'])}): {error}")
         elif error:
             warnings.append(f"{place}: {error}")
     read = Counter(id for extraction in extractions for id in extraction["document_ids"])
@@ -181,6 +182,7 @@ def compose(
         cautions.insert(0, unchosen)
     if not draft["abstained"]:
         cautions += _unsupported(citations, doubts)
+    cautions += unread  # They may be many, and a model is told the first cautions only.
     if any(document.metadata.get("kind") == "demo" for document in documents):
         warnings.insert(0, DEMONSTRATION)
     if note := language_note(asked["text"], documents):

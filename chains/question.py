@@ -1,6 +1,7 @@
 """A question: checked, with those it follows up, and in which language it is."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
@@ -33,6 +34,9 @@ SMALL_WORDS = {
     "Dutch": "de het een zijn van en bij met welke wat voor niet door",
 }
 _WORDS = {language: frozenset(words.split()) for language, words in SMALL_WORDS.items()}
+OTHER_SCRIPT = "another script than Latin letters"
+_SCRIPT = 1000
+"""Characters of a text of which the script is told."""
 LEAST = 2
 """Small words that tell a language: one alone may be a name, or another language's word."""
 READ = 5
@@ -116,6 +120,9 @@ def _check_options(options: object) -> dict[str, str]:
 
 def language_of(text: str) -> str | None:
     """Return the language of which a text has the most small words; None where they do not tell."""
+    letters = [letter for letter in text[:_SCRIPT] if letter.isalpha()]
+    if 2 * sum(unicodedata.name(letter, "").startswith("LATIN") for letter in letters) < len(letters):
+        return OTHER_SCRIPT
     words = re.findall(r"\w+", text.lower())
     counts = sorted(((sum(word in small for word in words), name) for name, small in _WORDS.items()), reverse=True)
     (most, language), (next_most, _) = counts[:2]

@@ -1,6 +1,7 @@
 """The language of a question, told by its small words."""
 
 import pytest
+from langchain_core.documents import Document
 
 from briefcontext.chains.question import language_note, language_of
 from briefcontext.knowledge import demo_questions
@@ -16,6 +17,8 @@ from tests.conftest import make_documents
         ("Qual è il trattamento di prima scelta per il diabete di tipo 2?", "Italian"),
         ("Qual é o tratamento de primeira linha para os doentes com diabetes?", "Portuguese"),
         ("Wat is het middel van eerste keuze bij diabetes?", "Dutch"),
+        ("二甲双胍在肾功能衰竭时安全吗？", "another script than Latin letters"),
+        ("Безопасен ли метформин (metformin) при почечной недостаточности?", "another script than Latin letters"),
         ("metformin kidney disease dose", None),
     ],
 )
@@ -29,6 +32,11 @@ def test_a_question_in_another_language_than_the_documents_is_told_of(question: 
 @pytest.mark.parametrize("question", [question["question"] for question in demo_questions()])
 def test_english_questions_are_taken_for_nothing_else(question: str) -> None:
     assert language_of(question) in ("English", None)
+
+
+def test_greek_letters_and_figures_are_no_other_script() -> None:
+    assert language_of("TNF-α, IL-1β, 2.5 μg") is None
+    assert language_note("糖尿病の治療は？", [Document(page_content="糖尿病の治療")]) is None
 
 
 def test_nothing_is_said_where_documents_do_not_tell() -> None:

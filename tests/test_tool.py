@@ -102,6 +102,18 @@ def test_what_was_not_read_is_told(tool: BaseTool, server: OpenAIServer) -> None
     assert "Caution:\n- Partition 4 was not read (doc-12, doc-13, doc-14, doc-15)" in told
 
 
+def test_of_many_cautions_those_on_what_is_cited_come_first(
+    chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply("no", status=500) if "Vitamin" in call.prompt else faithful(call)
+    disagreeing.documents[8].metadata["retracted"] = True
+    settings = Settings(max_retries=0, route="map_reduce", partition_size=1, include_retracted=True)
+    tool = briefcontext_tool(build_graph(reader=chat_model, retriever=disagreeing), settings=settings)
+    told = tool.invoke(_call({"question": QUESTION})).content
+    assert told.startswith("Caution:\n- Retracted articles are cited: src-8.\n- Partition 1 was not read (doc-0): ")
+    assert "- more warnings: 9\n" in told
+
+
 def test_options_and_a_conflict_are_told(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     def divided(call: Call) -> Reply:
         if call.stage != "extract":
