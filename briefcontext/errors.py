@@ -15,6 +15,10 @@ that every layer may raise these; and it reads what others' errors say.
 from datetime import UTC
 from math import isfinite
 from time import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 __all__ = [
     "BriefContextError",
@@ -27,6 +31,7 @@ __all__ = [
     "first_line",
     "one_line",
     "plain",
+    "problems",
     "retry_after",
 ]
 
@@ -79,6 +84,11 @@ def one_line(error: BaseException) -> str:
 def plain(problem: str) -> str:
     """Return what pydantic says of a value as the end of a sentence of ours."""
     return problem.replace("Value error, ", "").replace("Input should", "it should")
+
+
+def problems(error: "ValidationError | Any") -> str:
+    """Return what pydantic says of all fields that are wrong, each under its name."""
+    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'reply'}: {plain(e['msg'])}" for e in error.errors())
 
 
 def retry_after(value: str | None) -> float | None:

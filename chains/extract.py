@@ -17,7 +17,7 @@ from briefcontext.chains.parsing.choice import named_option
 from briefcontext.chains.parsing.grounding import ground
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, distinct, extraction_of
-from briefcontext.errors import ModelCallError, first_line
+from briefcontext.errors import ModelCallError, first_line, problems
 
 __all__ = ["extract", "extract_prompt", "ground_all", "lost_quotes"]
 
@@ -133,7 +133,7 @@ def _reason(error: ValueError, reply: Reply) -> str:
     if reply.cut:
         return f"it was cut off by {reply.cut}, and has to be shorter"
     if isinstance(error, ValidationError):
-        return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'reply'}: {e['msg']}" for e in error.errors())
+        return problems(error)
     return first_line(error)[:200]
 
 

@@ -291,7 +291,7 @@ class _DocumentFile:
 
 @lru_cache(_KEPT_OPEN)
 def _document(file: _DocumentFile) -> LongDocumentRetriever:
-    return LongDocumentRetriever.from_file(file.path, load_encoder(file.encoder), progress=file.progress)
+    return LongDocumentRetriever.from_file(file.path, file.encoder, progress=file.progress)
 
 
 @lru_cache(_KEPT_OPEN)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.cited_text import cited_text
-from briefcontext.errors import InputError, ModelCallError
+from briefcontext.errors import InputError, ModelCallError, problems
 from briefcontext.graphs.settings import AskedFilters, Settings, current_settings
 
 __all__ = ["DESCRIPTION", "NAME", "briefcontext_tool", "problems_of"]
@@ -70,7 +70,8 @@ def briefcontext_tool(
 
         graph = ready_made
     asked_graph: Any = graph
-    context = settings if settings is None or isinstance(settings, Settings) else Settings(**settings)
+    given = dict(settings) if isinstance(settings, Mapping) else settings
+    context = None if given is None else Settings.model_validate(given)
 
     def ask(
         question: str,
@@ -119,5 +120,4 @@ def _told(result: Mapping[str, Any]) -> tuple[str, Answer]:
 
 def problems_of(error: ValidationError | Any) -> str:
     """Return what a model is told of arguments that do not fit the schema."""
-    problems = [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
-    return f"The arguments cannot be used: {'; '.join(problems)}. Call the tool again with others."
+    return f"The arguments cannot be used: {problems(error)}. Call the tool again with others."

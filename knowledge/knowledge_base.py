@@ -57,7 +57,7 @@ class KnowledgeBase:
         self._snapshot: Snapshot | None = None
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, encoder: "Encoder | None" = None) -> Self:
+    def open(cls, path: str | os.PathLike[str], *, encoder: "Encoder | str | None" = None) -> Self:
         """Open the knowledge base in a folder, or the bundled `demo`, with its own encoder, or with one loaded already.
 
         Raises:
@@ -67,9 +67,12 @@ class KnowledgeBase:
         place = _place(path)
         if (manifest := Manifest.published(place)) is None:
             raise KnowledgeBaseError(_why_not(place))
-        if encoder is not None:
-            manifest.check(encoder)
-        return cls(manifest, encoder)
+        if encoder is None:
+            return cls(manifest, None)
+        from briefcontext.knowledge.encoders import load_encoder
+
+        manifest.check(loaded := load_encoder(encoder))
+        return cls(manifest, loaded)
 
     def close(self) -> None:
         with self._loading:

@@ -1,13 +1,15 @@
 """Retrieval from a knowledge base or a document: by vectors, by BM25, or by both."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, Self, get_args, runtime_checkable
+from os import PathLike
+from typing import Annotated, Literal, Protocol, Self, get_args, runtime_checkable
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from pydantic import field_validator
+from pydantic import BeforeValidator, field_validator
 
 from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.term_statistics import TermStatistics
@@ -44,13 +46,18 @@ class DenseSearch(Protocol):
         """Return the `k` nearest passages that fulfil the filters, best first, with `score` in their metadata."""
 
 
+def _opened(given: object) -> object:
+    return KnowledgeBase.open(given) if isinstance(given, str | PathLike) else given
+
+
 class DenseRetriever(RankingRetriever):
     """Retrieves from a knowledge base with the encoder that it was built with.
 
     The score is the encoder's: cosine similarity or inner product.
     """
 
-    knowledge_base: DenseSearch
+    knowledge_base: Annotated[DenseSearch, BeforeValidator(_opened)]
+    """An open base; or its folder, or `demo`, to open it."""
 
     @property
     def term_statistics(self) -> TermStatistics | None:
@@ -105,7 +112,8 @@ class BM25Retriever(RankingRetriever):
     Passages without any term of the question are left out, so that fewer than `k` may come back.
     """
 
-    knowledge_base: LexicalSearch
+    knowledge_base: Annotated[LexicalSearch, BeforeValidator(_opened)]
+    """An open base; or its folder, or `demo`, to open it."""
 
     @property
     def ranks_by_bm25(self) -> bool:

@@ -18,7 +18,7 @@ from pydantic import SkipValidation
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.files import CACHE_VARIABLE, cache_folder, lock, replacing, sha256
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
-from briefcontext.knowledge.encoders import Encoder
+from briefcontext.knowledge.encoders import Encoder, load_encoder
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import only_document, several_documents
 from briefcontext.knowledge.store.filters import Filters
@@ -59,7 +59,7 @@ class LongDocumentRetriever(RankingRetriever):
     def from_document(
         cls,
         document: Document,
-        encoder: Encoder,
+        encoder: Encoder | str,
         *,
         tokens: int = CHUNK_TOKENS,
         exact: bool = False,
@@ -71,6 +71,7 @@ class LongDocumentRetriever(RankingRetriever):
         Raises:
             KnowledgeBaseError: there is no text in it.
         """
+        encoder = load_encoder(encoder)
         chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
         if not chunks:
             raise KnowledgeBaseError(f"There is no text in {document.id}. Give a document that has some.")
@@ -87,7 +88,7 @@ class LongDocumentRetriever(RankingRetriever):
     def from_file(
         cls,
         path: str | Path,
-        encoder: Encoder,
+        encoder: Encoder | str,
         *,
         tokens: int = CHUNK_TOKENS,
         k: int = DEFAULT_K,
@@ -104,6 +105,7 @@ class LongDocumentRetriever(RankingRetriever):
         source, *others = open_sources(path)
         if others:
             raise several_documents(path)
+        encoder = load_encoder(encoder)
         made_of = [VERSION, source.fingerprint, encoder.name, encoder.revision, encoder.text_format, tokens]
         kept = cache_folder() / "documents" / f"{sha256(json.dumps(made_of))[:32]}.npz"
 

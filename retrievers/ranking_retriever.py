@@ -13,9 +13,9 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
-from pydantic import ConfigDict, field_validator
+from pydantic import ConfigDict, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, problems
 from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, has_retracted_title
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import Manifest
@@ -61,6 +61,14 @@ class RankingRetriever(BaseRetriever):
             raise InputError(f"k, the number of documents to retrieve, must be at least 1, not {k}.")
         return k
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return handler(data)
+        except ValidationError as error:
+            raise InputError(f"{cls.__name__} cannot be made: {problems(error)}.") from error
+
     @property
     def term_statistics(self) -> TermStatistics | None:
         """How often terms occur in the whole corpus, for BM25 over what was retrieved; None where it is unknown."""
@@ -96,7 +104,7 @@ class RankingRetriever(BaseRetriever):
         k: int | None = None,
         filters: Filters = NO_FILTERS,
     ) -> list[Document]:
-        return self._search(query, self.k if k is None else self._check_k(k), filters or self.filters, run_manager)
+        return self._search(query, *self._asked(k, filters), run_manager)
 
     async def _aget_relevant_documents(
         self,
@@ -106,8 +114,14 @@ class RankingRetriever(BaseRetriever):
         k: int | None = None,
         filters: Filters = NO_FILTERS,
     ) -> list[Document]:
-        asked = self.k if k is None else self._check_k(k)
-        return await self._asearch(query, asked, filters or self.filters, run_manager)
+        return await self._asearch(query, *self._asked(k, filters), run_manager)
+
+    def _asked(self, k: int | None, filters: Filters) -> tuple[int, Filters]:
+        if not isinstance(filters, Filters):
+            raise InputError(
+                f"filters are Filters(first_year=2015), of briefcontext.knowledge, and not {filters!r:.100}."
+            )
+        return self.k if k is None else self._check_k(k), filters or self.filters
 
 
 def refuse_filters(filters: Filters, searched: str) -> None:
@@ -196,7 +210,10 @@ def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetri
     if isinstance(retriever, VectorStore):
         return WrappedRetriever.from_vectorstore(retriever)
     if not isinstance(retriever, Runnable):
-        raise InputError(f"{type(retriever).__name__} is no retriever: give a LangChain retriever or a vector store.")
+        raise InputError(
+            f"{type(retriever).__name__} is no retriever: give a LangChain retriever, a vector store, or a "
+            "knowledge base as DenseRetriever(knowledge_base=…)."
+        )
     return retriever if isinstance(retriever, RankingRetriever) else WrappedRetriever(retriever=retriever)
 
 

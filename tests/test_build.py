@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base, pipeline
 from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
@@ -169,6 +170,29 @@ def test_options_that_cannot_be_used_are_refused_before_anything_is_written(
     with pytest.raises(InputError):
         build(tmp_path / "kb", source("a", record("1")), **options)
     assert not (tmp_path / "kb").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"encoder": "sideways"}, "there is no encoder 'sideways'"),
+        ({"encoder": None}, "NoneType is no encoder"),
+        (
+            {"encoder": DeterministicFakeEmbedding(size=8)},
+            "FakeEmbedding is no encoder.*EmbeddingsEncoder",
+        ),
+        ({"sources": ["papers.txt"]}, "'papers.txt' is no source.*open_sources"),
+        ({"path": "demo"}, "demo names the bundled knowledge base"),
+    ],
+)
+def test_a_base_is_built_of_what_can_be_used(
+    given: dict[str, Any], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    usual = {"sources": [record("1")], "path": "kb", "encoder": HashingEncoder(name="minilm")}
+    with pytest.raises(BriefContextError, match=complaint):
+        build_knowledge_base(**{**usual, **given})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_build_after_a_search_says_nothing_on_standard_error(tmp_path: Path) -> None:

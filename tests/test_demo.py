@@ -56,8 +56,8 @@ def test_the_answer_and_each_citation_say_that_it_is_no_literature() -> None:
 
 @needs_weights
 def test_it_opens_by_its_name() -> None:
-    with KnowledgeBase.open("demo") as base, demo_knowledge_base() as same:
-        assert (base.path, len(base)) == (same.path, len(same))
+    with KnowledgeBase.open("demo", encoder="minilm") as base, demo_knowledge_base() as same:
+        assert (base.path, len(base), base.encoder) == (same.path, len(same), same.encoder)
     assert knowledge_base_info("demo")["passages"] == len(same)
 
 

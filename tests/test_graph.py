@@ -249,7 +249,7 @@ def test_settings_that_cannot_be_used_are_an_input_error(context: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    "given", [{"context": "my-kb"}, {"context": Settings}, {"config": Settings(knowledge_base="my-kb")}]
+    "given", [{"context": "my-kb"}, {"context": Settings}, {"config": Settings()}, {"settings": Settings()}]
 )
 def test_settings_that_would_go_unheard_are_an_input_error(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"context=Settings\(…\)"):
@@ -315,6 +315,16 @@ def test_input_that_cannot_be_used_is_an_input_error(
     with pytest.raises(InputError, match=complaint):
         asyncio.run(built.ainvoke(given_input))
     assert server.calls == []
+
+
+@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()])
+def test_a_run_that_there_is_none_of_cannot_go_on(checkpointer: Any, agreeing: FixedRetriever) -> None:
+    built = build_graph(retriever=agreeing, checkpointer=checkpointer)
+    nowhere: Any = {"configurable": {"thread_id": "1"}}
+    with pytest.raises(InputError, match="There is no run to go on with"):
+        built.invoke(None, nowhere)
+    with pytest.raises(InputError, match="There is no run to go on with"):
+        asyncio.run(built.ainvoke(None, nowhere))
 
 
 def test_runs_on_one_thread_do_not_add_up(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:

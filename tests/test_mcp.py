@@ -194,6 +194,9 @@ async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer, mon
     ("options", "message"),
     [
         (["--top-k", "0"], "Error: Settings cannot be used: top_k = 0"),
+        (["--kb", "nowhere"], "Error: There is no knowledge base at nowhere: build one with "),
+        (["--document", "nowhere.txt"], "Error: There is no file nowhere.txt."),
+        (["--model", "nobody"], "Error: Model 'nobody' does not name its provider."),
         (["--http", "--host", "192.0.2.1"], "Error: 192.0.2.1:8765 cannot be listened on"),
     ],
 )

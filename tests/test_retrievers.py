@@ -13,7 +13,6 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
@@ -141,8 +140,27 @@ async def test_a_bad_k_is_refused(maker: Maker, k: int) -> None:
 
 
 def test_an_unknown_option_is_refused(maker: Maker) -> None:
-    with pytest.raises((ValidationError, TypeError), match="top_n"):
+    with pytest.raises((InputError, TypeError), match="top_n"):
         maker(top_n=3)
+
+
+async def test_filters_that_are_none_are_refused(maker: Maker) -> None:
+    with pytest.raises(InputError, match=r"filters are Filters\(.*not {'years': '2015-'}"):
+        maker().invoke(QUESTION, filters={"years": "2015-"})
+    with pytest.raises(InputError, match=r"filters are Filters"):
+        await maker().ainvoke(QUESTION, filters={"years": "2015-"})
+
+
+@pytest.mark.parametrize("kind", [DenseRetriever, BM25Retriever])
+def test_a_base_may_be_named_by_its_folder(kind: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    build(folder, DOCUMENTS)
+    retriever = kind(knowledge_base=str(folder))
+    assert retriever.knowledge_base.path == kind(knowledge_base=folder).knowledge_base.path == folder
+    with pytest.raises(KnowledgeBaseError, match="no knowledge base at nope"):
+        kind(knowledge_base="nope")
+    with pytest.raises(InputError, match=f"{kind.__name__} cannot be made: knowledge_base"):
+        kind(knowledge_base=None)
 
 
 def test_retrieving_leaves_the_documents_as_they_were(maker: Maker) -> None:

@@ -161,6 +161,9 @@ def test_what_only_the_developer_can_mend_is_raised() -> None:
         briefcontext_tool(settings={"knowledge_base": "nowhere"}).invoke({"question": QUESTION})
     with pytest.raises(InputError, match="top_k"):
         briefcontext_tool(settings={"top_k": 0})
+    not_settings: Any = 5
+    with pytest.raises(InputError, match="settings = 5: it should be a valid dictionary or instance of Settings"):
+        briefcontext_tool(settings=not_settings)
 
 
 def _two_questions(call: Call) -> Reply:

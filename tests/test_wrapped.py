@@ -10,7 +10,6 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
-from pydantic import ValidationError
 
 from briefcontext.errors import InputError
 from briefcontext.retrievers.ranking_retriever import WrappedRetriever, as_passages
@@ -111,7 +110,7 @@ def test_what_returns_no_documents_is_refused(result: object) -> None:
 
 
 def test_what_is_no_retriever_is_refused() -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(InputError, match="WrappedRetriever cannot be made: retriever"):
         WrappedRetriever(retriever="chroma")
 
 

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from briefcontext.commands.interrupt import EXIT_FAILED
 from briefcontext.commands.options import assignments, values
 from briefcontext.commands.printable import counted, printable_line
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport
@@ -112,16 +112,13 @@ def index(
 ) -> None:
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
     from briefcontext.knowledge import build_knowledge_base, load_encoder
-    from briefcontext.knowledge.build.build import check_build
+    from briefcontext.knowledge.build.build import check_build, place_to_build
     from briefcontext.knowledge.build.source_ledger import gone_records
     from briefcontext.knowledge.encoders.sentence_transformer import full_name
-    from briefcontext.knowledge.knowledge_base import DEMO
     from briefcontext.knowledge.sources.files import open_sources
     from briefcontext.knowledge.store.manifest import Manifest
-    from briefcontext.knowledge.store.place import open_place
 
-    if kb == DEMO:
-        raise InputError(f"{DEMO} names the bundled knowledge base: give another folder, or ./{DEMO}.")
+    place = place_to_build(kb)
     sources = open_sources(
         paths,
         format=format,
@@ -130,7 +127,6 @@ def index(
         loader_arguments=values(loader_arguments or []),
     )
     # All that can be refused is refused before weights are loaded, or downloaded.
-    place = open_place(kb)
     manifest = Manifest.latest(place)
     own = DEFAULT_ENCODER if manifest is None else manifest.encoder.name
     name = own if encoder is None else full_name(encoder)

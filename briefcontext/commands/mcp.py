@@ -45,8 +45,13 @@ def mcp(
         raise MissingExtraError(
             "To serve MCP, the package mcp is needed, version 2 or newer: pip install 'briefcontext[mcp]'."
         ) from error
+    from briefcontext.graphs import resources
     from briefcontext.mcp_server import build_server
 
+    # What is wrong with what they name is told now. An encoder is loaded when it is needed: some clients wait briefly.
+    resources.searched(settings)
+    if model or extract_model or prompts:
+        resources.reader(settings)
     server = build_server(settings)
     if http:
         _serve_http(server, host, port, token)

@@ -113,7 +113,7 @@ class Model:
         prompts: Prompts = BUNDLED,
         structured_output: StructuredOutput = "auto",
     ) -> None:
-        chat = open_chat_model(model, cache=cache, **(arguments or {})) if isinstance(model, str) else model
+        chat = model if isinstance(model, Runnable) else open_chat_model(model, cache=cache, **(arguments or {}))
         self.chat = counting_streamed_tokens(chat)
         self.name = model if isinstance(model, str) else model_name(model)
         self.prompts = prompts

@@ -44,7 +44,7 @@ def open_chat_model(
     """
     from langchain.chat_models import init_chat_model
 
-    provider, _, model = name.partition(":")
+    provider, _, model = str(name).partition(":")
     if not provider or not model:
         raise ModelSetupError(
             f"Model {name!r} does not name its provider. "

@@ -93,8 +93,7 @@ class Run:
             from briefcontext.knowledge.encoders import load_encoder
 
             encoder = paper_encoder() if settings.document_encoder is None else settings.document_encoder
-            opened = load_encoder(encoder) if isinstance(encoder, str) else encoder
-            return kind(LongDocuments(self._data_set.documents, opened, exact=settings.exact_chunks))
+            return kind(LongDocuments(self._data_set.documents, load_encoder(encoder), exact=settings.exact_chunks))
         if settings.knowledge_base is None:
             raise InputError(
                 f"The experiment {settings.experiment} takes its documents from a knowledge base: "

@@ -61,7 +61,7 @@ def build_knowledge_base(
     sources: Iterable[Source] | Iterable[Entry],
     path: str | os.PathLike[str],
     *,
-    encoder: "Encoder",
+    encoder: "Encoder | str",
     chunk_tokens: int | None = None,
     store: str | None = None,
     on: Literal["ray"] | None = None,
@@ -82,7 +82,8 @@ def build_knowledge_base(
     Args:
         sources: sources; or entries (documents, deletions), which then are one source without a fingerprint.
         path: the folder of the base, created where it is missing; or a URL in an object store: `s3://bucket/name`.
-        encoder: makes the vectors; for a base that exists, the one that it was built with.
+        encoder: makes the vectors; or its name (see `load_encoder`). A base that exists needs the one it was built
+            with.
         chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it, and for a new one
             whole texts into chunks of 128, and abstracts and passages not at all.
         store: what searches the vectors: `chroma`, in the base's folder, or the URL of a Chroma server; None: as the
@@ -91,19 +92,34 @@ def build_knowledge_base(
         progress: called after each batch.
 
     Raises:
-        InputError: the chunk size is less than 1, or the store is no URL.
-        KnowledgeBaseError: the folder holds something else, or a base of another encoder, chunk size or store;
-            another process builds in it; the server does not answer; a source cannot be read, or brings vectors of
-            another encoder, or is another file than the one that its document came from.
+        InputError: the chunk size is less than 1, the store is no URL, there is no such encoder, or a source is none.
+        KnowledgeBaseError: the base is the bundled one; the folder holds something else, or a base of another encoder,
+            chunk size or store; another process builds in it; the server does not answer; a source cannot be read, or
+            brings vectors of another encoder, or is another file than the one that its document came from.
     """
-    place, given = open_place(path), _sources(sources)
-    check_build(place, given, encoder.name, chunk_tokens=chunk_tokens, store=store)
+    from briefcontext.knowledge.encoders import load_encoder
+
+    place, given, loaded = place_to_build(path), _sources(sources), load_encoder(encoder)
+    check_build(place, given, loaded.name, chunk_tokens=chunk_tokens, store=store)
     with place.lock():
         if (manifest := Manifest.latest(place)) is None:
-            manifest = Manifest.new(place, encoder, store=store, chunk_tokens=chunk_tokens)
+            manifest = Manifest.new(place, loaded, store=store, chunk_tokens=chunk_tokens)
             manifest.write_draft()
-        manifest.check(encoder, chunk_tokens=chunk_tokens, store=store)
-        return _build(Draft(manifest), encoder, given, on, progress)
+        manifest.check(loaded, chunk_tokens=chunk_tokens, store=store)
+        return _build(manifest, loaded, given, on, progress)
+
+
+def place_to_build(path: str | os.PathLike[str]) -> Place:
+    """Return the place of a base that may be written.
+
+    Raises:
+        KnowledgeBaseError: it is the bundled one.
+    """
+    if path == DEMO:
+        raise KnowledgeBaseError(
+            f"{DEMO} names the bundled knowledge base, which stays as it is: name another folder, or ./{DEMO}."
+        )
+    return open_place(path)
 
 
 def check_build(
@@ -140,18 +156,24 @@ def _sources(given: Iterable[Source] | Iterable[Entry]) -> list[Source]:
     rest = chain([first], items)
     if isinstance(first, Document | VectorDocument | Deletion | Reject):
         return [EntrySource(rest, size=len(given) if isinstance(given, list | tuple) else None)]  # type: ignore[arg-type]
-    return list(rest)  # type: ignore[arg-type]
+    sources = list(rest)
+    if none := [source for source in sources if not isinstance(source, Source)]:
+        raise InputError(
+            f"{none[0]!r:.100} is no source: give LangChain documents, or files as open_sources(paths) opens them "
+            "(briefcontext.knowledge)."
+        )
+    return sources  # type: ignore[return-value]
 
 
 def _build(
-    draft: Draft,
+    manifest: Manifest,
     encoder: "Encoder",
     sources: list[Source],
-    on: Literal["ray"] | None,
-    progress: Callable[[Progress], None] | None,
+    on: Literal["ray"] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> BuildReport:
     """Build in a place that is locked."""
-    place, before = draft.manifest.place, draft.manifest.sources
+    draft, place, before = Draft(manifest), manifest.place, manifest.sources
     published = Manifest.published(place)
     # One that was read to its end by a build that was stopped later is not skipped, and not read again.
     indexed = {number for number, source in enumerate(published.sources if published else []) if source.finished}
@@ -197,12 +219,9 @@ def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> B
         KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete, or one of the ids is
             not held; nothing is removed then.
     """
-    if path == DEMO:
-        raise KnowledgeBaseError(
-            f"{DEMO} names the bundled knowledge base, which stays as it is: name a folder of yours."
-        )
+    place = place_to_build(path)
     with KnowledgeBase.open(path) as base:
-        manifest, place = base.manifest, base.manifest.place
+        manifest = base.manifest
     if Manifest.draft(place) is not None:
         raise KnowledgeBaseError(
             f"An update of {place} is not complete: run its index command again to finish it, and remove then."
@@ -215,4 +234,5 @@ def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> B
         )
     deletions = EntrySource([Deletion(id) for id in sorted(held)], name="kb remove")
     # What a base notes of its encoder is all that is asked of one that has nothing to encode.
-    return build_knowledge_base([deletions], path, encoder=cast("Encoder", manifest.encoder))
+    with place.lock():
+        return _build(Manifest.latest(place) or manifest, cast("Encoder", manifest.encoder), [deletions])

@@ -188,7 +188,7 @@ _loaded: dict[tuple[str, str], Encoder] = {}
 _lock = threading.Lock()
 
 
-def load_encoder(name: str, *, device: str | None = None) -> Encoder:
+def load_encoder(name: str | Encoder, *, device: str | None = None) -> Encoder:
     """The encoder of that name, loaded once for each device and then shared. Thread-safe.
 
     Args:
@@ -201,7 +201,7 @@ def load_encoder(name: str, *, device: str | None = None) -> Encoder:
 
             Weights that no package ships come from the Hugging Face hub or its local cache. With a folder the
             same encoder is read from there: `bge:/path`, `minilm:/path`, and `medcpt:/path` for a folder that
-            holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`.
+            holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`. An encoder is returned as it is.
         device: a PyTorch device such as `cpu` or `cuda:0`; None chooses a GPU where there is one. On a CUDA
             device the model runs in half precision.
 
@@ -213,6 +213,13 @@ def load_encoder(name: str, *, device: str | None = None) -> Encoder:
     # tokenizers warns on standard error when a process forks after using its threads, unless this is set.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+    if isinstance(name, Encoder):
+        return name
+    if not isinstance(name, str):
+        raise InputError(
+            f"{type(name).__name__} is no encoder: name one, such as 'minilm', or make LangChain embeddings one by "
+            "EmbeddingsEncoder(embeddings, name=…), of briefcontext.knowledge.encoders.encoder."
+        )
     name = full_name(name)
     device = choose_device(device)
     with _lock:

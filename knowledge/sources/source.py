@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from io import BufferedIOBase
 from pathlib import Path
-from typing import ParamSpec, Protocol
+from typing import ParamSpec, Protocol, runtime_checkable
 
 import numpy as np
 from langchain_core.documents import Document
@@ -59,6 +59,7 @@ class Reject:
 Entry = Document | VectorDocument | Deletion | Reject
 
 
+@runtime_checkable
 class Source(Protocol):
     """One file, one download, one table: whatever is read from beginning to end.
 
