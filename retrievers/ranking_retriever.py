@@ -141,6 +141,7 @@ def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
 
 
 _BECAME = ("retracted", "corrected", "expression_of_concern")
+_LISTS = frozenset({"authors", "languages", "mesh", "publication_types"})
 _NOT_SO = frozenset({"", "0", "0.0", "false", "f", "no", "n", "nan", "<na>", "none", "null"})
 
 # What retrievers call the number of documents, where it is a field of theirs.
@@ -251,8 +252,9 @@ def as_passages(documents: Iterable[Document]) -> list[Document]:
     What a document has is kept, and the rest is filled in: `source_id` from the loader's `source`, else the
     id; `url` from its PMID or DOI; `page`, which LangChain's loaders count from 0, as it is printed; `start` from the
     text splitter's `start_index`; the id from a digest of source and text; `retracted` also from the publication types
-    and the title. What is "False", "no" or not a number, as tables have it, is false. A repeated document (same id,
-    same text) is left out, and another text under an id already taken gets one of its own.
+    and the title. Lists of names are joined by semicolons, and what is "False", "no" or not a number, as tables have
+    it, is false. A repeated document (same id, same text) is left out, and another text under an id already taken gets
+    one of its own.
     """
     passages: dict[str, Document] = {}
     for document in documents:
@@ -265,7 +267,11 @@ def as_passages(documents: Iterable[Document]) -> list[Document]:
 
 
 def _as_passage(document: Document) -> Document:
-    metadata = {name: value for name, value in document.metadata.items() if value is not None}
+    metadata = {
+        name: "; ".join(map(str, value)) if name in _LISTS and isinstance(value, list | tuple) else value
+        for name, value in document.metadata.items()
+        if value is not None
+    }
     source = metadata.get("source_id") or metadata.get("source") or document.id or _digest(document)
     start = _offset(metadata.get("start"), _offset(metadata.get("start_index"), 0))
     completed = {

@@ -107,6 +107,23 @@ def test_whether_they_are_retracted_is_told_as_tables_and_pubmed_tell_it(
     )
 
 
+def test_lists_in_their_metadata_are_written_as_those_of_a_knowledge_base(built: Any) -> None:
+    metadata = {
+        "title": "Aspirin",
+        "authors": ["Smith, JA", "Doe, B"],
+        "publication_types": ["Journal Article", "Multicenter Study"],
+        "mesh": ("Humans", "Cohort Studies"),
+        "tags": ["mine"],
+    }
+    documents = [Document(id="7", page_content="Aspirin lowers the risk of stroke.", metadata=metadata)]
+    state = built.invoke(asked(documents), output_keys=["ranking", "answer"])
+    (citation,) = state["answer"]["citations"]
+    assert citation["publication_types"] == "Journal Article; Multicenter Study"
+    assert citation["notes"] == ["cohort study", "humans"]
+    assert state["answer"]["references"][0]["citation"] == "Smith JA, Doe B. Aspirin. 7"
+    assert state["ranking"][0].metadata["tags"] == ["mine"]
+
+
 def test_none_of_them_is_nothing_to_answer_from_and_not_a_search(built: Any, server: OpenAIServer) -> None:
     answer = built.invoke(asked([]))["answer"]
     assert (answer["route"], answer["abstained"]) == ("abstain", True)
