@@ -129,12 +129,22 @@ def test_sync_takes_out_what_files_of_the_folder_gave_that_are_gone_and_nothing_
     (folder / "flu.txt").unlink()
     (folder / "more.jsonl").write_text('{"id": "r2", "text": "Zinc helps."}\n{"id": "r3", "text": "Rest helps."}\n')
     everything = ["notes/flu.txt", "notes/gout.md", "other/kept.txt", "r1", "r2", "r3"]
-    index(folder)
+    stay = "1 record of files that are gone, or do not hold them any more, stay in the base: --sync removes them."
+    assert stay in index(folder)
     assert held(tmp_path) == everything
     out = index(folder, "--sync")
+    assert "stay in the base" not in out
     assert "Removed 1 record of files that are gone." in out
     assert held(tmp_path) == [id for id in everything if id != "notes/flu.txt"]
     assert "Removed" not in index(folder, "--sync")
+
+
+def test_sync_takes_out_the_rows_that_a_file_does_not_hold_any_more(index: Index, folder: Path, tmp_path: Path) -> None:
+    index(folder)
+    (folder / "more.jsonl").write_text('{"id": "r2", "text": "Zinc helps."}\n')
+    (folder / "flu.txt").unlink()
+    assert "Removed 1 record of files that are gone." in index(folder / "more.jsonl", "--sync")
+    assert held(tmp_path) == ["notes/flu.txt", "notes/gout.md", "r2"]
 
 
 def test_sync_keeps_what_another_file_of_the_folder_still_has(index: Index, folder: Path, tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def index(
         Literal["ray"] | None, typer.Option(help="Encode and write on a Ray cluster: RAY_ADDRESS, or a local one.")
     ] = None,
     sync: Annotated[
-        bool, typer.Option("--sync", help="Remove what the base has from files of these folders that are gone.")
+        bool,
+        typer.Option("--sync", help="Remove what the base has of these files and folders that is gone from them."),
     ] = False,
 ) -> None:
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
@@ -148,10 +149,13 @@ def index(
             progress=bars.show,
         )
         report = build([*sources, *sources.skipped])
-        gone = gone_records(kb, paths, sources) if sync else None
+        gone = gone_records(kb, paths, sources)
         # What a file that is gone had in common with one that is there is read from that one again.
-        synced = build([gone, *sources]) if gone is not None else None
+        synced = build([gone, *sources]) if sync and gone is not None else None
     _print_report(report, sources, synced)
+    if gone is not None and not sync:
+        left = f"{counted(gone.size or 0, 'record')} of files that are gone, or do not hold them any more"
+        typer.echo(f"{left}, stay in the base: --sync removes them.")
     nothing = report.counts.read == report.counts.rejected and not any(source.skipped for source in report.sources)
     raise typer.Exit(EXIT_FAILED if nothing or not (synced or report).passages else 0)
 

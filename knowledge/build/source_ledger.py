@@ -171,15 +171,16 @@ def _clash(source: FileSource, held: str) -> str:
 
 
 def gone_records(
-    path: str | os.PathLike[str], folders: Iterable[str | Path], sources: Iterable[object]
+    path: str | os.PathLike[str], given: Iterable[str | Path], sources: Iterable[object]
 ) -> EntrySource | None:
-    """The deletions of what a base has from files in some folders that are gone, or say something else by now, if any.
+    """The deletions of what a base has from files that are gone, or do not hold it any more, if any.
 
-    The sources are what lies in the folders now, and were just indexed into the base. What is no folder is left out.
+    The files are those given, and those in the folders given; the sources are what they hold now, and were just
+    indexed into the base.
     """
     if (manifest := Manifest.published(open_place(path))) is None:
         return None
-    roots = [Path(folder).expanduser().resolve() for folder in folders if Path(folder).expanduser().is_dir()]
+    roots = [Path(root).expanduser().resolve() for root in given]
     now = {(_path_of(source), source.fingerprint) for source in sources if isinstance(source, FileSource)}
     gone = [
         number
@@ -189,4 +190,5 @@ def gone_records(
         and any(Path(entry.path).is_relative_to(root) for root in roots)
     ]
     held = manifest.table(RECORDS).find(["source_id"], "source", gone, "NOT deleted")["source_id"].to_pylist()
-    return EntrySource([Deletion(id) for id in sorted(held)], name="files that are gone") if held else None
+    deletions = [Deletion(id) for id in sorted(held)]
+    return EntrySource(deletions, name="files that are gone", size=len(held)) if held else None
