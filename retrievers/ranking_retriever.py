@@ -141,6 +141,8 @@ def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
 
 
 _BECAME = ("retracted", "corrected", "expression_of_concern")
+_PUBMED = {"uid": "pmid", "Title": "title", "Published": "year"}
+"""What LangChain's PubMedRetriever has, and how it is called here."""
 _LISTS = frozenset({"authors", "languages", "mesh", "publication_types"})
 _NOT_SO = frozenset({"", "0", "0.0", "false", "f", "no", "n", "nan", "<na>", "none", "null"})
 
@@ -249,7 +251,7 @@ def _scores(documents: list[Document]) -> list[float]:
 def as_passages(documents: Iterable[Document]) -> list[Document]:
     """Return copies that all have a unique `id` and the metadata of a passage, in the same order.
 
-    What a document has is kept, and the rest is filled in: `source_id` from the loader's `source`, else the
+    What a document has is kept, and the rest is filled in: `source_id` from the PMID or the loader's `source`, else the
     id; `url` from its PMID or DOI; `page`, which LangChain's loaders count from 0, as it is printed; `start` from the
     text splitter's `start_index`; the id from a digest of source and text; `retracted` also from the publication types
     and the title. Lists of names are joined by semicolons, and what is "False", "no" or not a number, as tables have
@@ -272,7 +274,10 @@ def _as_passage(document: Document) -> Document:
         for name, value in document.metadata.items()
         if value is not None
     }
-    source = metadata.get("source_id") or metadata.get("source") or document.id or _digest(document)
+    if "Copyright Information" in metadata:
+        metadata = {**{ours: metadata.get(theirs, "") for theirs, ours in _PUBMED.items()}, **metadata}
+    named = (metadata.get(name) for name in ("source_id", "pmid", "source"))
+    source = next(filter(None, named), None) or document.id or _digest(document)
     start = _offset(metadata.get("start"), _offset(metadata.get("start_index"), 0))
     completed = {
         "kind": "document",

@@ -129,6 +129,17 @@ def test_what_is_no_retriever_is_refused() -> None:
             },
         ),
         (Document(id="u1", page_content="text"), {"source_id": "u1", "start": 0, "end": 4}),
+        (Document(page_content="text", metadata={"source": "a.csv", "row": 3, "pmid": 31}), {"source_id": "31"}),
+        (
+            Document(
+                page_content="text",
+                metadata={"uid": "31", "Title": "Bees", "Published": "2011-5-3", "Copyright Information": ""},
+            ),
+            {
+                **{"source_id": "31", "pmid": "31", "title": "Bees", "year": "2011-5-3"},
+                "url": "https://pubmed.ncbi.nlm.nih.gov/31/",
+            },
+        ),
         (
             Document(id="u1", page_content="text", metadata={"source_id": "31", "source": "x"}),
             {"source_id": "31"},
