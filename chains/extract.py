@@ -1,5 +1,6 @@
 """The map step: extract from a partition the passages that bear on the question."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, Self
@@ -23,6 +24,11 @@ __all__ = ["extract", "extract_prompt", "ground_all", "lost_quotes"]
 
 _AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
 """What a provider is to hold the model to, while a reply with more in it is read all the same."""
+
+
+_MARKS = re.compile('["“”«»]')
+_LEAST_PIECE = 20
+"""Characters between two quotation marks that may be a quote."""
 
 
 class _KeyedQuote(BaseModel):
@@ -118,9 +124,13 @@ async def extract(
         text = second.text or first.text
         if not text and second.cut:
             raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
-        # What the model wrote may bear on the question, and nothing supports it.
-        said = f"The reply was not of the form asked for ({_reason(error, second)}); its text is kept as a finding "
-        return extraction_of(index, documents, "evidence", finding=text.strip(), error=f"{said}without quotes.")
+        # What the model wrote may bear on the question, and only its words that stand in a document support it.
+        pieces = [] if second.cut else [piece for piece in _MARKS.split(text) if len(piece) >= _LEAST_PIECE]
+        quotes, _ = ground_all([("", piece) for piece in pieces], documents, budget.min_quote_similarity)
+        kept = "only the documents' words in it are used" if quotes else "its text is kept as a finding without quotes"
+        said = f"The reply was not of the form asked for ({_reason(error, second)}); {kept}."
+        finding = "" if quotes else text.strip()
+        return extraction_of(index, documents, "evidence", finding=finding, quotes=quotes, error=said)
 
 
 def extract_prompt(model: Model, question: Question, documents: Sequence[Document]) -> list[BaseMessage]:

@@ -182,6 +182,26 @@ def test_a_malformed_record_gets_one_repair_that_carries_the_error(
     assert "could not be read" in server.calls[1].user
 
 
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        f'[{{"relevant": true, "quotes": ["{WORDS}"]}}, {{"relevant": false}}]',
+        f'{{"relevant": true, "quotes": {{"{KEYS[0]}": "{WORDS}"}}, "finding": "It surely lowers all of the risk."}}',
+        f'{{"relevant": true, "quotes": [{{"key": "{KEYS[0]}", "text": "{WORDS}"}},],}}',
+        f"The first document says: “{WORDS}”.",
+    ],
+)
+def test_of_text_that_stays_malformed_only_the_documents_words_are_used(
+    malformed: str, chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
+) -> None:
+    _says(server, malformed)
+    extraction = wait_for(LLMReader(chat_model).aextract(ASKED, DOCUMENTS, 0, budget))
+    assert [(quote["text"], quote["document_id"]) for quote in extraction["quotes"]] == [(WORDS, "doc-0")]
+    assert (extraction["status"], extraction["finding"]) == ("evidence", "")
+    assert str(extraction["error"]).endswith("; only the documents' words in it are used.")
+    assert len(server.calls) == 2
+
+
 async def test_text_that_stays_malformed_is_kept_as_an_ungrounded_finding(
     chat_model: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
