@@ -16,7 +16,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 
 from briefcontext.errors import InputError, problems
-from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, has_retracted_title
+from briefcontext.knowledge.sources.publication import article_url, normalised
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.term_statistics import TermStatistics
@@ -140,11 +140,8 @@ def ranked(scored: Iterable[tuple[Document, float]]) -> list[Document]:
     ]
 
 
-_BECAME = ("retracted", "corrected", "expression_of_concern")
 _PUBMED = {"uid": "pmid", "Title": "title", "Published": "year"}
 """What LangChain's PubMedRetriever has, and how it is called here."""
-_LISTS = frozenset({"authors", "languages", "mesh", "publication_types"})
-_NOT_SO = frozenset({"", "0", "0.0", "false", "f", "no", "n", "nan", "<na>", "none", "null"})
 
 # What retrievers call the number of documents, where it is a field of theirs.
 _K_FIELDS = ("k", "top_k", "top_k_results")
@@ -253,10 +250,8 @@ def as_passages(documents: Iterable[Document]) -> list[Document]:
 
     What a document has is kept, and the rest is filled in: `source_id` from the PMID or the loader's `source`, else the
     id; `url` from its PMID or DOI; `page`, which LangChain's loaders count from 0, as it is printed; `start` from the
-    text splitter's `start_index`; the id from a digest of source and text; `retracted` also from the publication types
-    and the title. Lists of names are joined by semicolons, and what is "False", "no" or not a number, as tables have
-    it, is false. A repeated document (same id, same text) is left out, and another text under an id already taken gets
-    one of its own.
+    text splitter's `start_index`; the id from a digest of source and text; the rest as `normalised` has it. A repeated
+    document (same id, same text) is left out, and another text under an id already taken gets one of its own.
     """
     passages: dict[str, Document] = {}
     for document in documents:
@@ -269,13 +264,10 @@ def as_passages(documents: Iterable[Document]) -> list[Document]:
 
 
 def _as_passage(document: Document) -> Document:
-    metadata = {
-        name: "; ".join(map(str, value)) if name in _LISTS and isinstance(value, list | tuple) else value
-        for name, value in document.metadata.items()
-        if value is not None
-    }
-    if "Copyright Information" in metadata:
-        metadata = {**{ours: metadata.get(theirs, "") for theirs, ours in _PUBMED.items()}, **metadata}
+    given = document.metadata
+    if "Copyright Information" in given:
+        given = {**{ours: given.get(theirs, "") for theirs, ours in _PUBMED.items()}, **given}
+    metadata = normalised(given)
     named = (metadata.get(name) for name in ("source_id", "pmid", "source"))
     source = next(filter(None, named), None) or document.id or _digest(document)
     start = _offset(metadata.get("start"), _offset(metadata.get("start_index"), 0))
@@ -283,7 +275,6 @@ def _as_passage(document: Document) -> Document:
         "kind": "document",
         **metadata,
         **_printed_page(metadata),
-        **_became(metadata),
         **({"url": url} if (url := article_url(metadata)) else {}),
         "source_id": str(source),
         "title": str(metadata.get("title", "")),
@@ -292,12 +283,6 @@ def _as_passage(document: Document) -> Document:
         "end": max(start, _offset(metadata.get("end"), start + len(document.page_content))),
     }
     return document.model_copy(update={"id": document.id or f"{source}#{_digest(document)}", "metadata": completed})
-
-
-def _became(metadata: Mapping[str, Any]) -> dict[str, bool]:
-    said = {name: str(metadata[name]).strip().lower() not in _NOT_SO for name in _BECAME if name in metadata}
-    types, title = str(metadata.get("publication_types")), str(metadata.get("title"))
-    return {**said, "retracted": True} if RETRACTED_TYPE in types or has_retracted_title(title) else said
 
 
 def _printed_page(metadata: Mapping[str, Any]) -> dict[str, Any]:

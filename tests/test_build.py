@@ -45,6 +45,28 @@ def test_records_become_passages_with_all_that_they_carry(tmp_path: Path) -> Non
         assert base.manifest.retracted == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ({"title": "RETRACTED: Bees"}, {"retracted": True}),
+        ({"title": "RETRACTED: Bees", "retraction_notice": True}, {"retraction_notice": True}),
+        ({"retracted": "False", "corrected": "no", "expression_of_concern": "True"},
+         {"retracted": False, "corrected": False, "expression_of_concern": True}),
+        ({"publication_types": ["Letter", "Retracted Publication"], "authors": ["Doe, B", "Roe, C"]},
+         {"publication_types": "Letter; Retracted Publication", "authors": "Doe, B; Roe, C", "retracted": True}),
+    ],
+)  # fmt: skip
+def test_what_became_of_an_article_is_told_alike_whatever_tells_of_it(
+    given: dict[str, Any], held: dict[str, Any], tmp_path: Path
+) -> None:
+    document = Document("Bees hum.", id="1", metadata=given)
+    build_knowledge_base([document], tmp_path, encoder=HashingEncoder())
+    with KnowledgeBase.open(tmp_path) as base:
+        (kept,) = base.get(["1"])
+        assert {name: value for name, value in kept.metadata.items() if name not in ("title", "source_id")} == held
+        assert base.manifest.retracted == held.get("retracted", False)
+
+
 def test_documents_can_be_given_as_they_are(tmp_path: Path) -> None:
     report = build_knowledge_base((record(str(n)) for n in range(5)), tmp_path, encoder=HashingEncoder())
     assert report.counts == counts(indexed=5)

@@ -24,6 +24,9 @@ MOST_AUTHORS = 50
 """Of an article; those after them are "et al."."""
 
 _RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
+_LISTS = frozenset({"authors", "languages", "mesh", "publication_types"})
+_BECAME = ("retracted", "corrected", "expression_of_concern")
+_NOT_SO = frozenset({"", "0", "0.0", "false", "f", "no", "n", "nan", "<na>", "none", "null"})
 _DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)?(?P<name>10\.\d{4,9}/\S+)", re.IGNORECASE)
 _PMID = re.compile(r"[1-9][0-9]*")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
@@ -46,6 +49,24 @@ def is_pmid(text: str) -> bool:
 def has_retracted_title(title: str) -> bool:
     """Return whether a title marks a retraction, as in `RETRACTED: Bees` and `[Retracted article]: Bees`."""
     return _RETRACTED_TITLE.match(title) is not None
+
+
+def normalised(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata of a document, wherever it comes from, as all passages have them.
+
+    Lists of names are joined by semicolons, and what is None is left out. `retracted`, `corrected` and
+    `expression_of_concern` are truth values: what is "False", "no" or not a number, as tables have it, is false. An
+    article is retracted also where its types or its title say so; only the notice of a retraction may have the title
+    of what it retracts.
+    """
+    known = {
+        name: "; ".join(map(str, value)) if name in _LISTS and isinstance(value, list | tuple) else value
+        for name, value in metadata.items()
+        if value is not None
+    }
+    known |= {name: str(known[name]).strip().lower() not in _NOT_SO for name in _BECAME if name in known}
+    titled = has_retracted_title(str(known.get("title"))) and not known.get("retraction_notice")
+    return {**known, "retracted": True} if titled or RETRACTED_TYPE in str(known.get("publication_types")) else known
 
 
 def pubmed_url(pmid: str) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.knowledge.sources.publication import year_in
+from briefcontext.knowledge.sources.publication import normalised, year_in
 from briefcontext.knowledge.store.filters import LABELLED, labels
 from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
 
@@ -83,11 +83,8 @@ def stored_vectors(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float32]:
 
 def _row(passage: NewPassage) -> dict[str, Any]:
     document, title = passage.document, passage.title
-    metadata = {
-        name: value
-        for name, value in document.metadata.items()
-        if name not in ("source_id", "title") and value is not None
-    }
+    known = normalised(document.metadata)
+    metadata = {name: value for name, value in known.items() if name not in ("source_id", "title")}
     terms = tokenize(lexical_text(title, document.page_content))
     labelled = {**metadata, "journals": [metadata.get("journal"), metadata.get("journal_abbreviation")]}
     return {
