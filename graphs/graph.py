@@ -5,15 +5,13 @@ START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preser
                                 +- nothing retrieved ---> abstain -> END
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import RetrieverLike
 from langchain_core.runnables import RunnableConfig
 from langchain_core.vectorstores import VectorStore
-from langgraph.errors import EmptyInputError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, Send
@@ -41,38 +39,15 @@ class _Graph(CompiledStateGraph[State, Settings, Input, Output]):
             and (options.get("subgraphs") or modes & {"custom", "messages"})
         ):
             config = {**config, "max_concurrency": 2}
-        return _with_our_errors(super().stream(input, config, **options))
+        return super().stream(input, config, **options)
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Do as LangGraph does, with what was checked."""
         _check(input, config, options)
-        return _awith_our_errors(super().astream(input, config, **options))
+        return super().astream(input, config, **options)
 
 
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except EmptyInputError as error:
-        raise InputError(
-            "There is no run to go on with: ask a question, or name the thread of a run that was stopped, "
-            'config={"configurable": {"thread_id": …}}, on a graph with its checkpointer.'
-        ) from error
-
-
-def _with_our_errors(parts: Iterator[Any]) -> Iterator[Any]:
-    with _explained():
-        yield from parts
-
-
-async def _awith_our_errors(parts: Any) -> AsyncIterator[Any]:
-    with _explained():
-        async with aclosing(parts):
-            async for part in parts:
-                yield part
-
-
-def _check(input: object, config: object, options: Mapping[str, Any]) -> None:
+def _check(input: object, config: Any, options: Mapping[str, Any]) -> None:
     """Refuse what LangGraph would not understand, or answer with other settings than were given."""
     if not (isinstance(input, Mapping | Command | None) or hasattr(input, "question")):
         raise InputError(
@@ -82,6 +57,11 @@ def _check(input: object, config: object, options: Mapping[str, Any]) -> None:
     wrong = isinstance(config, Settings) or "settings" in options
     if wrong or not isinstance(options.get("context"), Mapping | Settings | None):
         raise InputError("Settings go in by name: context=Settings(…), or context= with a dict of the same fields.")
+    if input is None and not (config or {}).get("configurable", {}).get("thread_id"):
+        raise InputError(
+            "There is no run to go on with: ask a question, or name the thread of a run that was stopped, "
+            'config={"configurable": {"thread_id": …}}, on a graph with its checkpointer.'
+        )
 
 
 def take_route(state: State) -> str:

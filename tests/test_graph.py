@@ -317,14 +317,12 @@ def test_input_that_cannot_be_used_is_an_input_error(
     assert server.calls == []
 
 
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver()])
-def test_a_run_that_there_is_none_of_cannot_go_on(checkpointer: Any, agreeing: FixedRetriever) -> None:
-    built = build_graph(retriever=agreeing, checkpointer=checkpointer)
-    nowhere: Any = {"configurable": {"thread_id": "1"}}
+def test_a_run_that_there_is_none_of_cannot_go_on(agreeing: FixedRetriever) -> None:
+    built = build_graph(retriever=agreeing, checkpointer=InMemorySaver())
     with pytest.raises(InputError, match="There is no run to go on with"):
-        built.invoke(None, nowhere)
+        built.invoke(None)
     with pytest.raises(InputError, match="There is no run to go on with"):
-        asyncio.run(built.ainvoke(None, nowhere))
+        asyncio.run(built.ainvoke(None))
 
 
 def test_runs_on_one_thread_do_not_add_up(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
