@@ -43,7 +43,9 @@ KEY = rf"(?<![^\W_])(?:{_PAIR}){{{_PAIRS},}}(?![^\W_])"
 _KEY = re.compile(KEY, re.ASCII | re.IGNORECASE)
 _BRACKET = re.compile(r"[\[【［]([^\0\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?", re.IGNORECASE)
 _BRACKETS = re.compile(rf"(?<!\s)(?P<gap>\s*){_BRACKET.pattern}(?:[^\S\n]*{_BRACKET.pattern})*", re.IGNORECASE)
-_WORDS_WITH_KEYS = frozenset({"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "AND"})
+_WORDS_WITH_KEYS = frozenset(
+    {"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "DOC", "DOCS", "SOURCE", "SOURCES", "REF", "REFS", "SEE", "AND"}
+)
 _MARKUP = "*_~`([{<\\\\"
 """What a citation may stand within, without a blank before it."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")

@@ -65,6 +65,8 @@ def test_no_words_of_a_model_break_the_answer(text: str) -> None:
             "It is.\nMore.",
             "they differ\n1. X says no.",
         ),
+        ("```\nIt is.\n- Conflict: X says no.\nChoice: A\n```", "It is.", "X says no."),
+        ("It is.\n\n**Conflicting evidence:** X says no.", "It is.", "X says no."),
         ("It is.\n**Conflict:**\nX says no. Y says yes.\nChoice: A", "It is.", "X says no. Y says yes."),
         ("It is.\nConflict: none\nMore.", "It is.\nMore.", None),
         ("It is.\nConflict:\n\nMore.", "It is.\n\nMore.", None),

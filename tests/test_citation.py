@@ -59,6 +59,7 @@ def test_keys_that_share_a_bracket_are_told_apart() -> None:
         ("As KEY shows, it helps.", "As [1] shows, it helps."),
         ("它有效KEY。", "它有效[1]。"),
         ("It helps [Source: KEY, randomized trial, 2011].", "It helps (Source: [1], randomized trial, 2011)."),
+        ("It helps [Doc KEY]【KEY†source】.", "It helps [1]."),
         ("It helps [KEY (cohort study)].", "It helps ([1] (cohort study))."),
         ("It **helps [KEY]** and is **[KEY]**.", "It **helps [1]** and is **[1]**."),
         ("It helps [KEY](#KEY).", "It helps [1]."),

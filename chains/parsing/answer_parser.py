@@ -11,19 +11,21 @@ from briefcontext.chains.reader import Draft, Quote
 __all__ = ["parse_draft", "split_quotes", "why_no_answer"]
 
 _STRAY_LINE = re.compile(
-    r"^[ \t]*(?:</?(?:evidence|documents?)\b[^>\n]*>|[*_]*confidence[*_]*[ \t]*:[*_ \t]*[\d.]+[ \t]*%?[*_]*)[ \t]*$\n?",
+    r"^[ \t]*(?:```\w*|</?(?:evidence|documents?)\b[^>\n]*>"
+    r"|[*_]*confidence[*_]*[ \t]*:[*_ \t]*[\d.]+[ \t]*%?[*_]*)[ \t]*$\n?",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of what the model was given, and none of an answer."""
+"""A line of what the model was given, or a fence around it all, and none of an answer."""
 _OPENING_TAG = re.compile(r"<(?:evidence (?:reader|condensed)|document key)", re.IGNORECASE)
 _REPEATED = 30
 """Characters that do not stand in the instruction by chance."""
 _CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:(?:[^\[\n]|\[\W*\w?\W*\])*$", re.IGNORECASE | re.MULTILINE)
 """Chooses and cites nothing: what a line cites is a part of the answer."""
-_CONFLICT_LINE = re.compile(r"[ \t*_#]*conflicts?[ \t*_]*:[ \t*_]*(?P<words>.*)", re.IGNORECASE)
+_CONFLICT = r"[ \t*_#•-]*conflict(?:s|ing evidence)?[ \t*_]*:"
+_CONFLICT_LINE = re.compile(rf"{_CONFLICT}[ \t*_]*(?P<words>.*)", re.IGNORECASE)
 _BULLET = re.compile(r"[ \t]*(?:[-*•]|\d+[.)])[ \t]")
 _QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:?[ \t*_]*(?=$|\[)", re.IGNORECASE | re.MULTILINE)
-_AFTER_QUOTES = re.compile(r"^[ \t*_#]*(?:choice|conflicts?)[ \t*_]*:", re.IGNORECASE | re.MULTILINE)
+_AFTER_QUOTES = re.compile(rf"^(?:[ \t*_#•-]*choice[ \t*_]*:|{_CONFLICT})", re.IGNORECASE | re.MULTILINE)
 _QUOTE_LINE = re.compile(
     rf"[ \t*•-]*(?:\d+[.)][ \t*]*)?(?:\[?((?<=\[)[^\]\n]+|{KEY})\]?[ \t*:–-]*)?(.*?)"
     r"(?:(?<=[\"”»])[ \t]*\[[^\]\n]{1,40}\]\W*)?"
