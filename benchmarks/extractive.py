@@ -54,7 +54,7 @@ from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.knowledge_base import DenseRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker

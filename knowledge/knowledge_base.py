@@ -19,7 +19,7 @@ from briefcontext.knowledge.store.place import Place, open_place
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
     from briefcontext.knowledge.store.snapshot import Snapshot
-    from briefcontext.knowledge.store.term_statistics import TermStatistics
+    from briefcontext.knowledge.store.terms import TermStatistics
 
 _T = TypeVar("_T")
 

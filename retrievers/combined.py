@@ -16,7 +16,7 @@ from pydantic import field_validator, model_validator
 from briefcontext.errors import InputError
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.ranking_retriever import RankingRetriever, as_ranking_retriever, ranked
 from briefcontext.retrievers.rankings import RRF_K, reciprocal_rank_fusion
 

@@ -12,7 +12,7 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.manifest import Manifest
-from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.combined import HybridRetriever, PassageScorer, RerankingRetriever
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, as_passages, ranked, refuse_filters
 from briefcontext.retrievers.rankings import BM25Pool

@@ -19,7 +19,7 @@ from briefcontext.errors import InputError, problems
 from briefcontext.knowledge.sources.publication import article_url, normalised
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import Manifest
-from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.knowledge.store.terms import TermStatistics
 
 __all__ = [
     "DEFAULT_K",

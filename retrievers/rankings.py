@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.store.term_statistics import BM25_B, BM25_K1, TermStatistics
-from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
+from briefcontext.knowledge.store.terms import BM25_B, BM25_K1, TermStatistics, lexical_text, tokenize
 
 __all__ = [
     "PREFLIGHT_IOU_THRESHOLD",

@@ -10,8 +10,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.knowledge.store.term_statistics import TermStatistics
-from briefcontext.knowledge.store.tokenizer import tokenize
+from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.retrievers.rankings import BM25Pool
 from briefcontext.sentences import RankedSentence, split_sentences
 

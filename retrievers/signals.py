@@ -18,8 +18,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.store.term_statistics import TermStatistics
-from briefcontext.knowledge.store.tokenizer import tokenize
+from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.retrievers.rankings import BM25Pool
 
 __all__ = ["SIGNALS", "SPOTLIGHT", "Signal", "TwoRankings", "measure"]

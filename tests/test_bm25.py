@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
-from briefcontext.knowledge.store.term_statistics import BM25_B, BM25_K1
+from briefcontext.knowledge.store.terms import BM25_B, BM25_K1
 from briefcontext.retrievers.rankings import BM25Pool, BM25Ranking, rank_by_bm25
 
 

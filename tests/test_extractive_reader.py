@@ -17,7 +17,7 @@ from briefcontext.chains.question import check_question
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.nodes import CITED_UNMENTIONED
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.sentence_ranking import (
     MOST_WORDS,
     PAIRS,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.store.tokenizer import tokenize
+from briefcontext.knowledge.store.terms import tokenize
 from briefcontext.retrievers.rankings import rank_by_bm25
 from briefcontext.retrievers.signals import SIGNALS, TwoRankings, asks_for_description, measure, names_in_top
 

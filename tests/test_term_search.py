@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion
-from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
+from briefcontext.knowledge.store.terms import lexical_text, tokenize
 from briefcontext.retrievers.rankings import rank_by_bm25
 from tests.conftest import SHARED_DATA
 from tests.hashing_encoder import HashingEncoder

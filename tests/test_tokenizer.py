@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
+from briefcontext.knowledge.store.terms import lexical_text, tokenize
 from tests.conftest import SHARED_DATA
 
 

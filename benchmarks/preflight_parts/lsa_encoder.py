@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
+from briefcontext.knowledge.store.terms import lexical_text, tokenize
 
 DIMENSION = 256
 

@@ -18,7 +18,7 @@ from retrieval_parts.corpora import SyntheticCorpus
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.store.tokenizer import tokenize
+from briefcontext.knowledge.store.terms import tokenize
 
 K = 16
 

@@ -11,7 +11,7 @@ from retrieval_parts.bench import Bench, Report, Row, SyntheticBase
 from retrieval_parts.isolated import K
 
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.knowledge.store.tokenizer import tokenize
+from briefcontext.knowledge.store.terms import tokenize
 
 ROUNDS = 3
 REFERENCES = {"dense": "numpy", "BM25": "rank_bm25"}

@@ -16,7 +16,7 @@ from briefcontext.evaluation.statistics.tables import Table
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.manifest import Manifest
-from briefcontext.knowledge.store.term_statistics import TermStatistics
+from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.knowledge_base import DenseRetriever
 
 if TYPE_CHECKING:

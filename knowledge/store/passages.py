@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from briefcontext.knowledge.sources.publication import normalised, year_in
 from briefcontext.knowledge.store.filters import LABELLED, labels
-from briefcontext.knowledge.store.tokenizer import lexical_text, tokenize
+from briefcontext.knowledge.store.terms import lexical_text, tokenize
 
 DOCUMENT_COLUMNS = ("id", "source_id", "title", "text", "metadata")
 

@@ -13,8 +13,7 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.store.indexes import nearest, terms_query
 from briefcontext.knowledge.store.manifest import PASSAGES, Manifest
 from briefcontext.knowledge.store.passages import DOCUMENT_COLUMNS, documents, stored_vectors
-from briefcontext.knowledge.store.term_statistics import TermStatistics
-from briefcontext.knowledge.store.tokenizer import tokenize
+from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.store.chroma import ChromaVectors

@@ -1,4 +1,4 @@
-"""Terms for BM25: one spelling for the many in which biomedical names are written.
+"""Terms for BM25, one spelling for the many in which biomedical names are written, and how often they occur.
 
 A term is a run of letters or a number, folded to plain lower-case letters and stemmed. Splitting where
 letters meet digits, hyphens or Greek letters gives `IL-6`, `IL6` and `IL 6`, or `TNF-α` and `TNF alpha`, the
@@ -9,11 +9,19 @@ Function words are left out as running text writes them (`all`, `who`, `no`), bu
 `WHO`, `NO`), where they are names; `A` stays for vitamin A and hepatitis A.
 """
 
+import math
 import re
 import threading
 import unicodedata
+from collections.abc import Callable
+from functools import lru_cache
 
 from Stemmer import Stemmer  # type: ignore[import-not-found]
+
+BM25_K1 = 1.2
+"""How far more occurrences of a term count for more; Lucene's default, and Lance's."""
+BM25_B = 0.75
+"""How much a passage's length counts against it; Lucene's default, and Lance's."""
 
 _GREEK_LETTERS = "αβγδεζηθικλμνξοπρςστυφχψω"
 _GREEK_NAMES = """
@@ -44,24 +52,17 @@ _STOP_WORDS = frozenset(
 )
 
 
-class _KnownWords(dict[str, str]):
-    """The term of each word that was met, "" for a function word. Words repeat: most are looked up, not stemmed."""
-
-    def __init__(self) -> None:
-        self._stemmer = Stemmer("english")
-        # A Snowball stemmer works in a buffer of its own.
-        self._stemming = threading.Lock()
-
-    def __missing__(self, word: str) -> str:
-        if len(self) >= 500_000:
-            self.clear()
-        with self._stemming:
-            term: str = "" if word in _STOP_WORDS else self._stemmer.stemWord(word.casefold())
-        self[word] = term
-        return term
+_stemmer = Stemmer("english")
+_stemming = threading.Lock()
 
 
-_known_words = _KnownWords()
+@lru_cache(500_000)
+def _term(word: str) -> str:
+    """The term of a word, "" for a function word. Words repeat: most are looked up, not stemmed."""
+    if word in _STOP_WORDS:
+        return ""
+    with _stemming:  # a Snowball stemmer works in a buffer of its own
+        return str(_stemmer.stemWord(word.casefold()))
 
 
 def tokenize(text: str) -> list[str]:
@@ -75,9 +76,38 @@ def tokenize(text: str) -> list[str]:
     else:
         text = _ACCENTS_AND_INVISIBLES.sub("", unicodedata.normalize("NFKD", text)).translate(_SPELLED_OUT)
         words = _TERM.findall(text)
-    return list(filter(None, map(_known_words.__getitem__, words)))
+    return list(filter(None, map(_term, words)))
 
 
 def lexical_text(title: str, text: str) -> str:
     """Return what BM25 scores of a passage: title and text, or the text alone when both are equal."""
     return text if not title or title == text else f"{title}\n{text}"
+
+
+class TermStatistics:
+    """Document frequencies of an indexed corpus. Passages without any term do not count.
+
+    The index does not tell in how many passages a term occurs, but the score of any passage that holds it does: all
+    else in BM25's formula is known.
+    """
+
+    def __init__(
+        self, n_documents: int, n_terms: int, top_score: Callable[[str], tuple[float, list[str]] | None]
+    ) -> None:
+        """`top_score`: the score that BM25 gives the best passage for one term, and that passage's terms, if any."""
+        self.n_documents = n_documents
+        self.average_length = n_terms / n_documents if n_documents else 0.0
+        """Mean number of terms in a passage."""
+        self._top_score = top_score
+        self.document_frequency = lru_cache(65_536)(self._document_frequency)
+        """How many passages hold a term, written as `tokenize` writes it."""
+
+    def _document_frequency(self, term: str) -> int:
+        if (top := self._top_score(term)) is None:
+            return 0
+        score, terms = top
+        count = terms.count(term)
+        length = 1 - BM25_B + BM25_B * len(terms) / self.average_length
+        rarity = score * (count + BM25_K1 * length) / (count * (BM25_K1 + 1))
+        # Rarity is log((n + 1) / (frequency + 1/2)).
+        return min(self.n_documents, max(1, round((self.n_documents + 1) / math.exp(rarity) - 0.5)))
