@@ -39,10 +39,10 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
         ended.get()
     except BaseException:
         started.cancel()
-        if not started.ended:
+        if not started.outcome.done():
             ended.get()
         raise
-    return started.result()
+    return started.outcome.result()
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
@@ -63,7 +63,7 @@ async def on_loop(work: Coroutine[Any, Any, T]) -> T:
         started.cancel()
         await asyncio.wait([ended])
         raise
-    return started.result()
+    return started.outcome.result()
 
 
 async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -80,10 +80,9 @@ class _Work(Generic[T]):
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], tell: Callable[[], object]) -> None:
         self._coroutine = coroutine
-        self._tell = tell
         self._task: asyncio.Task[T] | None = None
-        self._result: list[T] = []
-        self._error: BaseException | None = None
+        self.outcome: Future[T] = Future()
+        self.outcome.add_done_callback(lambda _: tell())
         self._loop = _event_loop()
         self._loop.call_soon_threadsafe(self._start)
 
@@ -95,22 +94,12 @@ class _Work(Generic[T]):
         # The task dies here, on the loop: in the main thread a Ctrl-C that fell into its clean-up would be lost.
         self._task = None
         try:
-            self._result.append(task.result())
+            self.outcome.set_result(task.result())
         except BaseException as error:  # noqa: BLE001 - raised again for whoever waits
-            self._error = error
-        self._tell()
+            self.outcome.set_exception(error)
 
     def cancel(self) -> None:
         self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._result or self._error)
-
-    def result(self) -> T:
-        if self._error:
-            raise self._error
-        return self._result[0]
 
 
 class _Threads(ThreadPoolExecutor):

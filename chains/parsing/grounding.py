@@ -3,7 +3,8 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from langchain_core.documents import Document
 from rapidfuzz import fuzz
@@ -75,7 +76,8 @@ def ground(
         for found in (*map(way, candidates), *(_in_title(way, document) for document in candidates))
     )
     parts = [part for part in _ELISION.split(wanted) if part]
-    return _first(whole) or (_first(_around(parts, each, threshold) for each in candidates) if len(parts) > 1 else None)
+    around = (_around(parts, document, threshold) for document in candidates if len(parts) > 1)
+    return next(filter(None, chain(whole, around)), None)
 
 
 def _around(parts: Sequence[str], document: Document, threshold: float) -> Quote | None:
@@ -97,10 +99,6 @@ def _in_title(way: Callable[[Document], Quote | None], document: Document) -> Qu
     title = str(document.metadata.get("title") or "")
     found = way(Document(id=document.id, page_content=title)) if title else None
     return Quote(**{**found, "start": None, "end": None, "match": "title"}) if found else None
-
-
-def _first(found: Iterable[Quote | None]) -> Quote | None:
-    return next((quote for quote in found if quote), None)
 
 
 def _quote(document: Document, start: int, end: int, match: Match) -> Quote:
