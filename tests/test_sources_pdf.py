@@ -50,7 +50,7 @@ Placebo was given to 42. Their follow-up was shorter than that of the others and
 
 
 def pdf(*pages: str, title: str = "", password: str | None = None, algorithm: str = "RC4-128") -> bytes:
-    """A PDF with lines of text on each page, in Helvetica; "" is a page without text, and "@20 280" a place."""
+    """A PDF with lines of text on each page, in Helvetica; "" is a page without any, "@20 280" a place, <9> raised."""
     from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
     writer = pypdf.PdfWriter()
@@ -89,11 +89,38 @@ def _placed(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _drawn(line: tuple[str, str]) -> str:
-    return "BT /F1 12 Tf {} Td ({}) Tj ET\n".format(*line)
+    place, text = line
+    raised = text.replace("<", ") Tj /F1 8 Tf 5 Ts (").replace(">", ") Tj /F1 12 Tf 0 Ts (")
+    return f"BT /F1 12 Tf {place} Td ({raised}) Tj ET\n"
 
 
 def read(content: bytes) -> list[Entry]:
     return list(read_pdf(io.BytesIO(content), "guidelines/asthma.pdf"))
+
+
+def test_powers_stay_powers_and_superscripts_part_no_lines() -> None:
+    (entry,) = read(pdf("Of 50 x 10<9>/L, 10<-3> and CD4<+>\nin trials<12> of 1991 none was less."))
+    assert isinstance(entry, Document)
+    assert entry.page_content == "Of 50 x 10^9/L, 10^-3 and CD4+ in trials12 of 1991 none was less."
+
+
+def test_a_line_of_signs_that_stand_for_nothing_is_none() -> None:
+    (entry,) = read(pdf("One line\n\\000\\000\nand two."))
+    assert isinstance(entry, Document)
+    assert entry.page_content == "One line and two."
+
+
+def test_formulas_as_matplotlib_and_tex_set_them_part_no_lines() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    figure, stream = Figure(figsize=(6, 3)), io.BytesIO()
+    text = "Counts fell below 0.5 × 10$^{9}$/L in 12 of 40 patients who\nhad CO$_2$ above 10$^{-3}$ at rest."
+    figure.text(0.05, 0.8, text)
+    figure.savefig(stream, format="pdf")
+    (entry,) = read(stream.getvalue())
+    assert isinstance(entry, Document)
+    assert entry.page_content == "Counts fell below 0.5 × 10^9/L in 12 of 40 patients who had CO2 above 10^−3 at rest."
 
 
 def test_a_file_is_one_document_that_knows_its_pages() -> None:

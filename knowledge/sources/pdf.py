@@ -20,11 +20,16 @@ from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError
 from briefcontext.knowledge.sources.texts import file_document, read_whole
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfDocument
+    from pypdfium2 import PdfDocument, PdfTextPage
 
 _HYPHEN = "\x02"
 """What PDFium gives for a hyphen at the end of a line."""
-_LINE = re.compile(rf"[^\r\n{_HYPHEN}]+")
+_NONE = "\u2060"
+"""Stands where PDFium gives a sign that is not printed, so that the others keep their places."""
+_BLANK = rf"\s\0{_NONE}{_HYPHEN}"
+_LINE = re.compile(rf"[^{_BLANK}](?:[^\r\n{_HYPHEN}]*[^{_BLANK}])?")
+_LINE_END = re.compile("\r\n")
+_DIGIT_PAIR = re.compile(rf"\d(?={_NONE}*((?:[-−–+]{_NONE}*)?\d))")
 _alone = threading.Lock()
 """PDFium may be used by one thread at a time."""
 
@@ -112,17 +117,40 @@ def _lines(document: "PdfDocument", number: int) -> Iterator[_Line]:
     words = page.get_textpage()
     try:
         signs = "".join(chr(raw.FPDFText_GetUnicode(words, place)) for place in range(words.count_chars()))
+        signs = _LINE_END.sub(lambda end: _joint(words, end.start() - 1, end.end()) or end[0], signs)
+        powers = {pair.start(1) for pair in _DIGIT_PAIR.finditer(signs) if _raised(words, pair.start(), pair.start(1))}
         for line in _LINE.finditer(signs):
-            if printed := line[0].strip():
-                first = line.start() + line[0].index(printed)
-                left, base, _, _ = words.get_charbox(first, loose=True)
-                _, _, right, _ = words.get_charbox(first + len(printed) - 1, loose=True)
-                size = raw.FPDFText_GetFontSize(words, first)
-                text = " ".join(_storable(printed).split())
-                yield _Line(text, number, left, right, base, size, hyphenated=signs.startswith(_HYPHEN, line.end()))
+            left, base, _, _ = words.get_charbox(line.start(), loose=True)
+            _, _, right, _ = words.get_charbox(line.end() - 1, loose=True)
+            size = raw.FPDFText_GetFontSize(words, line.start())
+            marked = "".join("^" * (place in powers) + sign for place, sign in enumerate(line[0], line.start()))
+            text = " ".join(_storable(marked).replace(_NONE, "").split())
+            yield _Line(text, number, left, right, base, size, hyphenated=signs.startswith(_HYPHEN, line.end()))
     finally:
         words.close()
         page.close()
+
+
+def _joint(words: "PdfTextPage", before: int, after: int) -> str:
+    """What stands for an end of line that is none, as what follows is only higher or lower: a superscript; else ""."""
+    if before < 0 or after >= words.count_chars():
+        return ""
+    _, bottom, right, top = words.get_charbox(before, loose=True)
+    left, lower, _, upper = words.get_charbox(after, loose=True)
+    high, gap = max(top - bottom, upper - lower), left - right
+    overlaps = min(top, upper) - max(bottom, lower) > 0.5 * min(top - bottom, upper - lower)
+    return (_NONE if gap < 0.1 * high else " ") + _NONE if overlaps and -0.3 < gap / high < 0.35 else ""
+
+
+def _raised(words: "PdfTextPage", before: int, after: int) -> bool:
+    """Whether a digit is the exponent of the one before it: smaller, and higher up."""
+    from pypdfium2 import raw
+
+    size, exponents = (raw.FPDFText_GetFontSize(words, place) for place in (before, after))
+    if exponents > 0.9 * size:
+        return False
+    (_, bottom, _, top), (_, lower, _, _) = (words.get_charbox(place, loose=True) for place in (before, after))
+    return bool(lower > bottom + 0.15 * (top - bottom))
 
 
 @contextmanager
