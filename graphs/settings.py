@@ -1,6 +1,7 @@
 """The graph's settings: its runtime context."""
 
 import os
+import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from langgraph.runtime import get_runtime
@@ -272,7 +273,7 @@ class Settings(BaseModel):
         if not isinstance(given, str):
             return given
         first, dash, last = (part.strip() for part in given.partition("-"))
-        if not (first or last) or not f"0{first}{last}".isdecimal():
+        if not re.fullmatch(r"[1-9][0-9]{3}(-[1-9][0-9]{3})?", "-".join(filter(None, (first, last)))):
             raise ValueError("write 2015-2020, 2015-, -2019 or 2021")
         return first or None, (last if dash else first) or None
 

@@ -123,7 +123,7 @@ def test_an_abstention_looks_like_one_and_names_the_passages(run: Run) -> None:
     assert "The documents that were read do not mention: carburettor, motorcycle" in told
     assert "read the passages, or use a model" in told
     assert "none of them contains evidence" not in told
-    assert "Documents 1 demo-" in told
+    assert "Documents (to read their texts, add --verbose) 1 0." in told
 
 
 def test_an_answer_on_another_drug_begins_with_a_caution_that_names_the_one_asked_for(run: Run) -> None:
@@ -340,7 +340,7 @@ def test_a_section_that_is_called_like_its_document_is_named_once(run: Run, tmp_
     path.write_text("# Zinc\n\nZinc shortened the common cold by two days.\n")
     code, out, _ = run("ask", "--verbose", "--document", str(path), "Does zinc shorten the common cold?")
     assert code == 0
-    assert re.search(r"zinc\.md#0 \(\d\.\d{3}\) Zinc\n", out)
+    assert re.search(r"  1  \d\.\d{3}  Zinc\n     \S*zinc\.md#0\n     # Zinc Zinc shortened", out)
 
 
 def test_an_unknown_model_is_exit_code_2(run: Run, model: str, server: OpenAIServer) -> None:

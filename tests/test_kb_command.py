@@ -195,6 +195,9 @@ def test_search_prints_text_section_and_source(run: Run, index: Index, tmp_path:
     assert second.split(" · ")[:2] == [f"     {tmp_path.name}/guide.md#0", "Honey"]
     assert "Honey soothes a cough. It is safe in adults." in text
     assert run("kb", "search", str(tmp_path / "kb"), " ")[0] == 2
+    assert (
+        "LivePubMed('medcpt') has no index of words" in run("kb", "search", "pubmed:", "honey", "--method", "bm25")[2]
+    )
 
 
 def test_search_says_what_became_of_an_article_and_what_kind_it_is(run: Run, index: Index, tmp_path: Path) -> None:

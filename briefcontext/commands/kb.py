@@ -99,32 +99,22 @@ def search(
     as_json: AsJSON = False,
 ) -> None:
     """Show the passages that rank highest."""
-    from briefcontext.chains.study_type import source_notes
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.retrievers.knowledge_base import retriever_over
+    from briefcontext.commands.report import print_passages
+    from briefcontext.graphs import resources
 
     if not query.strip():
         raise InputError("The query is empty. Give the words to look for.")
-    filters = shared.settings_of(context).filters
-    with KnowledgeBase.open(folder) as base:
-        found = retriever_over(base, method).invoke(query, k=k, filters=filters)
+    settings = shared.settings_of(context, knowledge_base=folder, retrieval=method)
+    filters = settings.filters
+    found = resources.retriever(settings).invoke(query, k=k, filters=filters)
     if as_json:
         print_json([{"id": d.id, "text": d.page_content, **d.metadata} for d in found])
         return
-    console = Console(highlight=False, soft_wrap=True)
     if not found:
         filtered = f"No passage fulfils the filters ({filters}). Widen them, or leave them out."
         other = f"No passage was found. Try other words, or --method dense; kb info {folder} tells what it holds."
-        console.print(escape(filtered if filters else printable_line(other)))
-    for document in found:
-        metadata = document.metadata
-        head = printable_line(str(metadata.get("title") or document.id))
-        section, page = metadata.get("section"), metadata.get("page")
-        told = (document.id, *source_notes(document), section, page and f"page {page}")
-        told += (metadata.get("year"), metadata.get("url"))
-        about = printable_line(" · ".join(str(part) for part in told if part))
-        console.print(f"{metadata['rank']:>3}  {metadata['score']:.3f}  {escape(head)}")
-        console.print(f"     {escape(about)}\n     {escape(printable_line(document.page_content))}")
+        typer.echo(filtered if filters else printable_line(other))
+    print_passages(found)
 
 
 @kb.command()

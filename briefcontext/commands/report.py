@@ -1,7 +1,8 @@
 """Printing an answer in the terminal."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import typer
@@ -12,13 +13,14 @@ from rich.padding import Padding
 from rich.table import Table
 
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
-from briefcontext.chains.citation import Citation, paragraph
+from briefcontext.chains.citation import Citation
 from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
+from briefcontext.chains.study_type import source_notes
 from briefcontext.chains.support import marked
 from briefcontext.commands.printable import counted, printable, printable_line
 
-__all__ = ["print_answer"]
+__all__ = ["print_answer", "print_passages"]
 
 UNWRAPPED = 1_000_000
 """Characters; no line is as long."""
@@ -29,14 +31,23 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
 
     Into a pipe or a file no line is wrapped or padded, unless COLUMNS is exported.
     """
+    _print(partial(_print_answer, state=state, verbose=verbose))
+
+
+def print_passages(documents: Sequence[Document]) -> None:
+    """Print passages with their texts, best first, as `print_answer` prints those that were read."""
+    _print(partial(_print_documents, documents=documents, texts=True))
+
+
+def _print(printing: Callable[[Console], None]) -> None:
     console = Console(highlight=False, emoji=False)
     if console.is_terminal:
-        _print_answer(console, state, verbose=verbose)
+        printing(console)
         return
     if "COLUMNS" not in os.environ:
         console.width = UNWRAPPED
     with console.capture() as captured:
-        _print_answer(console, state, verbose=verbose)
+        printing(console)
     typer.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
 
 
@@ -72,8 +83,8 @@ def _print_answer(console: Console, state: Mapping[str, Any], *, verbose: bool) 
         for extraction in answer["extractions"]:
             _print_extraction(console, extraction, verbose=verbose)
     if verbose or (answer["abstained"] and documents):
-        _heading(console, "Documents")
-        _print_documents(console, documents)
+        _heading(console, "Documents" if verbose else "Documents (to read their texts, add --verbose)")
+        _print_documents(console, documents, texts=verbose)
     _heading(console, "Used")
     console.print(_usage(answer))
     if answer["warnings"]:
@@ -159,13 +170,19 @@ def _print_extraction(console: Console, extraction: Extraction, *, verbose: bool
             _print_indented(console, f"{quote['document_id']}: “{quote['text']}”", 3)
 
 
-def _print_documents(console: Console, documents: list[Document]) -> None:
+def _print_documents(console: Console, documents: Sequence[Document], *, texts: bool) -> None:
     for place, document in enumerate(documents, start=1):
-        score = document.metadata.get("score")
-        shown = f" ({score:.3f})" if score is not None else ""
-        parts = dict.fromkeys([str(document.metadata.get("title") or ""), paragraph(document)[0]])
-        about = ", ".join(filter(None, parts))
-        _print_item(console, f"{place:>3} ", f"{document.id}{shown} {about}")
+        known = document.metadata
+        score = f"  {known['score']:.3f}" if known.get("score") is not None else ""
+        title = str(known.get("title") or document.id)
+        _print_item(console, f"{place:>3}{score} ", title)
+        page = known.get("page") and f"page {known['page']}"
+        section, year, url = (known.get(name) for name in ("section", "year", "url"))
+        told = (document.id, *source_notes(document), section, page, year, url)
+        about = " · ".join(str(part) for part in told if part and part != title)
+        _print_indented(console, printable_line(about), 5)
+        if texts:
+            _print_indented(console, printable_line(document.page_content), 5)
 
 
 def _usage(answer: Answer) -> str:
