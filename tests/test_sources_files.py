@@ -159,7 +159,7 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         "b.pptx": "a loader reads it: briefcontext index FILE --kb DIR --loader "
         "langchain_community.document_loaders:UnstructuredPowerPointLoader",
         "c.jsonl": "its rows have no column 'text' or 'content' or 'contents', but 'file', 'bytes' "
-        "(name the one that holds the text: --field text=COLUMN)",
+        "(name the one that holds the text: index --field text=COLUMN)",
         "d.xml": "its root element html is neither PubMed's nor that of a JATS article",
         "e.xml": "it does not begin like XML",
         "f/queries.jsonl": "it holds the questions on the corpus.jsonl beside it",
@@ -174,7 +174,7 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
             open_sources([tmp_path / name])
         assert str(raised.value) == (
             f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, csv, pubmed, jats, text, "
-            "markdown, html, pdf, medcpt; --format names one."
+            "markdown, html, pdf, medcpt; index --format names one."
         )
         with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])

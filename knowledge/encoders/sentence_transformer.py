@@ -152,7 +152,7 @@ class CrossEncoderScorer:
         checkpoint = find_checkpoint(
             "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
             needs="config.json",
-            local_option="CrossEncoderScorer(Path('/path/to/MedCPT-Cross-Encoder'))",
+            local_option="/path/to/MedCPT-Cross-Encoder",
         )
 
         def read(device: str) -> Any:

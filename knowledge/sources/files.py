@@ -65,7 +65,7 @@ COLLECTIONS = {"pubmed": read_pubmed_xml, "jats": read_jats}
 
 AUTO = "auto"
 BEIR_CORPUS = "corpus.jsonl"
-_ADVICE = f"Known formats: {', '.join(ENDINGS)}; --format names one."
+_ADVICE = f"Known formats: {', '.join(ENDINGS)}; index --format names one."
 
 
 class SkippedFile(EntrySource):
@@ -257,7 +257,7 @@ def _check_table(file: FoundFile, format: str, columns: Columns) -> None:
     with open_content(file.path) as (stream, _):
         problem = without_text(TABLES[format](stream), columns)
     if problem:
-        raise UnreadableError(f"{problem} (name the one that holds the text: --field text=COLUMN)")
+        raise UnreadableError(f"{problem} (name the one that holds the text: index --field text=COLUMN)")
 
 
 def _find_files(given: str | Path) -> list[FoundFile]:
