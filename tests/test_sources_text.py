@@ -148,6 +148,9 @@ def test_html_is_read_block_by_block_without_menus_and_scripts() -> None:
         (b"<html><body><p>A\x0bdose\x01 of&#11;zinc</p>\x0c</body></html>", "A dose of zinc"),
         ("<p>Dose: 5 µg</p>".encode("utf-16"), "Dose: 5 µg"),
         ("<p>Dose: 5 µg</p>".encode(), "Dose: 5 µg"),
+        ('<script charset="utf-8" src="x"></script><p>Dose: 5 µg</p>'.encode(), "Dose: 5 µg"),
+        ('<meta charset="iso-8859-1"><p>Dose: 5 µg</p>'.encode(), "Dose: 5 µg"),
+        ('<meta charset="iso-2022-jp"><p>アスピリン</p>'.encode("iso-2022-jp"), "アスピリン"),
         (b"<p>" * 3000 + b"Deep", "Deep"),
     ],
 )

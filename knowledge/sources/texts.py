@@ -145,12 +145,13 @@ def _decoded(content: bytes) -> str:
 
 
 def _parsed(content: bytes) -> html.HtmlElement:
-    encoding = None
-    if not _STATED.search(content[:4096]):
-        encoding = "utf-8"
-        try:
-            content.decode(encoding)
-        except UnicodeDecodeError:
+    try:
+        content.decode()
+        # Of letters in UTF-8 what the file states may be wrong, or be stated of another; some charsets have ASCII only.
+        encoding = None if content.isascii() else "utf-8"
+    except UnicodeDecodeError:
+        encoding = None
+        if not _STATED.search(content[:4096]):
             raise UnreadableError("It is not UTF-8, and states no charset: convert it to UTF-8.") from None
     try:
         return html.document_fromstring(content, parser=html.HTMLParser(no_network=True, encoding=encoding))
