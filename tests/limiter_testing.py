@@ -3,9 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 
-PATIENCE = 60.0
-"""Seconds after which a test that hangs fails."""
-
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """An event loop whose time stands still until a test advances it."""

@@ -11,7 +11,10 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-__all__ = ["LoopbackServer", "serve_app"]
+__all__ = ["PATIENCE", "LoopbackServer", "serve_app"]
+
+PATIENCE = 900.0
+"""Seconds after which what has not come counts as never coming; no machine is so busy that it takes as long."""
 
 
 class LoopbackServer(uvicorn.Server):
@@ -58,5 +61,5 @@ def serve_app(app: ASGIApp, *, port: int = 0, headers: Sequence[tuple[str, str]]
         yield server
     finally:
         server.ended.set_result(None)
-        thread.join(timeout=20)
+        thread.join(PATIENCE)
         listener.close()

@@ -14,7 +14,7 @@ from starlette.requests import Request as HTTPRequest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from tests.loopback import serve_app
+from tests.loopback import PATIENCE, serve_app
 
 DOCUMENT = re.compile(r'<document key="(?P<key>\w+)">\n(?P<text>.*?)\n</document>', re.DOTALL)
 EVIDENCE = re.compile(r'^\[(?P<key>\w+)\](?: \([^)]*\))? "', re.MULTILINE)
@@ -160,7 +160,7 @@ class OpenAIServer:
             self._gathered.append(number)
             self._changed.notify_all()
             everybody = self._changed.wait_for(lambda: len(self._gathered) >= self.together)
-            await asyncio.wait_for(everybody, timeout=20)
+            await asyncio.wait_for(everybody, PATIENCE)
             await self._changed.wait_for(lambda: max(self._gathered) == number)
             self._gathered.remove(number)
             self.together -= 1

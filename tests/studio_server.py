@@ -13,11 +13,10 @@ from typing import Any
 import httpx
 
 from tests.forked_python import ForkedPython
+from tests.loopback import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "langgraph.json"
-STARTS_WITHIN = 120.0
-"""Seconds."""
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -48,11 +47,11 @@ def langgraph_dev(folder: Path, environment: Mapping[str, str], *options: str, f
         yield url
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(PATIENCE)
 
 
 def _wait_until_it_answers(server: ForkedPython | subprocess.Popen[bytes], url: str, log: Path) -> None:
-    until = time.monotonic() + STARTS_WITHIN
+    until = time.monotonic() + PATIENCE
     with httpx.Client(trust_env=False) as client:
         while server.poll() is None and time.monotonic() < until:
             with suppress(httpx.TransportError):

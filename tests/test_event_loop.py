@@ -18,10 +18,10 @@ from briefcontext.chains.model.event_loop import on_loop, together, wait_for
 from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.errors import InputError, ModelCallError
 from tests.forked_python import run_forked
+from tests.loopback import PATIENCE
 from tests.openai_server import OpenAIServer, Reply
 
 HELLO = Request("vanilla", [HumanMessage("Hello?")])
-PATIENCE = 60.0
 
 
 async def thread() -> threading.Thread:

@@ -12,13 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.forked_python import ForkedPython
+from tests.loopback import PATIENCE
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals")]
 
-PATIENCE = 600.0
-AT_ONCE = 60.0
-"""Seconds, for the busiest of machines: an idle one needs half a one, and a model is waited for 120."""
 MAPPED = ["--retrieval", "bm25", "--route", "map_reduce", "--top-k", "16", "--partition-size", "1"]
 QUESTION = "Is metformin safe in severe kidney failure?"
 
@@ -42,8 +40,8 @@ def started(arguments: list[str]) -> subprocess.Popen[str]:
     return process
 
 
-def interrupted(process: subprocess.Popen[str] | ForkedPython, moment: Callable[[int], bool]) -> tuple[str, str, float]:
-    """Send a command one Ctrl-C at a moment, and return what it wrote and the seconds until it ended.
+def interrupted(process: subprocess.Popen[str] | ForkedPython, moment: Callable[[int], bool]) -> tuple[str, str]:
+    """Send a command one Ctrl-C at a moment, and return what it wrote until it ended.
 
     Args:
         process: the command.
@@ -52,21 +50,21 @@ def interrupted(process: subprocess.Popen[str] | ForkedPython, moment: Callable[
     with process:
         try:
             until(lambda: moment(process.pid), process)
-            sent = time.monotonic()
             process.send_signal(signal.SIGINT)
             output, errors = process.communicate(timeout=PATIENCE)
-            seconds = time.monotonic() - sent
         finally:
             process.kill()
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
-    return output, errors, seconds
+    return output, errors
 
 
 def asking(server: OpenAIServer, *route: str) -> ForkedPython:
     """Ask a model that `server` plays."""
     key = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url}
-    command = ["-m", "briefcontext", "ask", QUESTION, "--model", "openai:held", *route]
+    # A command that waited for the model would not end while the test waits for the command.
+    held = ["--model", "openai:held", "--timeout", str(2 * PATIENCE)]
+    command = ["-m", "briefcontext", "ask", QUESTION, *held, *route]
     return ForkedPython(command, env={**os.environ, **key})
 
 
@@ -75,8 +73,7 @@ def test_a_question_to_a_model_that_hangs_ends_and_no_further_call_goes_out(
     route: list[str], calls: int, server: OpenAIServer
 ) -> None:
     server.script = lambda call: Reply(hold=True)
-    output, errors, seconds = interrupted(asking(server, *route), lambda _: len(server.calls) == calls)
-    assert seconds < AT_ONCE
+    output, errors = interrupted(asking(server, *route), lambda _: len(server.calls) == calls)
     assert output == ""
     assert re.search(r"Interrupted after [\d.]+ s\. Done: \d+ documents retrieved; ", errors)
     assert f"Model calls: {calls}, {calls} of them dropped; 0 input and 0 output tokens were reported" in errors
@@ -88,8 +85,7 @@ def test_a_question_tells_what_it_did_and_what_that_cost(server: OpenAIServer) -
         return faithful(call) if call.number < 6 else Reply(hold=True)
 
     server.script = script
-    _, errors, seconds = interrupted(asking(server, *MAPPED), lambda _: len(server.calls) == 16)
-    assert seconds < AT_ONCE
+    _, errors = interrupted(asking(server, *MAPPED), lambda _: len(server.calls) == 16)
     counted = re.search(
         r"(\d+) of 16 partitions read\. Model calls: 16, (\d+) of them dropped; ([\d,]+) input and ([\d,]+)", errors
     )
@@ -108,7 +104,6 @@ def test_a_question_ends_also_while_models_load(library: str) -> None:
 
     if not Path("/proc/self/maps").exists():
         pytest.skip("needs /proc")
-    output, errors, seconds = interrupted(started(["ask", QUESTION]), loads)
-    assert seconds < AT_ONCE
+    output, errors = interrupted(started(["ask", QUESTION]), loads)
     assert output == ""
     assert "Interrupted" in errors

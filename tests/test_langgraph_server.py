@@ -8,6 +8,7 @@ import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 
+from tests.loopback import PATIENCE
 from tests.studio_server import clean_environment, langgraph_dev
 
 pytestmark = pytest.mark.slow
@@ -34,7 +35,7 @@ def url(folder: Path) -> Iterator[str]:
 
 def client(url: str, token: str) -> httpx.Client:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60)
+    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ import pytest
 
 from briefcontext.chains.model.event_loop import on_loop, wait_for
 from briefcontext.chains.model.limits import CallLimits, Limiter, Places, limiter_for
-from tests.limiter_testing import PATIENCE, settle_loop
+from tests.limiter_testing import settle_loop
+from tests.loopback import PATIENCE
 
 ONE = CallLimits(max_concurrent_calls=1)
 

@@ -22,6 +22,7 @@ from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.mcp_server import build_server, http_app
 from tests.command_line import command_line
 from tests.forked_python import ForkedPython, run_forked
+from tests.loopback import PATIENCE
 from tests.openai_server import OpenAIServer, Reply, faithful
 from tests.studio_server import clean_environment
 
@@ -50,7 +51,7 @@ def _serving(*options: str, **environment: str) -> Iterator[str]:
         assert found, said + server.stderr.read()
         yield found[1]
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(PATIENCE)
 
 
 @asynccontextmanager
@@ -210,7 +211,9 @@ def test_bad_options_end_with_one_line(options: list[str], message: str) -> None
 
 def test_standard_output_carries_nothing_but_the_protocol() -> None:
     command, environment = [sys.executable, *COMMAND], clean_environment()
-    done = subprocess.run(command, input="", capture_output=True, text=True, env=environment, timeout=60, check=True)
+    done = subprocess.run(
+        command, input="", capture_output=True, text=True, env=environment, timeout=PATIENCE, check=True
+    )
     assert done.stdout == ""
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -37,8 +36,10 @@ from briefcontext.retrievers.knowledge_base import DenseRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.command_line import command_line
 from tests.conftest import QUESTION, FixedRetriever
+from tests.forked_python import ForkedPython
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
+from tests.loopback import PATIENCE
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.page_server import serve_page
 
@@ -484,17 +485,17 @@ def test_a_client_that_goes_away_stops_the_run(mapped: Starlette, server: OpenAI
 
     server.script, server.hang_up = hold, count
     with serve_page(mapped) as address:
-        connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
+        connection = HTTPConnection(urlsplit(address).netloc, timeout=PATIENCE)
         body = json.dumps({"question": QUESTION})
         connection.request("POST", "/api/ask", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         for _ in range(4):
-            assert reading.acquire(timeout=60)
+            assert reading.acquire(timeout=PATIENCE)
         assert not gone.acquire(blocking=False)
         response.close()
         connection.close()
         for _ in range(4):
-            assert gone.acquire(timeout=60), "a call of the model went on"
+            assert gone.acquire(timeout=PATIENCE), "a call of the model went on"
 
 
 def test_questions_are_answered_at_the_same_time(mapped: Starlette, server: OpenAIServer) -> None:
@@ -503,7 +504,7 @@ def test_questions_are_answered_at_the_same_time(mapped: Starlette, server: Open
     with serve_page(mapped) as address:
 
         def ask() -> None:
-            connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
+            connection = HTTPConnection(urlsplit(address).netloc, timeout=PATIENCE)
             body = json.dumps({"question": QUESTION})
             connection.request("POST", "/api/ask", body, {"Content-Type": "application/json"})
             told.append(lines(connection.getresponse().read().decode()))
@@ -568,19 +569,18 @@ def test_what_cannot_be_served_is_told_at_once(
 
 
 def test_serve_says_where_it_is_answers_there_and_stops() -> None:
-    command = [sys.executable, "-m", "briefcontext", "serve", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with ForkedPython(["-m", "briefcontext", "serve", "--port", "0"]) as process:
         try:
             assert process.stdout is not None
             address = urlsplit(process.stdout.readline().removeprefix("Open ").strip())
             assert (address.hostname, address.fragment) == ("127.0.0.1", "")
-            connection = HTTPConnection(address.netloc, timeout=60)
+            connection = HTTPConnection(address.netloc, timeout=PATIENCE)
             connection.request("GET", "/api/about")
             assert json.loads(connection.getresponse().read())["source"].startswith("the bundled demo knowledge base")
             connection.close()
         finally:
             process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert "Traceback" not in errors
     assert "Not medical advice" in errors
 

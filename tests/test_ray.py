@@ -12,6 +12,7 @@ from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.passages import stored_vectors
 from tests.knowledge_bases import build, record, source, stored
+from tests.loopback import PATIENCE
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("ray")
@@ -52,7 +53,7 @@ def test_workers_write_what_one_process_would_also_when_one_is_killed(tmp_path: 
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "RAY_USAGE_STATS_ENABLED": "0"}
     environment.pop("RAY_ADDRESS", None)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "ray")]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=400)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert run.returncode == 0, run.stderr[-3000:]
     assert run.stdout.split()[-1] == "45"
     serial, distributed = stored(tmp_path / "serial"), stored(tmp_path / "ray")

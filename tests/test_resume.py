@@ -19,6 +19,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.forked_python import ForkedPython, run_forked
+from tests.loopback import PATIENCE
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.postgres_server import serve_postgres
 
@@ -71,7 +72,7 @@ def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
     with ForkedPython([*command, "start", *arguments]) as process:
         assert process.stdout is not None
         told = [process.stdout.readline() for _ in FINISHED]
-        reached = all_asked.wait(timeout=30)
+        reached = all_asked.wait(PATIENCE)
         process.kill()
         process.wait()
     assert reached
