@@ -1,7 +1,8 @@
 """The answer that every route ends in: the same fields in Python, in JSON and over a server."""
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Literal
@@ -9,7 +10,7 @@ from typing import Literal
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.citation import Citation, number_citations, source_id
+from briefcontext.chains.citation import KEY, Citation, document_key, number_citations, source_id
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.question import Question, language_note
@@ -35,6 +36,7 @@ NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""
 DEMONSTRATION = "The documents are texts written for this project as a demonstration, and not literature: rely on none."
 _LISTED = 10
+_KEY = re.compile(rf"\[?({KEY})\]?", re.ASCII | re.IGNORECASE)
 _version = cache(version)
 """Cached, as it searches all packages that are installed."""
 
@@ -164,6 +166,9 @@ def compose(
     numbered, citations, unknown = number_citations(texts, documents, draft["quotes"])
     text, statement, *cautions = numbered.split(separator)
     text = text.strip()
+    numbers = {citation["document_id"]: citation["key"] for citation in citations}
+    named = {document_key(each): f"[{numbers.get(str(each.id)) or source_id(each)}]" for each in documents}
+    extractions = [Extraction(**{**each, "finding": _in_names(each["finding"], named)}) for each in extractions]
     conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
     articles = {citation["source_id"]: (citation["study_type"], citation["year"]) for citation in citations}
     doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
@@ -221,7 +226,7 @@ def compose(
         evidence=summarise_evidence(articles, conflict=None if model == ExtractiveReader.name else bool(conflict)),
         route=route,
         preflight=preflight,
-        extractions=list(extractions),
+        extractions=extractions,
         conflict=conflict,
         usage=usage,
         doubts=doubts,
@@ -229,6 +234,11 @@ def compose(
         warnings=warnings,
         provenance=Provenance(version=_version("briefcontext"), model=model, searched=searched),
     )
+
+
+def _in_names(finding: str, named: Mapping[str, str]) -> str:
+    """Put numbers in the place of a finding's keys, or the sources of what the answer does not cite."""
+    return _KEY.sub(lambda found: named.get(found[1].upper(), found[0]), finding)
 
 
 def find_conflict(

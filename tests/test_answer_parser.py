@@ -11,22 +11,25 @@ from briefcontext.chains.extract import ground_all
 from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.parsing.answer_parser import parse_draft, split_quotes
 from briefcontext.chains.question import check_question
+from briefcontext.chains.reader import Extraction, extraction_of
 from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings
 
 QUESTION = check_question("Is it so?", {"A": "yes", "B": "no"})
-DOCUMENTS = assign_keys("Is it so?", [Document(id=str(n), page_content=f"Text {n}.", metadata={}) for n in range(2)])
+DOCUMENTS = assign_keys(
+    "Is it so?", [Document(id=str(n), page_content=f"Text {n}.", metadata={"source_id": f"src-{n}"}) for n in range(2)]
+)
 FIRST, SECOND = (document_key(document) for document in DOCUMENTS)
 
 
-def _answer(text: str) -> Answer:
+def _answer(text: str, *extractions: Extraction) -> Answer:
     return compose(
         parse_draft(text, QUESTION, [], [], forced=False),
         asked=QUESTION,
         documents=DOCUMENTS,
         route="vanilla",
         preflight=compare_rankings(DOCUMENTS, [2.0, 1.0], Settings()),
-        extractions=[],
+        extractions=extractions,
         retracted=[],
         usage=summarise([], seconds=0.0),
         model="scripted",
@@ -135,3 +138,10 @@ def test_quotes_are_read_however_they_are_listed(listed: str) -> None:
 def test_a_choice_with_its_reason_in_one_line_keeps_the_reason() -> None:
     draft = parse_draft("Choice: [A]. It is so [2B3C].", QUESTION, [], [], forced=False)
     assert (draft["choice"], draft["text"]) == ("A", "Choice: [A]. It is so [2B3C].")
+
+
+def test_findings_name_sources_as_the_answer_does_and_no_keys() -> None:
+    finding = f"As [{FIRST}] and {SECOND} say, it is so [{FIRST}, {SECOND}]."
+    answer = _answer(f"It is so [{SECOND}].", extraction_of(0, DOCUMENTS, "evidence", finding=finding))
+    assert answer["extractions"][0]["finding"] == "As [src-0] and [1] say, it is so [src-0], [1]."
+    assert [(citation["key"], citation["source_id"]) for citation in answer["citations"]] == [("1", "src-1")]
