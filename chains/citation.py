@@ -41,13 +41,16 @@ _ATTEMPTS = 64
 KEY = rf"(?<![^\W_])(?:{_PAIR}){{{_PAIRS},}}(?![^\W_])"
 """A citation key (a pattern)."""
 _KEY = re.compile(KEY, re.ASCII | re.IGNORECASE)
-_BRACKET = re.compile(r"[\[【［]([^\0\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?", re.IGNORECASE)
-_BRACKETS = re.compile(rf"(?<!\s)(?P<gap>\s*){_BRACKET.pattern}(?:[^\S\n]*{_BRACKET.pattern})*", re.IGNORECASE)
+_BRACKET = re.compile(
+    r"(?<!\s)(?P<gap>\s*)[\[【［](?P<words>[^\0\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?",
+    re.IGNORECASE,
+)
+_REPEATED = re.compile(rf"({MARK})(?:[^\S\n]*\1)+")
 _WORDS_WITH_KEYS = frozenset(
     {"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "DOC", "DOCS", "SOURCE", "SOURCES", "REF", "REFS", "SEE", "AND"}
 )
-_MARKUP = "*_~`([{<\\\\"
-"""What a citation may stand within, without a blank before it."""
+_WITHIN = "*_~`([{<\\]】］"
+"""What a citation may stand within or behind, without a blank between."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
 _LINK = re.compile(r"(?:https?|file)://\S+")
@@ -166,7 +169,7 @@ def number_citations(
     by_document: dict[str, list[Quote]] = {}
     for quote in distinct(quotes):
         by_document.setdefault(quote["document_id"], []).append(quote)
-    bracketed = dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket[1]))
+    bracketed = dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket["words"]))
     unknown = [key for key in bracketed if key not in by_key]
     by_source: dict[str, list[str]] = {}
     for key in dict.fromkeys(_KEY.findall(unicodedata.normalize("NFKC", text).upper())):
@@ -182,24 +185,18 @@ def number_citations(
         number = numbers.get(found[0].upper())
         return f"[{number}]" if number else found[0]
 
-    def replace(found: re.Match[str]) -> str:
-        marks, ours = [], False
-        for bracket in _BRACKET.finditer(found[0]):
-            if keys := _keys(bracket[1]):
-                marks += [f"[{numbers[key]}]" for key in keys if key in numbers]
-            elif _NUMBERS.fullmatch(bracket[1]) or _KEY.sub(mark, bracket[1]) != bracket[1]:
-                marks.append(f"({bracket[1]})")
-            else:
-                marks.append(bracket[0])
-                continue
-            ours = True
-        if not ours:
-            return found[0]
-        before = text[: found.start()][-1:]
-        gap = found["gap"] if "\n" in found["gap"] or before in _MARKUP else " " * bool(marks)
-        return gap + "".join(dict.fromkeys(marks))
+    def replace(bracket: re.Match[str]) -> str:
+        gap, words = bracket["gap"], bracket["words"]
+        if keys := _keys(words):
+            shown = "".join(dict.fromkeys(f"[{numbers[key]}]" for key in keys if key in numbers))
+        elif _NUMBERS.fullmatch(words) or _KEY.sub(mark, words) != words:
+            shown = f"({words})"
+        else:
+            return bracket[0]
+        kept = "\n" in gap or (shown and text[: bracket.start()][-1:] in _WITHIN)
+        return (gap if kept else " " * bool(shown)) + shown
 
-    numbered = _KEY.sub(mark, _BRACKETS.sub(replace, text)).strip()
+    numbered = _REPEATED.sub(r"\1", _KEY.sub(mark, _BRACKET.sub(replace, text))).strip()
     citations = [
         _citation(number, by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
     ]
