@@ -17,9 +17,10 @@ CHUNK_TOKENS = 128
 
 _LONGEST_HEADING = 80
 _HEADING = re.compile(
-    r"^ {0,3}#{1,6}[ \t]+(?P<marked>[^\n]*\S)[ \t]*$"
-    rf"|(?:\A|(?<=\n\n)|(?<=\f))[ \t]*(?P<plain>(?:\d[\d.]*[ \t]+)?[A-Z][^\n\t|]{{1,{_LONGEST_HEADING}}}?)[ \t]*\n+"
-    rf"(?=[^\n]{{{_LONGEST_HEADING // 2},}})",
+    r"^ {0,3}#{1,6}[ \t]+(?P<marked>[^\r\n]*\S)[ \t]*\r?$"
+    r"|(?:\A|(?<=\n\n)|(?<=\n\r\n)|(?<=\f))[ \t]*"
+    rf"(?P<plain>(?:\d[\d.]*[ \t]+)?[A-Z][^\r\n\t|]{{1,{_LONGEST_HEADING}}}?)[ \t]*(?:\r?\n)+"
+    rf"(?=[^\r\n]{{{_LONGEST_HEADING // 2},}})",
     re.MULTILINE,
 )
 """A heading in Markdown, or a short line of its own above a longer one."""

@@ -27,7 +27,7 @@ from briefcontext.retrievers.rankings import BM25Pool
 
 __all__ = ["LongDocumentRetriever", "Progress", "titles"]
 
-VERSION = 3
+VERSION = 4
 """Goes up when the same document is cut or encoded in another way."""
 MAX_KEPT = 64
 """Indexes in the cache: of more, those go that were not used for longest."""

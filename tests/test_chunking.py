@@ -206,6 +206,15 @@ def test_chunks_know_their_paragraphs_by_section() -> None:
     assert all(chunk.metadata["start"] >= places[0][0] for chunk, places in zip(chunks, known, strict=True))
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("heading", ["# Methods", "Methods"])
+def test_headings_are_found_whichever_way_lines_end(end: str, heading: str) -> None:
+    long = "One two three four five six seven eight nine ten eleven twelve."
+    text = f"{heading}{end}{end}{long}{end}{end}{heading.replace('Methods', 'Results')}{end}{end}{long}{end}"
+    chunks = chunk_document(source(text), WORDS, tokens=20)
+    assert [chunk.metadata["section"] for chunk in chunks] == ["Methods", "Results"]
+
+
 def test_a_document_is_named_by_its_id_where_it_has_no_source_id() -> None:
     (chunk,) = chunk_document(Document(id="x", page_content="text"), WORDS)
     assert (chunk.id, chunk.metadata["source_id"]) == ("x#0", "x")
