@@ -35,6 +35,11 @@ _BY_TYPE: Mapping[str, StudyType] = {
 """By publication types of MEDLINE and article types of JATS, in small letters."""
 _NO_STUDY = {"letter", "editorial", "comment", "news", "published erratum", "biography"}
 _NO_STUDY |= {"retraction of publication", "retraction notice"}
+_PROTOCOL = re.compile(
+    r"\b(?:study|trial|review|analysis) protocol\b|\bprotocol (?:for|of) (?:an?|the)\b"
+    r"|\brationale(?:, design| and (?:study )?design)\b|\bdesign and rationale\b"
+)
+"""Titles of what has no results yet."""
 _REVIEW = {"review", "review-article"}
 _BY_HEADING: Mapping[str, StudyType] = {
     "case-control studies": "case-control study",
@@ -73,14 +78,16 @@ _SPECIES = ("humans", "mice", "rats", "rabbits", "dogs", "cats", "swine", "sheep
 def study_type(document: Document) -> StudyType | None:
     """Return what kind of evidence a document is of; None where nothing tells.
 
-    Publication types come first, then the title, MeSH headings and the text, of which a passage may be a part. The
-    texts of the demo base are no evidence of any kind.
+    Publication types come first, then the title, MeSH headings and the text, of which a passage may be a part. A
+    protocol, which has no results, and the texts of the demo base are no evidence of any kind.
     """
     metadata = document.metadata
     if metadata.get("kind") == "demo":
         return None
     types = _labels(metadata.get("publication_types"))
     title, text = str(metadata.get("title") or "").lower(), document.page_content.lower()
+    if _PROTOCOL.search(title) or "clinical trial protocol" in types:
+        return None
     named = {_BY_TYPE[name] for name in types if name in _BY_TYPE}
     for kind in get_args(StudyType):
         if kind in named:

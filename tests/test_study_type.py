@@ -86,6 +86,13 @@ def test_without_publication_types_trials_are_known_by_their_text_and_nothing_is
             "systematic review or meta-analysis",
         ),
         (_document("They were randomized to aspirin.", publication_types="Editorial"), None),
+        (
+            _document("They will be randomized to aspirin.", title="Aspirin: study protocol for a randomized trial"),
+            None,
+        ),
+        (_document(title="Protocol for a systematic review of aspirin"), None),
+        (_document(publication_types="Clinical Trial Protocol; Randomized Controlled Trial"), None),
+        (_document(title="A meta-analysis of the Bruce protocol of exercise"), "systematic review or meta-analysis"),
         (_document(), None),
     ],
 )
