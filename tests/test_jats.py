@@ -190,6 +190,14 @@ def test_retracted_articles_and_the_notices_that_retract_them_are_told_apart(
     assert (metadata["retracted"], metadata["retraction_notice"]) == (retracted, notice)
 
 
+@pytest.mark.parametrize(("kind", "types"), [
+    ("review-article", "Review"), ("systematic-review", "Systematic Review"), ("case-report", "Case Reports"),
+    ("correction", "Published Erratum"), ("research-article", "research-article"),
+])
+def test_publication_types_are_medlines_so_that_one_filter_finds_articles_and_abstracts(kind: str, types: str) -> None:
+    assert read_one(article("<p>Text.</p>", kind=kind)).metadata["publication_types"] == types
+
+
 @pytest.mark.parametrize(("related", "noted"), [
     ("correction-forward", {"corrected": True}),
     ("expression-of-concern", {"expression_of_concern": True}),

@@ -40,6 +40,13 @@ PAGES = {
 }
 """The address of an article by its ids, the best first."""
 
+MEDLINE_TYPES = {
+    **{"review-article": "Review", "systematic-review": "Systematic Review", "case-report": "Case Reports"},
+    **{"letter": "Letter", "editorial": "Editorial", "news": "News", "correction": "Published Erratum"},
+    **{"retraction": "Retraction Notice", "expression-of-concern": "Expression of Concern"},
+}
+"""Publication types, as filters name them, of the `article-type`s that have one; others stay as they are."""
+
 META = "front/article-meta"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
@@ -131,7 +138,7 @@ def _article(article: etree._Element, position: str) -> Entry:
         "source_id": source_id,
         "title": title,
         "kind": "article",
-        "publication_types": kind,
+        "publication_types": MEDLINE_TYPES.get(kind, kind),
         "languages": language(article.get(LANGUAGE, ENGLISH)),
         # The title of a notice that retracts an article often is that article's.
         "retracted": kind != RETRACTION_NOTICE_TYPE and (RETRACTION_FORWARD in related or has_retracted_title(title)),

@@ -153,7 +153,7 @@ def without_text(rows: Rows, columns: Columns) -> str | None:
         names = next((list(row) for _, row in islice(rows, SNIFFED_ROWS) if not isinstance(row, str)), None)
     except (UnreadableError, *DAMAGED_GZIP):
         return None
-    if names is None or not _by_any_name(names).keys().isdisjoint(columns["text"]):
+    if names is None or not {*names, *map(_plain, names)}.isdisjoint(columns["text"]):
         return None
     shown = ", ".join([*map(repr, names[:6]), *(["…"] if len(names) > 6 else [])])
     return f"its rows have no column {' or '.join(map(repr, columns['text']))}, but {shown or 'none at all'}"
@@ -214,10 +214,15 @@ def csv_rows(stream: BufferedIOBase) -> Rows:
             yield position, row
 
 
+def _plain(column: str) -> str:
+    return column.strip().lower()
+
+
 def _document(row: dict[str, Any], columns: Columns) -> Document:
     """The document of a row, as `read_table` says. Raises UnreadableError when there is none."""
-    held = _by_any_name(name for name, value in row.items() if value is not None and value != "")
-    found = {field: held[column] for field, names in columns.items() for column in reversed(names) if column in held}
+    given, row = row, {_plain(name): value for name, value in row.items()} | row
+    held = {name for name, value in row.items() if value is not None and value != ""}
+    found = {field: column for field, names in columns.items() for column in reversed(names) if column in held}
     try:
         known = _Row.model_validate({field: row[column] for field, column in found.items()})
     except ValidationError as error:
@@ -231,10 +236,10 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
         raise UnreadableError(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")
     pmid = known.pmid.strip() if known.pmid and is_pmid(known.pmid.strip()) else ""
     start = known.start or 0
-    known_names = {*chain.from_iterable(columns.values()), *COLUMNS, *SET_BY_RETRIEVAL}
-    left_out = {name for known_name, name in _by_any_name(row).items() if known_name in known_names}
+    left_out = {*chain.from_iterable(columns.values()), *COLUMNS, *SET_BY_RETRIEVAL}
+    others = {name: value for name, value in given.items() if left_out.isdisjoint((name, _plain(name)))}
     metadata: dict[str, str | int | float | bool] = {
-        **{name: value for name, value in row.items() if name not in left_out and isinstance(value, str | int | float)},
+        **{name: value for name, value in others.items() if isinstance(value, str | int | float)},
         "source_id": known.source_id or pmid or known.id,
         "chunk_index": known.chunk_index or 0,
         "start": start,
@@ -247,13 +252,7 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
     optional = {
         **known.model_dump(include={"journal", "mesh", "languages", "authors"}),
         "pmid": pmid,
-        "url": known.url or article_url({name: row[held[name]] for name in held} | {"pmid": pmid}),
+        "url": known.url or article_url({**row, "pmid": pmid}),
         "year": year_in(known.year or ""),
     }
     return record(known.id, text, title=known.title, kind=kind, metadata=metadata, optional=optional)
-
-
-def _by_any_name(names: Iterable[str]) -> dict[str, str]:
-    """Columns by their names as they are, and in small letters without blanks around them."""
-    listed = list(names)
-    return {name.strip().lower(): name for name in reversed(listed)} | {name: name for name in listed}
