@@ -147,6 +147,14 @@ def test_sync_takes_out_the_rows_that_a_file_does_not_hold_any_more(index: Index
     assert held(tmp_path) == ["notes/flu.txt", "notes/gout.md", "r2"]
 
 
+def test_sync_leaves_alone_what_lies_in_the_folder_and_was_not_read(index: Index, folder: Path, tmp_path: Path) -> None:
+    index(folder)
+    out = index(folder, "--format", "jsonl", "--sync")
+    assert "Removed" not in out
+    assert "stay in the base" not in index(folder, "--format", "jsonl")
+    assert held(tmp_path) == ["notes/flu.txt", "notes/gout.md", "r1", "r2"]
+
+
 def test_sync_keeps_what_another_file_of_the_folder_still_has(index: Index, folder: Path, tmp_path: Path) -> None:
     (folder / "zz.jsonl").write_text('{"id": "r1", "text": "Honey soothes."}\n')
     index(folder)

@@ -181,12 +181,14 @@ def gone_records(
     if (manifest := Manifest.published(open_place(path))) is None:
         return None
     roots = [Path(root).expanduser().resolve() for root in given]
-    now = {(_path_of(source), source.fingerprint) for source in sources if isinstance(source, FileSource)}
+    read = [source for source in sources if isinstance(source, FileSource)]
+    now, paths = {(_path_of(source), source.fingerprint) for source in read}, set(map(_path_of, read))
     gone = [
         number
         for number, entry in enumerate(manifest.sources)
         if entry.path is not None
         and (entry.path, entry.fingerprint) not in now
+        and (entry.path in paths or not Path(entry.path).is_file())
         and any(Path(entry.path).is_relative_to(root) for root in roots)
     ]
     held = manifest.table(RECORDS).find(["source_id"], "source", gone, "NOT deleted")["source_id"].to_pylist()
