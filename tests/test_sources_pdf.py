@@ -179,6 +179,13 @@ def test_the_title_is_the_one_that_the_file_says_it_has() -> None:
     assert "pages_without_text" not in entry.metadata
 
 
+@pytest.mark.parametrize("title", ["Microsoft Word - draft v3.docx", "layout_final.indd", "Untitled-1"])
+def test_the_name_of_another_file_is_no_title(title: str) -> None:
+    (entry,) = read(pdf("A page.", title=title))
+    assert isinstance(entry, Document)
+    assert entry.metadata["title"] == "asthma"
+
+
 @pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
 def test_a_file_that_only_forbids_changes_is_read(algorithm: str) -> None:
     if algorithm != "RC4-128":

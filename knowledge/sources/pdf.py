@@ -43,6 +43,8 @@ _GAP = 1.4
 """A wider gap than so many times the usual one stands between two paragraphs."""
 _INDENT = 4.0
 """Points by which the first line of a paragraph is set in."""
+_FILE_NAME = re.compile(r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)", re.IGNORECASE)
+"""The titles that programs give to files whose authors gave them none."""
 _DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
 _WORD = re.compile(r"\w+(?:-\w+)*")
 _LAST_WORD = re.compile(r"[\w-]*\w\Z")
@@ -78,8 +80,9 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
 
     Its lines are joined to paragraphs, words that were broken at their ends too; running heads and page numbers are
     left out. `page_starts` is JSON: `[offset, page]` for each page that text begins on. `page_count` counts them all,
-    `pages_without_text` those that are blank or pictures. The title is the one that the file says it has, else its
-    name without the ending. A file that needs a password or has no text at all, as a scan, is rejected.
+    `pages_without_text` those that are blank or pictures. The title is the one that the file says it has, unless that
+    is a file's name too, else its name without the ending. A file that needs a password or has no text at all, as a
+    scan, is rejected.
     """
     content = read_whole(stream)
     require_pdf()
@@ -88,7 +91,8 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
     pages: list[list[_Line]] = []
     rejects: list[Reject] = []
     with _alone, _pdf_errors(), PdfDocument(io.BytesIO(content)) as document:
-        title = " ".join(_storable(document.get_metadata_dict().get("Title", "")).split())
+        stated = " ".join(_storable(document.get_metadata_dict().get("Title", "")).split())
+        title = "" if _FILE_NAME.fullmatch(stated) else stated
         for number in range(1, len(document) + 1):
             pages.append([])
             try:
