@@ -1,6 +1,5 @@
 """`briefcontext ask`: an answer over a knowledge base or one file, with citations."""
 
-import json
 import logging
 import re
 import sys
@@ -11,6 +10,7 @@ import typer
 from briefcontext.commands import options as shared
 from briefcontext.commands.interrupt import EXIT_FAILED
 from briefcontext.commands.options import assignments, model_option, output_option, reading_option, settings_of, values
+from briefcontext.commands.printable import print_json
 from briefcontext.errors import InputError, ModelCallError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def ask(
     with ProgressLines() as lines:
         state = run(question, choices, settings, lines)
     if as_json:
-        typer.echo(json.dumps(state["answer"], ensure_ascii=False))
+        print_json(state["answer"])
     elif references:
         from briefcontext.chains.references import write_references
 
@@ -147,7 +147,7 @@ def _ask_many(data_set: str, settings: "Settings") -> int:
             except ModelCallError as error:
                 told |= {"question": item.question, "options": dict(item.options), "error": str(error)}
                 code = EXIT_FAILED
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        print_json(told)
     return code
 
 

@@ -33,10 +33,7 @@ def calibrate(
     ] = None,
 ) -> None:
     """Fit a preflight check on labelled questions of a knowledge base, and measure it on held-out ones."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    from briefcontext.commands.printable import printable
+    from briefcontext.commands.printable import say
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.evaluation.figures.calibration_curves import draw_figures
     from briefcontext.evaluation.runs.progress import CountedProgress
@@ -45,11 +42,6 @@ def calibrate(
     from briefcontext.evaluation.statistics.tables import percent, with_interval
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, rounded_down
-
-    console = Console(highlight=False, emoji=False, soft_wrap=True)
-
-    def say(text: str) -> None:
-        console.print(escape(printable(text)))
 
     def row(name: str, counted: Estimate) -> None:
         shares = ", ".join(

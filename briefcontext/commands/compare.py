@@ -13,11 +13,11 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Write the comparison to this file, too.")] = None,
 ) -> None:
     """Put runs of experiments side by side, beside the papers' published figures."""
-    from briefcontext.commands.printable import printable
+    from briefcontext.commands.printable import say
     from briefcontext.evaluation.runs.compare import compare_runs
     from briefcontext.files import write_whole
 
     compared = compare_runs(runs)
     if out is not None:
         write_whole(out, compared)
-    typer.echo(printable(compared))
+    say(compared)

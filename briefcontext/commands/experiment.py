@@ -10,7 +10,7 @@ import typer
 from briefcontext.commands.experiment_options import check_methods, check_options, given_options
 from briefcontext.commands.interrupt import Interrupted
 from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFolder, settings_from
-from briefcontext.commands.printable import printable
+from briefcontext.commands.printable import say
 from briefcontext.errors import InputError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def experiment(
     )
     check_methods(name, [method.name for method in run.methods], given_options(context))
     if dry_run:
-        typer.echo(printable(run.estimate(out).markdown()))
+        say(run.estimate(out).markdown())
         return
     if batch is not None:
         if not _print_batch(run, out, replies):
@@ -243,5 +243,5 @@ def _print_report(out: Path) -> None:
     from briefcontext.evaluation.runs.folder import REPORT
 
     head, *tables = (out / REPORT).read_text(encoding="utf-8").split("\n### ")
-    typer.echo(printable("\n### ".join([head, *tables[:1]]).strip()))
+    say("\n### ".join([head, *tables[:1]]).strip())
     typer.echo(f"\nAll tables and figures: {out / REPORT}")

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from briefcontext.commands.interrupt import EXIT_FAILED
 from briefcontext.commands.options import assignments, values
-from briefcontext.commands.printable import counted, printable_line
+from briefcontext.commands.printable import counted, say_line
 from briefcontext.errors import KnowledgeBaseError
 
 if TYPE_CHECKING:
@@ -161,25 +161,23 @@ def index(
 
 
 def _print_report(report: "BuildReport", sources: "FileSources", synced: "BuildReport | None") -> None:
-    console = Console(highlight=False, soft_wrap=True)
     for skipped in sources.skipped[:LISTED_SKIPPED]:
-        console.print(f"skipped {escape(printable_line(f'{skipped.name}: {skipped.reason}'))}")
+        say_line(f"skipped {skipped.name}: {skipped.reason}")
     if len(sources.skipped) > LISTED_SKIPPED:
-        console.print(f"{len(sources.skipped):,} files were skipped in all, and count as rejected records.")
+        say_line(f"{len(sources.skipped):,} files were skipped in all, and count as rejected records.")
     for source in report.sources:
         if source.skipped:
-            console.print(f"{escape(printable_line(source.name))}: indexed before, nothing new")
+            say_line(f"{source.name}: indexed before, nothing new")
         if source.replaced_file:
-            shown = f"{source.name}: took the place of {source.replaced_file}, which is no longer there"
-            console.print(escape(printable_line(shown)))
+            say_line(f"{source.name}: took the place of {source.replaced_file}, which is no longer there")
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
-    console.print(f"{counted(counts.read, 'record')} read = {' + '.join(parts)}")
+    say_line(f"{counted(counts.read, 'record')} read = {' + '.join(parts)}")
     if counts.unchanged:
-        console.print("Unchanged are records held already, older ones, and deletions of records not held.")
+        say_line("Unchanged are records held already, older ones, and deletions of records not held.")
     if synced is not None:
         removed = counted(synced.counts.deleted - synced.counts.indexed, "record")
-        console.print(f"Removed {removed} of files that are gone.")
-    console.print(f"{escape(str(report.path))} holds {counted((synced or report).passages, 'passage')}.")
+        say_line(f"Removed {removed} of files that are gone.")
+    say_line(f"{report.path} holds {counted((synced or report).passages, 'passage')}.")
     if report.rejects_file:
-        console.print(f"Why records were rejected: {escape(str(report.rejects_file))}")
+        say_line(f"Why records were rejected: {report.rejects_file}")

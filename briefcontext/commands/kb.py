@@ -1,15 +1,12 @@
 """`briefcontext kb`: looking into a knowledge base, and taking documents out of it."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from briefcontext.commands import options as shared
-from briefcontext.commands.printable import counted, printable, printable_line
+from briefcontext.commands.printable import counted, print_json, printable_line, say, say_line
 from briefcontext.errors import InputError, KnowledgeBaseError
 
 __all__ = ["info", "kb"]
@@ -39,19 +36,16 @@ def info(folder: Folder, as_json: AsJSON = False) -> None:
         return
     sources = known.pop("sources")
     _print_fields(known, 0)
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"sources: {len(sources):,}")
+    say_line(f"sources: {len(sources):,}")
     for source in sources[-LISTED_SOURCES:]:
         unfinished = "" if source["finished"] else ", not read to its end"
-        console.print(
-            f"  {escape(printable_line(source['name']))}: {counted(source['counts']['read'], 'record')}{unfinished}"
-        )
+        say_line(f"{source['name']}: {counted(source['counts']['read'], 'record')}{unfinished}", 2)
     for note in sorted({source["note"] for source in sources if source["note"]}):
-        console.print(f"  {escape(printable_line(note))}")
+        say_line(note, 2)
     if len(sources) > LISTED_SOURCES:
-        console.print(f"  (the last {LISTED_SOURCES}; kb list shows the documents, and --json all sources)")
+        say_line(f"(the last {LISTED_SOURCES}; kb list shows the documents, and --json all sources)", 2)
     if known["state"] == "half-built":
-        console.print("Its first build was stopped: run the same index command again to finish it.")
+        say_line("Its first build was stopped: run the same index command again to finish it.")
 
 
 @kb.command("list")
@@ -64,12 +58,11 @@ def list_documents(folder: Folder, as_json: AsJSON = False) -> None:
     if as_json:
         print_json(found)
         return
-    console = Console(highlight=False, soft_wrap=True)
     for document in found:
         passages = counted(document["passages"], "passage")
         about = ", ".join(str(part) for part in (document["kind"], document["year"], passages) if part)
         shown = printable_line(f"{document['source_id']} {document['title'] or ''}")
-        console.print(escape(f"{shown.rstrip()}  ({about})"))
+        say(f"{shown}  ({about})")
 
 
 @kb.command()
@@ -80,8 +73,7 @@ def remove(
     from briefcontext.knowledge.build.build import remove_records
 
     report = remove_records(folder, ids)
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{report.counts.deleted:,} removed; {escape(folder)} holds {counted(report.passages, 'passage')}.")
+    say_line(f"{report.counts.deleted:,} removed; {folder} holds {counted(report.passages, 'passage')}.")
 
 
 @kb.command()
@@ -113,7 +105,7 @@ def search(
     if not found:
         filtered = f"No passage fulfils the filters ({filters}). Widen them, or leave them out."
         other = f"No passage was found. Try other words, or --method dense; kb info {folder} tells what it holds."
-        typer.echo(filtered if filters else printable_line(other))
+        say_line(filtered if filters else other)
     print_passages(found)
 
 
@@ -125,7 +117,7 @@ def sources(folder: Folder) -> None:
 
     with KnowledgeBase.open(folder) as base:
         for table in corpus_tables(base):
-            typer.echo(printable(table.markdown()) + "\n")
+            say(f"{table.markdown()}\n")
 
 
 @kb.command()
@@ -137,21 +129,13 @@ def verify(folder: Folder) -> None:
         problems = base.verify()
     if problems:
         raise KnowledgeBaseError(" ".join(problems))
-    typer.echo(f"{printable_line(folder)} is sound.")
-
-
-def print_json(value: Any) -> None:
-    """Print a value as JSON, and nothing else, on standard output."""
-    Console(highlight=False, soft_wrap=True, markup=False, emoji=False).print(
-        json.dumps(value, ensure_ascii=False, default=str)
-    )
+    say_line(f"{folder} is sound.")
 
 
 def _print_fields(fields: Mapping[str, Any], indent: int) -> None:
-    console = Console(highlight=False, soft_wrap=True)
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            console.print(f"{' ' * indent}{escape(name)}:")
+            say_line(f"{name}:", indent)
             _print_fields(value, indent + 2)
         elif value not in ("", None):
-            console.print(f"{' ' * indent}{escape(printable_line(f'{name}: {value}'))}")
+            say_line(f"{name}: {value}", indent)

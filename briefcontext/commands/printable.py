@@ -1,9 +1,11 @@
-"""Words of documents and models, made safe for a terminal, and counts in plain English."""
+"""Printing: words of documents and models made safe for a terminal, JSON, and counts in plain English."""
 
 import json
 import re
 
-__all__ = ["counted", "printable", "printable_line"]
+import typer
+
+__all__ = ["counted", "print_json", "printable", "printable_line", "say", "say_line"]
 
 # Control characters but tab and line feed, what turns the direction of writing, what is not seen, and lone surrogates.
 _UNPRINTABLE = re.compile(
@@ -20,6 +22,21 @@ def printable(text: str) -> str:
 def printable_line(text: str) -> str:
     """Do as `printable` does, and return one line."""
     return " ".join(printable(text).split())
+
+
+def say(text: str) -> None:
+    """Print a text on standard output."""
+    typer.echo(printable(text))
+
+
+def say_line(text: str, indent: int = 0) -> None:
+    """Print a text as one line, behind so many blanks."""
+    typer.echo(f"{' ' * indent}{printable_line(text)}")
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON, and nothing else."""
+    typer.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def counted(count: int, noun: str) -> str:
