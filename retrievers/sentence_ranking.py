@@ -60,10 +60,11 @@ _DONE = re.compile(
 """The methods of a study."""
 _FOUND = re.compile(
     r"^(?:results?|findings?|conclusions?|interpretation)\b[^:.]*:"
-    r"|\b(?:significan\w*|differ(?:ed|s|ences?)?|associated|higher|lower|greater|fewer|better|worse|superior|inferior"
-    r"|similar|compared (?:with|to)|than)\b|\bp ?[<=>≤]|\bCI\b|\d ?%",
+    r"|\b(?:is|are|was|were) (?:\w+ly )?(?:higher|lower|greater|fewer|better|worse|superior|inferior|similar)\b"
+    r"|\b(?:significan\w*|differ(?:ed|s|ences?)?|associated|compared (?:with|to)|than)\b|\bp ?[<=>≤]|\bCI\b|\d ?%",
     re.IGNORECASE,
 )
+"""The findings of a study. What may be better, or can lower something, stands in guidelines, and is none."""
 
 PAIRS = (
     ("Does aspirin prevent a second heart attack?", "Low-dose aspirin reduced recurrent myocardial infarction."),
