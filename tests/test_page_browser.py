@@ -200,6 +200,17 @@ def test_a_failing_model_is_a_clear_error_and_can_be_asked_again(
     assert browser.texts("#failure") == [""]
 
 
+def test_an_answer_that_failed_is_not_said_to_be_in_the_making(
+    browser: Browser, page: Page, server: OpenAIServer, agreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply("overloaded", status=503)
+    browser.open(page(agreeing.documents))
+    browser.ask(QUESTION)
+    browser.see("#failure[role=alert]", "The model did not answer")
+    assert browser.see("#step-answer").get_attribute("data-state") == "failed"
+    assert "Not written" in browser.see("#step-answer").text
+
+
 def test_a_server_that_is_gone_is_a_clear_error(chrome: Browser) -> None:
     with serve_page(create_app(graph=build_graph(retriever=FixedRetriever(documents=[])))) as address:
         chrome.open(address)

@@ -37,8 +37,10 @@ export class Path {
 
   /** Leave no step or partition looking busy when the run has ended without an answer. */
   end(state) {
-    for (const [name, { item }] of Object.entries(this.steps)) {
-      if (item.dataset.state === "active") this.state(name, state);
+    for (const [name, { item, body }] of Object.entries(this.steps)) {
+      if (item.dataset.state !== "active") continue;
+      this.state(name, state);
+      if (name === "answer") refill(body, el("p", {}, "Not written"));
     }
     for (const card of this.cards) if (card.item.dataset.state === "reading") this.mark(card, "stopped", "stopped");
   }
