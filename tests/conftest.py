@@ -1,5 +1,6 @@
 """Fixtures that several test modules share."""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,18 @@ from tests.openai_server import OpenAIServer, serve
 # A busy machine is no failure: how long an example takes is for the benchmarks to say.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what the tests imported, which stays to the end, from being looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let Python end as it would."""
+    gc.unfreeze()
+
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -1,5 +1,6 @@
 """What most processes of the tests import: `forked_python` forks them from one that has done so."""
 
+import gc
 import importlib
 import warnings
 from contextlib import suppress
@@ -16,3 +17,7 @@ for name in (
 ):
     with suppress(ImportError):
         importlib.import_module(name)
+
+# No forked process looks through it for garbage, which would copy it besides.
+gc.collect()
+gc.freeze()

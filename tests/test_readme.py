@@ -57,7 +57,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     papers = folder / "papers"
     papers.mkdir()
-    pairs = list(product(("aspirin", "metformin", "zinc", "honey", "insulin"), range(12)))
+    pairs = list(product(("aspirin", "metformin", "zinc", "honey", "insulin"), range(8)))
     passages = [
         {"id": f"toy-{place}", "title": f"{drug} {trial}", "text": f"In toy trial {trial}, {drug} was taken by many."}
         for place, (drug, trial) in enumerate(pairs)
@@ -69,7 +69,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "question": f"Who took {drug} in toy trial {trial}?",
             "options": {"A": "many", "B": "none"},
             "answer": "A",
-            "gold_ids": [f"toy-{place if place % 2 else (place + 30) % 60}"],
+            "gold_ids": [f"toy-{place if place % 2 else (place + 20) % 40}"],
         }
         for place, (drug, trial) in enumerate(pairs)
     ]

@@ -376,5 +376,5 @@ def test_shares_are_written_in_per_cent_everywhere(folder: str) -> None:
     files = [file for kind in ("*.py", "*.ipynb") for file in (ROOT / folder).rglob(kind)]
     assert files
     found = [f"{file}: {hit[0]}" for file in files for hit in SHARE_OF_ONE.finditer(file.read_text(encoding="utf-8"))]
-    # What `kb search` prints is a passage's score, and no share.
-    assert [hit for hit in found if "kb.py: score']:" not in hit] == []
+    # What `ask` and `kb search` print of a passage is its score, and no share.
+    assert [hit for hit in found if "report.py: score']:" not in hit] == []

@@ -96,12 +96,15 @@ def _held_out(
 
 def tune(features: NDArray[np.float64], labels: NDArray[np.bool_], seed: int) -> Tuned:
     """Choose C by the held-out log loss, the folds' mean, and fit on all questions (n, f) with it."""
-    cut = folds(seed * TUNING_REPEATS)
-    losses = np.logaddexp(0, np.where(labels, -1, 1) * _held_out(features, labels, cut, REGULARISATIONS))
+    cut, *others = (folds(seed * TUNING_REPEATS + repeat) for repeat in range(TUNING_REPEATS))
+    by_each = _held_out(features, labels, cut, REGULARISATIONS)
+    losses = np.logaddexp(0, np.where(labels, -1, 1) * by_each)
     of_folds = [losses[:, outside].mean(axis=1) for _, outside in cut.split(features, labels)]
-    best = REGULARISATIONS[int(np.mean(of_folds, axis=0).argmin())]
+    place = int(np.mean(of_folds, axis=0).argmin())
+    best = REGULARISATIONS[place]
+    held_out = [by_each[place], *(_held_out(features, labels, other, [best])[0] for other in others)]
     model = Pipeline([("scale", StandardScaler()), ("regression", _regression(best))]).fit(features, labels)
-    return Tuned(model, best, held_out_log_odds(features, labels, best, seed, TUNING_REPEATS))
+    return Tuned(model, best, np.asarray(np.mean(held_out, axis=0), dtype=np.float64))
 
 
 def _regression(regularisation: float) -> LogisticRegression:
