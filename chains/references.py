@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import Citation, CitedQuote
 from briefcontext.chains.study_type import journal
+from briefcontext.knowledge.sources.publication import has_retracted_title
 
 __all__ = [
     "REFERENCE_FORMATS",
@@ -92,13 +93,15 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
     def known(name: str) -> str:
         return " ".join(str(document.metadata.get(name) or "").split())
 
-    source, url = citation["source_id"], citation["url"]
+    source, url, title = citation["source_id"], citation["url"], " ".join(citation["title"].split())
+    # Reference managers have no field for it, and PubMed writes it so.
+    title = f"RETRACTED: {title}" if citation["retracted"] and not has_retracted_title(title) else title
     by_source = source if _PMID.fullmatch(source) and "pubmed" in (url or "") else ""
     reference = Reference(
         number=number,
         keys=[],
         source_id=source,
-        title=" ".join(citation["title"].split()),
+        title=title,
         authors=[author.strip() for author in known("authors").split(";") if author.strip()],
         journal=journal(document),
         year=citation["year"],

@@ -11,7 +11,14 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, cite, number_citations
 from briefcontext.chains.reader import Quote
-from briefcontext.chains.references import Reference, counted_references, list_references, place_words, write_references
+from briefcontext.chains.references import (
+    REFERENCE_FORMATS,
+    Reference,
+    counted_references,
+    list_references,
+    place_words,
+    write_references,
+)
 from tests.command_line import command_line
 
 TRIAL: dict[str, Any] = {
@@ -49,6 +56,13 @@ def test_an_article_is_one_reference_whatever_of_it_is_cited() -> None:
     assert [(reference["number"], reference["keys"]) for reference in references] == [("1", ["1a", "1b"]), ("2", ["2"])]
     assert counted_references(references) == "2 articles, 3 passages"
     assert counted_references(references[1:]) == "1 article"
+
+
+@pytest.mark.parametrize("title", ["Bees", "RETRACTED: Bees"])
+def test_references_say_that_an_article_is_retracted(title: str) -> None:
+    _, references, _ = cited(passage(0, title=title, retracted=True))
+    assert references[0]["title"] == "RETRACTED: Bees"
+    assert all("RETRACTED: Bees" in write_references(references, format) for format in REFERENCE_FORMATS)
 
 
 def test_letters_go_on_after_z() -> None:

@@ -247,7 +247,11 @@ class Model:
             raised, words = _RAISED[kind]
             raise raised(words.format(model=self.name, error=one_line(error))) from error
         if isinstance(error, TimeoutError) and not str(error):
-            return f"no reply in time; a call may take {budget.timeout:g} s."
+            left = budget.time_to_deadline()
+            passed = "the question's total_timeout has passed."
+            return (
+                f"no reply in time; {f'a call may take {budget.timeout:g} s.' if left is None or left > 0 else passed}"
+            )
         return f"{type(error).__name__}: {one_line(error)}"
 
     def _record(self, request: Request, message: AIMessage | None, attempt: int, started: float) -> ModelCall:
