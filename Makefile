@@ -3,7 +3,7 @@ PYTHON ?= python3
 LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet $(LATER) --constraint constraints.txt
 # Modules in the order of the alphabet: in that of their numbers of tests, the last one would be a long one.
-PYTEST = .venv/bin/python -m pytest --numprocesses 2 --dist loadscope --no-loadscope-reorder
+PYTEST = .venv/bin/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 export Q
 # The threads of PyTorch and BLAS spin while they wait, which two test workers at once cannot afford.
 test quick package: export OMP_NUM_THREADS = 1
