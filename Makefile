@@ -5,7 +5,7 @@ PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check 
 # Modules in the order of the alphabet: in that of their numbers of tests, the last one would be a long one.
 PYTEST = .venv/bin/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 export Q
-# The threads of PyTorch and BLAS spin while they wait, which two test workers at once cannot afford.
+# The threads of PyTorch and BLAS spin while they wait, which several test workers at once cannot afford.
 test quick package: export OMP_NUM_THREADS = 1
 
 .PHONY: ask dev notebooks check test quick package lint type format
