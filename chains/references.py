@@ -9,7 +9,6 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import Citation, CitedQuote
 from briefcontext.chains.study_type import journal
-from briefcontext.knowledge.sources.publication import has_retracted_title
 
 __all__ = [
     "REFERENCE_FORMATS",
@@ -26,6 +25,7 @@ _MOST_AUTHORS = 6
 """Of more, these are followed by "et al.", as the ICMJE's samples of NLM style have it."""
 _PMID = re.compile(r"[1-9]\d{0,8}")
 _PMC = re.compile(r"PMC\d+")
+_SAYS_RETRACTED = re.compile(r"\W*retracted\b", re.IGNORECASE)
 
 
 class Reference(TypedDict):
@@ -95,7 +95,7 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
 
     source, url, title = citation["source_id"], citation["url"], " ".join(citation["title"].split())
     # Reference managers have no field for it, and PubMed writes it so.
-    title = f"RETRACTED: {title}" if citation["retracted"] and not has_retracted_title(title) else title
+    title = f"RETRACTED: {title}" if citation["retracted"] and not _SAYS_RETRACTED.match(title) else title
     by_source = source if _PMID.fullmatch(source) and "pubmed" in (url or "") else ""
     reference = Reference(
         number=number,

@@ -347,7 +347,12 @@ def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp
         browser.see(".references")
         assert not browser.all("#follow")[0].is_displayed(), "without a model there are filters only"
         browser.see("#narrow").click()
-        browser.see("#setting-years input").send_keys("2015")
+        first, last = browser.all("#setting-years input")
+        first.send_keys("2015")
+        last.send_keys("2010", Keys.TAB)
+        browser.see("#filter-count", "2010")
+        assert all("400" in complaint for complaint in browser.complaints())
+        last.clear()
         browser.see("#more-filters summary").click()
         assert [field.get_attribute("id") for field in browser.all("#more-filter-fields input")] == [
             "setting-languages"

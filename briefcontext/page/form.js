@@ -120,15 +120,15 @@ function showSettings() {
   showCount();
 }
 
-/** Say how many passages the filters leave; nothing where there are none, or they cannot be counted. */
+/** Say how many passages the filters leave, or what is wrong with them; nothing where there are none. */
 async function showCount() {
   const asked = Object.fromEntries(filters().map((setting) => [setting.name, chosen(setting)]));
   const none = Object.values(asked).every((values) => !values?.length);
   const mine = counting = {};
-  const found = countable && !none ? await count(asked).catch(() => null) : null;
+  const found = countable && !none ? await count(asked).catch((error) => error) : null;
   if (mine !== counting) return;
-  byId("filter-count").textContent = found
-    ? `${found.passages.toLocaleString("en")} of ${counted(found.all, "passage")} left` : "";
+  byId("filter-count").textContent = found?.message
+    ?? (found ? `${found.passages.toLocaleString("en")} of ${counted(found.all, "passage")} left` : "");
   byId("filters").querySelector("summary").textContent = none ? "Filters" : "Filters (on)";
 }
 
