@@ -19,6 +19,7 @@ from contextlib import suppress
 from time import monotonic, sleep
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
+from weakref import finalize
 
 from langchain_core.documents import Document
 
@@ -131,6 +132,8 @@ class EUtilities:
                 "The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot be used for "
                 f"{self._server}: correct it, or unset it."
             ) from error
+        # Whoever keeps this open to the end of the process need not close it.
+        finalize(self, self._client.close)
 
     def close(self) -> None:
         self._client.close()
