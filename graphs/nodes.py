@@ -37,6 +37,7 @@ from briefcontext.graphs.events import (
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
+from briefcontext.knowledge.store.filters import WIDEN
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import order_preserving, rank_by_bm25
 from briefcontext.retrievers.sentence_ranking import unmentioned
@@ -336,7 +337,7 @@ def _without_documents(state: State, settings: Settings) -> str:
     if filters := settings.filters:
         return (
             f"No document that fulfils the filters ({filters}) was retrieved for this question, so there is nothing to "
-            "answer from. Widen the filters, or leave them out."
+            f"answer from. {WIDEN}"
         )
     return (
         "No document was retrieved for this question, so there is nothing to answer from. Ask in other words, and "

@@ -7,6 +7,10 @@ from briefcontext.knowledge.sources.publication import language
 
 LABELLED = ("publication_types", "journals", "mesh", "languages")
 """The columns that hold lists of labels, and the filters by them."""
+WIDEN = (
+    "Widen the filters, or leave them out; types, journals and headings have PubMed's names, such as "
+    "Randomized Controlled Trial."
+)
 
 
 @dataclass(frozen=True, slots=True)
