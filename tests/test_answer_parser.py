@@ -82,6 +82,7 @@ def test_no_words_of_a_model_break_the_answer(text: str) -> None:
             for words in (
                 "X did not find a benefit, contradicting Y.",
                 "There is no conflict on stroke, but X says more bleeding and Y less.",
+                "There is no conflict on stroke, X says more bleeding and Y less.",
                 "The documents do not contradict each other on stroke. On bleeding, X says more and Y less.",
                 "No benefit in X; a benefit in Y.",
             )

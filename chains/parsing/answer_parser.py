@@ -42,10 +42,10 @@ _NO_CONFLICT = re.compile(
     r"(?:none|no|n/a)\b.{0,20}$|(?!.*\b(?:but|however|although|though|while|whereas|except|yet)\b)[^.;]{0,99}?(?:"
     r"\bno (?:\w+ ){0,2}(?:conflicts?|contradictions?|disagreements?|inconsistenc\w+|discrepanc\w+)\b"
     r"|\bno (?:conflicting|contradictory)\b|(?:\bnot|n't) (?:\w+ly |in )?(?:conflict|contradict|disagree)"
-    r"|\b(?:none|neither) (?:\w+ ){1,4}(?:conflict|contradict|disagree))[^.;]*[.;\s]*$",
+    r"|\b(?:none|neither) (?:\w+ ){1,4}(?:conflict|contradict|disagree))[^.,;]*[.;\s]*$",
     re.IGNORECASE,
 )
-"""One sentence that says that there is none, and no more."""
+"""One sentence that says that there is none, and no more: behind a comma there may be one."""
 
 
 def split_quotes(text: str) -> tuple[str, list[tuple[str, str]]]:
