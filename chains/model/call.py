@@ -248,10 +248,9 @@ class Model:
             raise raised(words.format(model=self.name, error=one_line(error))) from error
         if isinstance(error, TimeoutError) and not str(error):
             left = budget.time_to_deadline()
-            passed = "the question's total_timeout has passed."
-            return (
-                f"no reply in time; {f'a call may take {budget.timeout:g} s.' if left is None or left > 0 else passed}"
-            )
+            if left is not None and left <= 0:
+                return "no reply in time; the question's total_timeout has passed."
+            return f"no reply in time; a call may take {budget.timeout:g} s."
         return f"{type(error).__name__}: {one_line(error)}"
 
     def _record(self, request: Request, message: AIMessage | None, attempt: int, started: float) -> ModelCall:
