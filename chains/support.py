@@ -82,6 +82,16 @@ _DENIED = re.compile(
     r"|\b(?:fail(?!ure)|lack|absen|avoid|exclu|reject|refus|stop|instead|rather|rare|negativ|similar|less\b|free\b|only\b)"
 )
 """What a source may have where an answer denies."""
+_MORE = re.compile(
+    r"\b(?:increas|rais(?:e|ing)|rise|rising|rose\b|higher|greater|more\b|improv|better|elevat|prolong|longer"
+    r"|up-?regulat|enhanc)"
+)
+_LESS = re.compile(
+    r"\b(?:decreas|reduc|lower|fewer|less\b|declin|fell\b|drop|worse|diminish|shorten|shorter|down-?regulat|attenuat"
+    r"|impair)"
+)
+_TURNS = re.compile(rf"\bthan\b|{NEGATION}")
+"""What turns a direction round: B is lower than A when A is higher than B."""
 _NEAR = 0.7
 """Share of a sentence's words that another has, if they say the same or the opposite."""
 _MARK = re.compile(MARK)
@@ -140,7 +150,8 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
 
     A figure is found where a cited document has it in the same unit, or in one that it can be converted to. A
     negation is looked for in the sentences of the documents that are nearly the same, else in all of them; and one
-    that stands in all that are the same but for it is missed in the answer.
+    that stands in all that are the same but for it is missed in the answer. So it is with "lowered" for "increased",
+    unless something is compared or denied, which may turn the direction round.
 
     Args:
         text: the answer, with citation numbers.
@@ -224,9 +235,17 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     if missing:
         return list(dict.fromkeys(missing)), "not in what it cites: " + ", ".join(dict.fromkeys(missing))
     same = [source for source in near if _shares(said, source)]
-    if same and not _DENIED.search(said) and all(_NEGATED.search(source) for source in same):
+    denied = same and not _DENIED.search(said) and all(_NEGATED.search(source) for source in same)
+    direction = _direction(said)
+    turned = near and direction and all(_direction(source) == -direction for source in near)
+    if denied or turned:
         return [], "what it cites says the opposite"
     return [], None
+
+
+def _direction(text: str) -> int:
+    """Return 1 where a text tells of more, -1 where it tells of less, 0 where it does not say which of the two."""
+    return 0 if _TURNS.search(text) else bool(_MORE.search(text)) - bool(_LESS.search(text))
 
 
 def _shares(text: str, words: str) -> bool:

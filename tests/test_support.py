@@ -110,6 +110,22 @@ def test_a_denial_that_is_left_out_of_a_sentence_is_the_opposite() -> None:
     assert other["missing"] == ["not"]
 
 
+DIRECTIONS = {
+    "Aspirin increased the risk of ischaemic stroke [1].": True,
+    "Aspirin lowered the risk of ischaemic stroke [1].": False,
+    "The risk of ischaemic stroke was higher with placebo than with aspirin [1].": False,
+    "Aspirin increased bleeding [1].": False,
+}
+
+
+@pytest.mark.parametrize("text", DIRECTIONS)
+def test_what_rises_in_an_answer_and_falls_in_its_source_is_the_opposite(text: str) -> None:
+    told = "Low-dose aspirin reduced the risk of recurrent ischaemic stroke. More bleeding was seen."
+    source = Document(id="a", page_content=told)
+    reasons = [doubt["reason"] for doubt in _doubts(text, source)]
+    assert reasons == ["what it cites says the opposite"] * DIRECTIONS[text]
+
+
 def test_sentences_without_a_citation_are_marked_where_they_stand() -> None:
     text = "Metformin is a drug. It is started at 500 mg [1]. 😀 Take 5 g [1]!"
     doubts = _doubts(text)
