@@ -130,13 +130,15 @@ def _searched(settings: Settings, progress: Progress | None) -> KnowledgeBase | 
 
 
 def filtered(settings: Settings) -> tuple[int, int] | None:
-    """Return how many passages the settings' filters leave, and of how many; None where nothing can be counted.
+    """Return how many passages the settings leave to answer from, and of how many; None where nothing can be counted.
 
     Raises:
         KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
     """
     searched = _searched(settings.resolved(), None)
-    return (searched.count(settings.filters), len(searched)) if isinstance(searched, KnowledgeBase) else None
+    if not isinstance(searched, KnowledgeBase):
+        return None
+    return searched.count(settings.filters, retracted=settings.include_retracted), len(searched)
 
 
 def labels(settings: Settings) -> dict[str, list[str]]:

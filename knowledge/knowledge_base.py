@@ -112,10 +112,10 @@ class KnowledgeBase:
                 self._encoder = encoder
             return self._encoder
 
-    def count(self, filters: Filters = NO_FILTERS) -> int:
-        """Return how many passages the filters let through."""
-        where = filters.where()
-        return len(self) if where is None else self._read(lambda snapshot: snapshot.table.count(where))
+    def count(self, filters: Filters = NO_FILTERS, *, retracted: bool = True) -> int:
+        """Return how many passages the filters let through, those of retracted records included or not."""
+        where = " AND ".join(filter(None, [filters.where(), "" if retracted else "NOT retracted"]))
+        return self._read(lambda snapshot: snapshot.table.count(where or None))
 
     def labels(self) -> dict[str, list[str]]:
         """Return labels that filters may ask for, by kind, the most frequent first, as its first passages have them."""

@@ -270,17 +270,20 @@ def test_what_the_filters_leave_is_counted(demo: Starlette, mapped: Starlette, t
     records = [
         record(f"{kind[:3]}{year}", year=year, publication_types=kind) for year in (2010, 2020) for kind in kinds
     ]
+    records.append(record("withdrawn", year=2020, publication_types="Retracted Publication"))
     build_knowledge_base([source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm"))
     app = create_app(Settings(knowledge_base=str(tmp_path / "base")))
     for settings, passages in (
         ({}, 4),
+        ({"include_retracted": True}, 5),
+        ({"years": [2015, None], "include_retracted": True}, 3),
         ({"years": [2015, None]}, 2),
         ({"years": [2015, None], "publication_types": ["Review"]}, 1),
         ({"years": [1990, 1999]}, 0),
     ):
         counted = client(app).post("/api/count", json={"settings": settings})
-        assert counted.json() == {"passages": passages, "all": 4}
-    assert "4 passages, of 20" in client(app).get("/api/about").json()["size"]
+        assert counted.json() == {"passages": passages, "all": 5}
+    assert "5 passages, of 20" in client(app).get("/api/about").json()["size"]
     assert client(mapped).post("/api/count", json={}).status_code == 404
     assert client(demo).post("/api/count", json={"settings": {"knowledge_base": "/etc"}}).status_code == 400
 

@@ -340,6 +340,7 @@ def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp
         for year in (2010, 2020)
         for language in ("eng", "fre")
     ]
+    records.append(record("gone", "Aspirin cured strokes.", year=2020, languages="fre", retracted=True))
     build_knowledge_base([source("records", *records)], tmp_path / "base", encoder=load_encoder("minilm"))
     with serve_page(create_app(Settings(knowledge_base=str(tmp_path / "base")))) as address:
         browser.open(address)
@@ -358,7 +359,12 @@ def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp
             "setting-languages"
         ]
         browser.see("#setting-languages").send_keys("fr; ger", Keys.TAB)
-        browser.see("#filter-count", "1 of 4 passages left")
+        browser.see("#filter-count", "1 of 5 passages left")
+        browser.see("#settings summary").click()
+        browser.see("#setting-include_retracted").click()
+        browser.see("#filter-count", "2 of 5 passages left")
+        browser.see("#setting-include_retracted").click()
+        browser.see("#filter-count", "1 of 5 passages left")
         browser.see("#ask").click()
         browser.see(".references", "fre2020")
         assert browser.texts(".reference .source-id") == ["fre2020"]

@@ -17,7 +17,7 @@ let earlier = [];
 export function prepare(known, submit) {
   settings = known.settings;
   countable = known.sources;
-  byId("filters").addEventListener("change", showCount);
+  for (const id of ["filters", "settings"]) byId(id).addEventListener("change", showCount);
   prepareFile(known.uploads);
   setOptions({});
   byId("more-options").addEventListener("click", () => addOption("").focus());
@@ -120,10 +120,11 @@ function showSettings() {
   showCount();
 }
 
-/** Say how many passages the filters leave, or what is wrong with them; nothing where there are none. */
+/** Say how many passages the filters leave to answer from, or what is wrong with them; nothing where there are none. */
 async function showCount() {
-  const asked = Object.fromEntries(filters().map((setting) => [setting.name, chosen(setting)]));
-  const none = Object.values(asked).every((values) => !values?.length);
+  const none = filters().every((setting) => !chosen(setting)?.length);
+  const asked = Object.fromEntries(settings.filter(({ name }) => [...FILTERS, "include_retracted"].includes(name))
+    .map((setting) => [setting.name, chosen(setting)]));
   const mine = counting = {};
   const found = countable && !none ? await count(asked).catch((error) => error) : null;
   if (mine !== counting) return;
