@@ -1,34 +1,46 @@
-"""Reading JSON, and parsing the fields that data sets share: options, answers and ids."""
+"""Reading JSON, and making items of rows: question, options, answers and ids, by whatever names data sets give them."""
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.data_set import Item
 
 __all__ = [
     "YES_NO",
     "YES_NO_MAYBE",
     "BadRow",
-    "accepted_texts",
     "at",
     "identifier",
-    "identifiers",
+    "item_of",
     "json_rows",
     "load_json",
     "object_of",
-    "options_of",
-    "question_of",
     "right_letter",
+    "said",
     "text_of",
+    "value_of",
 ]
 
 YES_NO = {"A": "yes", "B": "no"}
-YES_NO_MAYBE = {"A": "yes", "B": "no", "C": "maybe"}
+YES_NO_MAYBE = {**YES_NO, "C": "maybe"}
+
+
+_NAMES = {
+    "id": ("id", "_id", "qid"),
+    "question": ("question", "query", "body", "text", "QUESTION", "input"),
+    "options": ("options", "choices"),
+    "answer": ("answer", "answers", "exact_answer", "final_decision"),
+    "gold_ids": ("gold_ids", "gold_pmids_in_corpus", "gold_pmids", "gold_pmid", "PMID"),
+    "document": ("document", "doc_id", "context_id"),
+}
+"""What a value may be called in a row; the first that is there counts."""
 
 
 class BadRow(ValueError):
@@ -58,13 +70,13 @@ def _parsed(content: bytes, path: Path, line: int = 1) -> Any:
     """Parse JSON that begins at a line of a file."""
     with at(f"{path}, line {line}"):
         try:
-            return json.loads(content.decode("utf-8-sig" if line == 1 else "utf-8"), object_pairs_hook=_distinct)
+            return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_distinct)
         except UnicodeDecodeError as error:
             raise BadRow(f"it cannot be read as UTF-8 text: {error}") from error
         except json.JSONDecodeError as error:
             raise InputError(
                 f"{path}, line {line + error.lineno - 1}: this is not JSON ({error.msg}). Is the file whole, and of "
-                "this layout?"
+                "this layout? For a question a line, write jsonl:PATH."
             ) from error
 
 
@@ -101,15 +113,42 @@ def object_of(value: Any) -> dict[str, Any]:
     return value
 
 
-def question_of(row: Mapping[str, Any], *columns: str) -> str:
-    """Return the question, from the first of `columns` that is there."""
-    for column in columns:
-        value = row.get(column)
-        if isinstance(value, str) and value.strip():
-            return value.strip()
-        if value is not None and value != "":
-            raise BadRow(f"{column!r} must be a text that is not blank, not {_shown(value)}")
-    raise BadRow(f"there is no question in it ({' or '.join(repr(column) for column in columns)})")
+def value_of(row: Mapping[str, Any], name: str) -> Any:
+    """Return a value by the first of its names that is there; None where there is none."""
+    return next((row[column] for column in _NAMES[name] if row.get(column) is not None), None)
+
+
+def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
+    """Make an item of a row and of values that are given in place of its own.
+
+    `decisions` are its options where it has none.
+    """
+    row = {**object_of(row), **given}
+    kind, answer, document = row.get("type"), value_of(row, "answer"), value_of(row, "document")
+    options = _options(value_of(row, "options")) or decisions
+    answers: tuple[str, ...]
+    if options:
+        answers = () if answer in (None, [], "") else (right_letter(answer, options),)
+    elif answer is None:
+        answers = _accepted_texts(row.get("ideal_answer"))
+    else:
+        answers = _accepted_texts(answer, whole_list=kind == "list")
+    question, gold = value_of(row, "question"), value_of(row, "gold_ids") or []
+    if question is None:
+        raise BadRow(f"there is no question in it ({' or '.join(map(repr, _NAMES['question']))})")
+    if not isinstance(question, str) or not question.strip():
+        raise BadRow(f"'question' must be a text that is not blank, not {_shown(question)}")
+    return Item(
+        id=identifier(value_of(row, "id")),
+        question=question.strip(),
+        options=options,
+        answers=answers,
+        gold_ids=tuple(dict.fromkeys(map(identifier, gold if isinstance(gold, list) else [gold]))),
+        # BioASQ's ideal answers are summaries, also where there is no type.
+        summary=not options and bool(answers) and (kind == "summary" or answer is None),
+        document=None if document is None else identifier(document),
+        group="" if row.get("group") is None else identifier(row["group"]),
+    )
 
 
 def text_of(row: Mapping[str, Any], column: str) -> str:
@@ -120,20 +159,19 @@ def text_of(row: Mapping[str, Any], column: str) -> str:
     return text
 
 
-def options_of(value: Any) -> dict[str, str]:
+def said(answer: Any) -> Any:
+    """Return an answer with yes or no in place of true or false."""
+    return answer if not isinstance(answer, bool) else "yes" if answer else "no"
+
+
+def _options(value: Any) -> dict[str, str]:
     """Letters to texts, from a mapping (its keys in capitals) or from a list (A, B, C in its order)."""
-    if value is None or value in ({}, []):
-        return {}
     if isinstance(value, list):
-        if len(value) > len(ascii_uppercase):
-            raise BadRow(f"there are {len(value)} options, more than letters")
-        pairs: Iterable[tuple[Any, Any]] = zip(ascii_uppercase, value, strict=False)
-    elif isinstance(value, Mapping):
-        pairs = value.items()
-    else:
+        value = {ascii_uppercase[place : place + 1]: text for place, text in enumerate(value)}
+    if not isinstance(value or {}, Mapping):
         raise BadRow(f"the options must be a list or a mapping, not {_shown(value)}")
     options: dict[str, str] = {}
-    for key, text in pairs:
+    for key, text in (value or {}).items():
         letter = str(key).strip().upper()
         if len(letter) != 1 or letter not in ascii_uppercase:
             raise BadRow(f"an option is named {key!r}: use one letter, A to Z")
@@ -142,57 +180,45 @@ def options_of(value: Any) -> dict[str, str]:
         if letter in options:
             raise BadRow(f"there are two options {letter}")
         options[letter] = str(text).strip()
-    if len(options) < 2:
+    if len(options) == 1:
         raise BadRow("there is only one option: give two or more, or none for a free-text question")
     return options
 
 
 def right_letter(answer: Any, options: Mapping[str, str]) -> str:
     """The letter that `answer` is, or whose option's words it is."""
-    if isinstance(answer, bool):
-        answer = "yes" if answer else "no"
-    if isinstance(answer, list) and len(answer) == 1:
-        answer = answer[0]
-    if isinstance(answer, str | int | float):
-        words = " ".join(str(answer).split()).casefold()
+    words = said(answer[0] if isinstance(answer, list) and len(answer) == 1 else answer)
+    if isinstance(words, str | int | float):
+        words = " ".join(str(words).split()).casefold()
         named = [letter for letter, text in options.items() if " ".join(text.split()).casefold() == words]
         # "C" may be an option's words (vitamin C) as well as a letter: then it is said, not guessed.
-        if words.upper() in options and named in ([], [words.upper()]):
-            return words.upper()
-        if len(named) == 1 and words.upper() not in options:
+        named = list(dict.fromkeys([*named, *({words.upper()} & options.keys())]))
+        if len(named) == 1:
             return named[0]
         if named:
             raise BadRow(f"the answer {answer!r} fits more than one option")
     raise BadRow(f"the answer {_shown(answer)} is none of the options ({', '.join(options)}), nor the words of one")
 
 
-def accepted_texts(answer: Any, kind: str = "") -> tuple[str, ...]:
+def _accepted_texts(answer: Any, *, whole_list: bool = False) -> tuple[str, ...]:
     """The accepted texts of a free-text answer: a text, alternatives, or lists of synonyms.
 
-    A `list` question is answered by all its elements, so that each accepted text is the whole list: with
-    the first synonym of each element, with the second, and so on. Else every text is accepted by itself.
+    With `whole_list` each accepted text has all elements: with the first synonym of each, with the second, and so
+    on. Else every text is accepted by itself.
     """
-    if answer is None:
-        return ()
-    elements = answer if isinstance(answer, list) else [answer]
-    groups = [_texts(element) for element in elements]
-    groups = [group for group in groups if group]
-    if kind == "list" and groups:
-        most = max(map(len, groups))
-        texts = [", ".join(group[min(place, len(group) - 1)] for group in groups) for place in range(most)]
-    else:
-        texts = [text for group in groups for text in group]
-    return tuple(dict.fromkeys(texts))
+    elements = answer if isinstance(answer, list) else [] if answer is None else [answer]
+    groups = [texts for element in elements if (texts := _texts(element))]
+    if whole_list:
+        most = max(map(len, groups), default=0)
+        groups = [[", ".join(group[min(place, len(group) - 1)] for group in groups) for place in range(most)]]
+    return tuple(dict.fromkeys(chain.from_iterable(groups)))
 
 
 def _texts(element: Any) -> list[str]:
-    if isinstance(element, bool):
-        return ["yes" if element else "no"]
-    if isinstance(element, str | int | float):
-        return [text] if (text := str(element).strip()) else []
-    if isinstance(element, list) and all(isinstance(text, str | int | float) for text in element):
-        return [str(text).strip() for text in element if str(text).strip()]
-    raise BadRow(f"an answer must be a text, a list of texts or a list of synonyms, not {_shown(element)}")
+    texts = [said(text) for text in (element if isinstance(element, list) else [element])]
+    if not all(isinstance(text, str | int | float) for text in texts):
+        raise BadRow(f"an answer must be a text, a list of texts or a list of synonyms, not {_shown(element)}")
+    return [words for text in texts if (words := str(text).strip())]
 
 
 def identifier(value: Any) -> str:
@@ -200,13 +226,6 @@ def identifier(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
         raise BadRow(f"an id must be a text or a whole number, not {_shown(value)}")
     return str(value).strip()
-
-
-def identifiers(value: Any) -> tuple[str, ...]:
-    """Ids, from one or from a list of them; none twice."""
-    if value is None:
-        return ()
-    return tuple(dict.fromkeys(identifier(each) for each in (value if isinstance(value, list) else [value])))
 
 
 def _shown(value: Any) -> str:

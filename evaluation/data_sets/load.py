@@ -7,9 +7,15 @@ from pathlib import Path
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet
 from briefcontext.evaluation.data_sets.evidence_inference import read_evidence_inference
-from briefcontext.evaluation.data_sets.json_files import read_bioasq, read_mirage, read_pubmedqa
-from briefcontext.evaluation.data_sets.json_lines import read_en_mc, read_en_qa, read_json_lines
+from briefcontext.evaluation.data_sets.json_lines import read_json_lines
 from briefcontext.evaluation.data_sets.medq import read_medq
+from briefcontext.evaluation.data_sets.published import (
+    read_bioasq,
+    read_en_mc,
+    read_en_qa,
+    read_mirage,
+    read_pubmedqa,
+)
 from briefcontext.files import file_sha256, lone_surrogate, sha256
 
 __all__ = ["KINDS", "Kind", "load_data_set"]

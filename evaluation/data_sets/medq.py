@@ -1,5 +1,6 @@
 """MedQ's open questions (Zhang et al. 2025): a spreadsheet."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,54 +32,46 @@ def read_medq(path: Path) -> DataSet:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (InvalidFileException, BadZipFile, KeyError, ValueError) as error:
         raise InputError(f"{path} is no .xlsx spreadsheet: {error}. Save it as one.") from error
-    try:
-        seen: list[str] = []
+    seen: list[str] = []
+    with closing(book):
         for sheet in book.worksheets:
-            rows = list(enumerate(sheet.iter_rows(values_only=True), 1))
-            for number, cells in rows[:_HEADER_ROWS]:
-                headers = [_words(cell).casefold() for cell in cells]
-                seen += [header for header in headers if header][:10]
-                if (column := _question_column(headers, f"{path}, sheet {sheet.title}")) is not None:
-                    return _questions(path, rows[number:], column, _first(headers, _ID), _first(headers, _ANSWER))
-    finally:
-        book.close()
+            rows = [[_words(cell) for cell in cells] for cells in sheet.iter_rows(values_only=True)]
+            for number, cells in enumerate(rows[:_HEADER_ROWS], 1):
+                heads = [cell.casefold() for cell in cells]
+                seen += filter(None, heads)
+                if column := _question_column(heads, f"{path}, sheet {sheet.title}"):
+                    return _questions(path, heads, rows, number, column)
     raise InputError(
         f"{path}: no sheet has a column named 'question' in its first {_HEADER_ROWS} rows "
         f"(found: {', '.join(seen[:10]) or 'nothing'}). Name the column of questions so."
     )
 
 
-def _question_column(headers: list[str], where: str) -> int | None:
-    if (exact := _first(headers, _QUESTION)) is not None:
-        return exact
-    # A long text that mentions a question is a question, not a header.
+def _question_column(heads: list[str], where: str) -> str:
+    """Return the head of the column of questions, or an empty text where there is none."""
+    # A long text that mentions a question is a question, not a head.
     near = [
-        place
-        for place, header in enumerate(headers)
-        if "question" in header and len(header.split()) <= 4 and not header.endswith("?") and header not in _ID
+        head
+        for head in heads
+        if "question" in head and len(head.split()) <= 4 and not head.endswith("?") and head not in _ID
     ]
-    if len(near) > 1:
+    exact = [name for name in _QUESTION if name in heads]
+    if len(near) > 1 and not exact:
         raise InputError(f"{where}: more than one column may hold the questions. Name one of them 'question'.")
-    return near[0] if near else None
+    return next(iter(exact + near), "")
 
 
-def _first(headers: list[str], names: tuple[str, ...]) -> int | None:
-    return next((headers.index(name) for name in names if name in headers), None)
-
-
-def _questions(
-    path: Path, rows: list[tuple[int, tuple[Any, ...]]], question: int, id_: int | None, answer: int | None
-) -> DataSet:
+def _questions(path: Path, heads: list[str], rows: list[list[str]], start: int, column: str) -> DataSet:
     data = DataSet("medq")
-    for number, cells in rows:
-        if not any(_words(cell) for cell in cells):
+    for number, cells in enumerate(rows[start:], start + 1):
+        row = dict(zip(heads, cells, strict=False))
+        if not any(cells):
             continue
-        cell = [_words(cell) for cell in cells]
-        if question >= len(cell) or not cell[question]:
+        if not row.get(column):
             raise InputError(f"{path}, row {number}: the question is blank. Fill it in, or empty the row.")
-        name = cell[id_] if id_ is not None and id_ < len(cell) else ""
-        known = (cell[answer],) if answer is not None and answer < len(cell) and cell[answer] else ()
-        data.items.append(Item(name or f"row-{number}", cell[question], {}, known, (), summary=True))
+        id, answer = (next(filter(None, map(row.get, names)), None) for names in (_ID, _ANSWER))
+        known = () if answer is None else (answer,)
+        data.items.append(Item(id or f"row-{number}", row[column], {}, known, (), summary=True))
     return data
 
 

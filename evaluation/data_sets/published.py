@@ -1,0 +1,132 @@
+"""MIRAGE (Xiong et al. 2024), PubMedQA (Jin et al. 2019), BioASQ, and InfiniteBench (Zhang et al. 2024)."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets.data_set import DataSet
+from briefcontext.evaluation.data_sets.field_parsers import (
+    YES_NO,
+    YES_NO_MAYBE,
+    BadRow,
+    at,
+    item_of,
+    json_rows,
+    load_json,
+    object_of,
+    right_letter,
+)
+from briefcontext.evaluation.data_sets.json_lines import add_context
+
+__all__ = ["read_bioasq", "read_en_mc", "read_en_qa", "read_mirage", "read_pubmedqa"]
+
+BIOASQ_TYPES = ("yesno", "factoid", "list", "summary")
+
+
+def read_mirage(path: Path, subset: str = "") -> DataSet:
+    """Read `{subset: {id: {question, options, answer, PMID}}}`; the PMIDs are the key documents."""
+    sets = load_json(path)
+    if not isinstance(sets, dict) or not all(isinstance(questions, dict) for questions in sets.values()):
+        raise InputError(f"{path} has not MIRAGE's layout, {{subset: {{id: question}}}}.")
+    if subset and subset not in sets:
+        raise InputError(f"{path} has no subset {subset!r}: it has {', '.join(sets)}.")
+    data = DataSet(subset or "mirage")
+    for name, questions in sets.items():
+        for id, row in questions.items() if subset in ("", name) else ():
+            with at(f"{path}, {name}, question {id}"):
+                item = item_of(row, id=id, group=name)
+                if not item.options:
+                    raise BadRow("there are no options")
+                data.items.append(item)
+    seen = Counter(item.id for item in data.items)
+    data.items = [replace(item, id=f"{item.group}:{item.id}") if seen[item.id] > 1 else item for item in data.items]
+    return data
+
+
+def read_pubmedqa(path: Path) -> DataSet:
+    """Read `{pmid: {QUESTION, CONTEXTS, LONG_ANSWER, final_decision}}`; the abstract of its id is the key document.
+
+    A question without final_decision (the unlabelled part) has no answer.
+    """
+    questions = load_json(path)
+    if not isinstance(questions, dict):
+        raise InputError(f"{path} has not PubMedQA's layout, {{pmid: question}}.")
+    data = DataSet("pubmedqa")
+    for pmid, row in questions.items():
+        with at(f"{path}, question {pmid}"):
+            data.items.append(item_of(row, YES_NO_MAYBE, id=pmid, gold_ids=pmid))
+    return data
+
+
+def read_bioasq(path: Path) -> DataSet:
+    """Read `{"questions": [{id, body, type, exact_answer, ideal_answer, documents}]}`, of a file or a folder of them.
+
+    A yesno question gets the options yes and no. A factoid accepts each synonym, a list the whole list, and
+    a summary its ideal answers. The PMIDs at the end of `documents`' addresses are the key documents.
+    """
+    data = DataSet("bioasq", files=sorted(path.glob("*.json")) if path.is_dir() else [path])
+    for file in data.files:
+        content = load_json(file)
+        questions = content.get("questions", []) if isinstance(content, dict) else []
+        for place, row in enumerate(questions, 1):
+            with at(f"{file}, question {place}"):
+                kind, documents = object_of(row).get("type"), row.get("documents") or []
+                if kind not in BIOASQ_TYPES:
+                    raise BadRow(f"the type {kind!r} is not one of {', '.join(BIOASQ_TYPES)}")
+                if not isinstance(documents, list):
+                    raise BadRow(f"the documents must be a list of addresses, not {documents!r}")
+                beside = {"exact_answer" if kind == "summary" else "ideal_answer": None}
+                data.items.append(
+                    item_of(row, YES_NO if kind == "yesno" else {}, gold_ids=list(map(_pmid, documents)), **beside)
+                )
+    return data
+
+
+def _pmid(address: Any) -> str:
+    found = re.search(r"(\w+)/?\s*$", address) if isinstance(address, str) else None
+    if not found:
+        raise BadRow(f"a document must be an address that ends in its PMID, not {address!r}")
+    return found[1]
+
+
+def read_en_qa(path: Path) -> DataSet:
+    """Read longbook_qa_eng.jsonl: `id`, `context`, `input` and `answer`, a list of accepted texts."""
+    return _infinitebench(path, DataSet("infinitebench-qa"), choice=False)
+
+
+def read_en_mc(path: Path) -> DataSet:
+    """Read longbook_choice_eng.jsonl: as En.QA, with `options` (a list), and the right one's words in `answer`.
+
+    As in the benchmark's own scorer, `answer` may also be the words and the letter, and of options with
+    equal words the first is the right one.
+    """
+    return _infinitebench(path, DataSet("infinitebench-mc"), choice=True)
+
+
+def _infinitebench(path: Path, data: DataSet, *, choice: bool) -> DataSet:
+    # What names an option is no accepted text.
+    unused: dict[str, Any] = {"answer": None} if choice else {"options": None}
+    for number, row in json_rows(path):
+        with at(f"{path}, line {number}"):
+            document = add_context(data, row)
+            item = item_of(row, {}, document=document, gold_ids=document, **unused)
+            if choice and not item.options:
+                raise BadRow("there are no options")
+            if choice:
+                item = replace(item, answers=(_letter(row.get("answer"), item.options),))
+            if not item.answers:
+                raise BadRow("there is no answer")
+            data.items.append(item)
+    return data
+
+
+def _letter(answer: Any, options: Mapping[str, str]) -> str:
+    if isinstance(answer, list) and len(answer) == 2 and answer[1] in [*options]:
+        return str(answer[1])
+    words = answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
+    same = [letter for letter, text in options.items() if isinstance(words, str) and text == words.strip()]
+    return same[0] if same else right_letter(answer, options)
