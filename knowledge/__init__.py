@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
-    from briefcontext.knowledge.build.build import BuildReport, SourceReport, build_knowledge_base
+    from briefcontext.knowledge.build import BuildReport, SourceReport, build_knowledge_base
     from briefcontext.knowledge.build.pipeline import Progress
     from briefcontext.knowledge.demo import demo_knowledge_base, demo_questions
     from briefcontext.knowledge.encoders import Encoder, load_encoder

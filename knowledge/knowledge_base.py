@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.store.filters import LABELLED, NO_FILTERS, Filters
-from briefcontext.knowledge.store.manifest import MANIFEST_FILE, Counts, Manifest
-from briefcontext.knowledge.store.place import Place, open_place
+from briefcontext.knowledge.store.manifest import MANIFEST_FILE, Counts, Manifest, Place, open_place
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
-    from briefcontext.knowledge.store.snapshot import Snapshot
+    from briefcontext.knowledge.store.passages import Snapshot
     from briefcontext.knowledge.store.terms import TermStatistics
 
 _T = TypeVar("_T")
@@ -217,7 +216,7 @@ class KnowledgeBase:
     def _read(self, read: "Callable[[Snapshot], _T]") -> _T:
         """What `read` gives; once more where a build became complete meanwhile, and took away what it was reading."""
         # Lance is imported when it is first needed.
-        from briefcontext.knowledge.store.snapshot import Snapshot
+        from briefcontext.knowledge.store.passages import Snapshot
 
         while True:
             manifest = self.published
@@ -234,7 +233,7 @@ class KnowledgeBase:
 
     def verify(self) -> list[str]:
         """Return what is wrong with it, one sentence each, with what to do; nothing when it is sound."""
-        from briefcontext.knowledge.store.verification import verify
+        from briefcontext.knowledge.store.passages import verify
 
         return verify(self.published, self.encoder)
 

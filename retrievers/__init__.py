@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING
 from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
-    from briefcontext.retrievers.combined import HybridRetriever, RerankingRetriever
-    from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, MedCPTRetriever, retriever_over
+    from briefcontext.retrievers.knowledge_base import (
+        BM25Retriever,
+        DenseRetriever,
+        HybridRetriever,
+        MedCPTRetriever,
+        RerankingRetriever,
+        retriever_over,
+    )
     from briefcontext.retrievers.long_document import LongDocumentRetriever
     from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
     from briefcontext.retrievers.rankings import (

@@ -18,20 +18,6 @@ from briefcontext.files import write_whole
 from briefcontext.knowledge.store.manifest import Manifest, first_problem, stored_version
 from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
-__all__ = [
-    "CALIBRATION_FILE",
-    "Calibration",
-    "Estimate",
-    "Feature",
-    "FittedOn",
-    "Measured",
-    "Positive",
-    "Prediction",
-    "more_questions",
-    "rounded_down",
-    "sigmoid",
-]
-
 CALIBRATION_FILE = "preflight.json"
 """The name of the calibration that lies in a knowledge base's own folder and travels with it."""
 FORMAT_VERSION = 2

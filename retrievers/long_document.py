@@ -25,8 +25,6 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 from briefcontext.retrievers.rankings import BM25Pool
 
-__all__ = ["LongDocumentRetriever", "Progress", "titles"]
-
 VERSION = 4
 """Goes up when the same document is cut or encoded in another way."""
 MAX_KEPT = 64

@@ -21,17 +21,6 @@ from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.terms import TermStatistics
 
-__all__ = [
-    "DEFAULT_K",
-    "RankingRetriever",
-    "WrappedRetriever",
-    "as_passages",
-    "as_ranking",
-    "as_ranking_retriever",
-    "ranked",
-    "refuse_filters",
-]
-
 DEFAULT_K = 16
 """How many documents a retriever returns unless told otherwise."""
 

@@ -10,20 +10,8 @@ from numpy.typing import NDArray
 from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
+from briefcontext.knowledge.encoders.encoder import title_of
 from briefcontext.knowledge.store.terms import BM25_B, BM25_K1, TermStatistics, lexical_text, tokenize
-
-__all__ = [
-    "PREFLIGHT_IOU_THRESHOLD",
-    "PREFLIGHT_TOP_N",
-    "RRF_K",
-    "BM25Pool",
-    "BM25Ranking",
-    "clear_top",
-    "intersection_over_union",
-    "order_preserving",
-    "rank_by_bm25",
-    "reciprocal_rank_fusion",
-]
 
 PREFLIGHT_TOP_N = 3
 """How many documents of each ranking are compared (BriefContext, preflight check)."""
@@ -135,10 +123,7 @@ class BM25Pool:
     def __init__(self, documents: Sequence[Document], statistics: TermStatistics | None = None) -> None:
         """Take the terms of the documents; `statistics` as in `rank_by_bm25`."""
         self._statistics = statistics
-        terms = [
-            tokenize(lexical_text(str(document.metadata.get("title") or ""), document.page_content))
-            for document in documents
-        ]
+        terms = [tokenize(lexical_text(title_of(document), document.page_content)) for document in documents]
         self._held = [set(document) for document in terms]
         # BM25Okapi divides by the mean length.
         self._okapi = _Okapi(terms, k1=BM25_K1, b=BM25_B) if any(terms) else None

@@ -4,17 +4,15 @@ import re
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import islice
-from typing import Protocol
 
 import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from briefcontext.knowledge.encoders.encoder import Encoder, title_of
 from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.retrievers.rankings import BM25Pool
 from briefcontext.sentences import RankedSentence, split_sentences
-
-__all__ = ["SentenceEncoder", "SentenceRanker", "unmentioned"]
 
 MIN_CHARACTERS = 25
 """Shorter pieces are headings and fragments."""
@@ -93,16 +91,6 @@ _UNNAMED = frozenset(_ASKING_WORDS.split())
 _WORD = re.compile(r"\b[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 
 
-class SentenceEncoder(Protocol):
-    """The part of an encoder that ranking uses."""
-
-    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return question vectors, `(n, d) float32`."""
-
-    def encode_passages(self, passages: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """Return vectors of (title, text) pairs, `(n, d) float32`."""
-
-
 class SentenceRanker:
     """Ranks sentences by the encoder and by BM25's terms, each of the sentence and of its whole document.
 
@@ -116,7 +104,7 @@ class SentenceRanker:
         encoder: similarity is the inner product of its vectors, whatever their lengths.
     """
 
-    def __init__(self, encoder: SentenceEncoder) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self._kept: dict[str, NDArray[np.float32]] = {}
 
@@ -223,7 +211,7 @@ def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> N
 
 def _sentences(document: Document) -> list[tuple[int, int]]:
     """Return the places of what can be evidence."""
-    text, title = document.page_content, str(document.metadata.get("title") or "").strip()
+    text, title = document.page_content, title_of(document).strip()
     whole = len(text.strip())
     return [
         (start, end)

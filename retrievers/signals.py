@@ -21,8 +21,6 @@ from briefcontext.errors import InputError
 from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.retrievers.rankings import BM25Pool
 
-__all__ = ["SIGNALS", "SPOTLIGHT", "Signal", "TwoRankings", "measure"]
-
 SPOTLIGHT = 3
 """A key document at this rank or better is found by a reader (BriefContext: its label for the preflight check)."""
 

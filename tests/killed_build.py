@@ -13,10 +13,9 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from briefcontext.knowledge.build import build_knowledge_base, pipeline
+from briefcontext.knowledge.build import build_knowledge_base, draft, pipeline
 from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject
-from briefcontext.knowledge.store import indexes
-from briefcontext.knowledge.store.place import Place
+from briefcontext.knowledge.store.manifest import Place
 from briefcontext.knowledge.store.table import Table
 from tests.hashing_encoder import HashingEncoder
 
@@ -89,7 +88,7 @@ def main(folder: Path, when: str, names: list[str]) -> None:
         setattr(Table, name, steps.around(getattr(Table, name)))
     for name in ("write", "remove"):
         setattr(Place, name, steps.around(getattr(Place, name)))
-    indexes.bring_up_to_date = steps.around(indexes.bring_up_to_date)
+    draft.bring_up_to_date = steps.around(draft.bring_up_to_date)
     build_knowledge_base(sources(names), folder, encoder=encoder, progress=lambda _: steps.take())
 
 

@@ -12,9 +12,8 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.sources.source import Entry, EntrySource
-from briefcontext.knowledge.store.manifest import PASSAGES, Counts, Manifest
+from briefcontext.knowledge.store.manifest import PASSAGES, Counts, Manifest, open_place
 from briefcontext.knowledge.store.passages import documents, stored_vectors
-from briefcontext.knowledge.store.place import open_place
 from tests.hashing_encoder import HashingEncoder
 
 if TYPE_CHECKING:

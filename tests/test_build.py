@@ -18,8 +18,7 @@ from briefcontext.knowledge.build.pipeline import Progress
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import Entry, EntrySource, Reject
-from briefcontext.knowledge.store.manifest import Counts
-from briefcontext.knowledge.store.place import open_place
+from briefcontext.knowledge.store.manifest import Counts, open_place
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, counts, passages, record, source
 
@@ -220,7 +219,7 @@ def test_a_base_is_built_of_what_can_be_used(
 def test_a_build_after_a_search_says_nothing_on_standard_error(tmp_path: Path) -> None:
     # Lance asks once in a process how much it is to say, as it is imported: by whichever module is needed first.
     code = (
-        "import sys, briefcontext.knowledge.store.indexes; from briefcontext.knowledge.store.table import Table; "
+        "import sys; from briefcontext.knowledge.store.table import Table; "
         "import pyarrow; Table.create(sys.argv[1], pyarrow.schema([('id', pyarrow.string())]))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "LANCE_LOG"}

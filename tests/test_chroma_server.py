@@ -19,8 +19,7 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store.chroma import ChromaVectors
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.knowledge.store.manifest import Manifest
-from briefcontext.knowledge.store.place import open_place
+from briefcontext.knowledge.store.manifest import Manifest, open_place
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import NEW, build, contents, passages, record, source, vector_search
 

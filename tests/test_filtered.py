@@ -20,8 +20,13 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.combined import HybridRetriever
-from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, SearchMethod, retriever_over
+from briefcontext.retrievers.knowledge_base import (
+    BM25Retriever,
+    DenseRetriever,
+    HybridRetriever,
+    SearchMethod,
+    retriever_over,
+)
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker

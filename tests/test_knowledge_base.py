@@ -18,10 +18,8 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
-from briefcontext.knowledge.store.indexes import bring_up_to_date
-from briefcontext.knowledge.store.manifest import PASSAGES
-from briefcontext.knowledge.store.place import open_place
-from briefcontext.knowledge.store.table import Table
+from briefcontext.knowledge.store.manifest import PASSAGES, open_place
+from briefcontext.knowledge.store.table import Table, bring_up_to_date
 from tests.hashing_encoder import HashingEncoder
 
 WORDS = ["aspirin", "stroke", "fever", "gout", "sepsis", "asthma", "migraine", "trial", "cohort", "placebo"]

@@ -13,7 +13,7 @@ from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseErro
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store import object_store
-from briefcontext.knowledge.store.place import LOCK_FILE, open_place
+from briefcontext.knowledge.store.manifest import LOCK_FILE, open_place
 from briefcontext.retrievers.knowledge_base import retriever_over
 from tests.command_line import command_line
 from tests.forked_python import run_forked

@@ -18,8 +18,13 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders.encoder import EmbeddingsEncoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.combined import HybridRetriever, RerankingRetriever
-from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, MedCPTRetriever
+from briefcontext.retrievers.knowledge_base import (
+    BM25Retriever,
+    DenseRetriever,
+    HybridRetriever,
+    MedCPTRetriever,
+    RerankingRetriever,
+)
 from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
 
 QUESTION = "Does aspirin lower the risk of stroke?"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge import EntrySource, Filters, KnowledgeBase, VectorDocument
-from briefcontext.knowledge.store import indexes
-from briefcontext.knowledge.store.place import open_place
+from briefcontext.knowledge.store import table
+from briefcontext.knowledge.store.manifest import open_place
 from briefcontext.knowledge.store.table import Table
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build
@@ -46,8 +46,8 @@ def source(name: str, numbers: range, given: NDArray[np.float32]) -> EntrySource
 
 @pytest.fixture(autouse=True)
 def _indexed_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "EXACT_BELOW", EXACT_BELOW)
-    monkeypatch.setattr(indexes, "EXACT_FILTERED", 20)
+    monkeypatch.setattr(table, "EXACT_BELOW", EXACT_BELOW)
+    monkeypatch.setattr(table, "EXACT_FILTERED", 20)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A base that is only read."""
     folder = tmp_path_factory.mktemp("indexed") / "kb"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexes, "EXACT_BELOW", EXACT_BELOW)
+        patch.setattr(table, "EXACT_BELOW", EXACT_BELOW)
         build(folder, source("a", range(SIZE), vectors(SIZE, 1)), encoder=ENCODER)
     return folder
 
@@ -86,8 +86,8 @@ def recall(base: KnowledgeBase, held: dict[str, NDArray[np.float32]], filters: F
 
 def indexed(folder: Path) -> dict[str, int]:
     """How many segments each index has."""
-    table = Table(open_place(folder).table("passages"))
-    return {index.name: len(index.segments) for index in table.data.describe_indices()}
+    passages = Table(open_place(folder).table("passages"))
+    return {index.name: len(index.segments) for index in passages.data.describe_indices()}
 
 
 def test_the_index_finds_what_is_nearest(base: KnowledgeBase) -> None:
@@ -141,7 +141,7 @@ def test_what_a_filter_leaves_is_found_also_where_few_partitions_are_looked_into
         for n, vector in enumerate(some.astype(np.float32))
     ]
     build(folder, EntrySource(given, name="far", fingerprint="sha256:far"), encoder=ENCODER)
-    monkeypatch.setattr(indexes, "_partitions", lambda rows: 0.01)
+    monkeypatch.setattr(table, "_partitions", lambda rows: 0.01)
     with KnowledgeBase.open(folder, encoder=ENCODER) as base:
         assert len(base.search_by_vector(-far, 16, Filters(mesh=("Distant",)))) == 16
 
@@ -163,7 +163,7 @@ def test_an_effort_that_is_none_is_refused(base: KnowledgeBase, monkeypatch: pyt
 
 def test_more_effort_looks_into_more_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked() -> tuple[int, int]:
-        found = indexes.nearest(vectors(1, 1)[0], 16, "cosine", 100_000)
+        found = table.nearest(vectors(1, 1)[0], 16, "cosine", 100_000)
         return found["maximum_nprobes"], found["refine_factor"]
 
     assert asked() == (27, 2)

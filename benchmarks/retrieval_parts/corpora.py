@@ -111,7 +111,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def titled_texts(passages: Iterable[Document]) -> list[tuple[str, str]]:
     """Title and text of passages, as encoders take them."""
-    return [title_and_text(passage.metadata["title"], passage.page_content) for passage in passages]
+    return [title_and_text(passage) for passage in passages]
 
 
 class WrappedEncoder:

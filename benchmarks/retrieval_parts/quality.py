@@ -7,8 +7,7 @@ from retrieval_parts.corpora import Corpus
 
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.combined import HybridRetriever
-from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever
+from briefcontext.retrievers.knowledge_base import BM25Retriever, DenseRetriever, HybridRetriever
 
 DEPTHS = (1, 3, 16)
 

@@ -14,7 +14,7 @@ from store_parts.generated import BLOCK, Literature
 from store_parts.measured import K, recall
 
 from briefcontext.knowledge.encoders import load_encoder
-from briefcontext.knowledge.store import indexes
+from briefcontext.knowledge.store.table import index_vectors
 
 PROBES, REFINEMENTS = (1, 2, 4, 8, 16), (1, 2, 4)
 QUESTIONS = 300
@@ -68,7 +68,7 @@ def recalls(vectors: Vectors, questions: Vectors) -> dict[str, float]:
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         table: Any = lance.write_dataset(rows, folder, mode="overwrite")
-        indexes.index_vectors(table, "ip", size)
+        index_vectors(table, "ip", size)
         for probes in PROBES:
             for refine in REFINEMENTS:
                 asked = {"column": "vector", "k": K, "metric": "dot", "refine_factor": refine}

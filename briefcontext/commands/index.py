@@ -113,7 +113,7 @@ def index(
 ) -> None:
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
     from briefcontext.knowledge import build_knowledge_base, load_encoder
-    from briefcontext.knowledge.build.build import check_build, place_to_build
+    from briefcontext.knowledge.build import check_build, place_to_build
     from briefcontext.knowledge.build.source_ledger import gone_records
     from briefcontext.knowledge.encoders.sentence_transformer import full_name
     from briefcontext.knowledge.sources.files import open_sources

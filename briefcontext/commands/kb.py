@@ -70,7 +70,7 @@ def remove(
     folder: Folder, ids: Annotated[list[str], typer.Argument(metavar="ID…", help="As kb list shows them.")]
 ) -> None:
     """Take documents out; one whose file is indexed again comes back."""
-    from briefcontext.knowledge.build.build import remove_records
+    from briefcontext.knowledge.build import remove_records
 
     report = remove_records(folder, ids)
     say_line(f"{report.counts.deleted:,} removed; {folder} holds {counted(report.passages, 'passage')}.")

@@ -85,8 +85,7 @@ class Corpus:
 
     def fused(self, item: Item, k: int) -> list[Document]:
         """Return the `k` best passages by reciprocal rank fusion of the dense and the BM25 ranking."""
-        from briefcontext.retrievers.combined import HybridRetriever
-        from briefcontext.retrievers.knowledge_base import BM25Retriever
+        from briefcontext.retrievers.knowledge_base import BM25Retriever, HybridRetriever
 
         retrievers = [self.retriever, BM25Retriever(knowledge_base=self.knowledge_base)]
         return HybridRetriever(retrievers=retrievers).invoke(item.question, k=k)

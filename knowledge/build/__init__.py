@@ -1,5 +1,244 @@
 """Building a knowledge base: a new one, one that was stopped half-way, or one to be updated."""
 
-from briefcontext.knowledge.build.build import BuildReport, SourceReport, build_knowledge_base
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast
 
-__all__ = ["BuildReport", "SourceReport", "build_knowledge_base"]
+from langchain_core.documents import Document
+
+from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
+from briefcontext.knowledge.build.pipeline import Pipeline, Progress, ray_workers
+from briefcontext.knowledge.build.source_ledger import SourceLedger, keep_ids, replaced_files
+from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
+from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
+from briefcontext.knowledge.store.manifest import (
+    DRAFT_FILE,
+    LOCK_FILE,
+    RECORDS,
+    Counts,
+    Manifest,
+    Place,
+    open_place,
+    unfinished,
+)
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """The counts of one source."""
+
+    name: str
+    fingerprint: str
+    skipped: bool
+    """The same content was indexed by an earlier build, or stands earlier in this one: it was not read again."""
+    counts: Counts
+    """Its records, those included that were read before a build was stopped; none when it was skipped."""
+    replaced_file: str | None = None
+    """The path of the file that gave this document before, where that is another one, and gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """The result of a build."""
+
+    path: Path | str
+    """The folder of the base, or its URL in an object store."""
+    sources: list[SourceReport]
+    passages: int
+    """Passages that the base now holds."""
+    vectors_written: int
+    """Vectors that this run wrote."""
+    rejects_file: Path | str | None
+    """Where every record that was left out stands with its reason; None: there are none."""
+    unfinished: list[str]
+    """Names of sources that an earlier build was stopped in, and that this one was not given."""
+
+    @property
+    def counts(self) -> Counts:
+        return Counts.total(source.counts for source in self.sources)
+
+
+def build_knowledge_base(
+    sources: Iterable[Source] | Iterable[Entry],
+    path: str | os.PathLike[str],
+    *,
+    encoder: "Encoder | str",
+    chunk_tokens: int | None = None,
+    store: str | None = None,
+    on: Literal["ray"] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> BuildReport:
+    """Index sources into the knowledge base at `path`.
+
+    A source whose content was indexed before (by its fingerprint) is skipped, unless a source that came later, and
+    that does not follow it here, replaced or deleted records of it: then it is read again, and the last word counts.
+    A record with a revision (`version`, `revised`) does not give way to an older one, and what is read again neither
+    puts a record without a revision in its place nor deletes it. A record that a source no longer has stays: only a
+    `Deletion` removes it. A build that was stopped, in whatever way, goes on where it was when it is called again with
+    the same sources.
+
+    A base that is updated stays in use: until the build is complete, questions are answered from its old state, and
+    from then on from the new one. That holds also when the build is stopped.
+
+    Args:
+        sources: sources; or entries (documents, deletions), which then are one source without a fingerprint.
+        path: the folder of the base, created where it is missing; or a URL in an object store: `s3://bucket/name`.
+        encoder: makes the vectors; or its name (see `load_encoder`). A base that exists needs the one it was built
+            with.
+        chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it, and for a new one
+            whole texts into chunks of 128, and abstracts and passages not at all.
+        store: what searches the vectors: `chroma`, in the base's folder, or the URL of a Chroma server; None: as the
+            base has it, and for a new one the base's own table.
+        on: `ray`: encode and write on a Ray cluster, whose workers load the encoder by its name; None: in this process.
+        progress: called after each batch.
+
+    Raises:
+        InputError: the chunk size is less than 1, the store is no URL, there is no such encoder, or a source is none.
+        KnowledgeBaseError: the base is the bundled one; the folder holds something else, or a base of another encoder,
+            chunk size or store; another process builds in it; the server does not answer; a source cannot be read, or
+            brings vectors of another encoder, or is another file than the one that its document came from.
+    """
+    from briefcontext.knowledge.encoders import load_encoder
+
+    place, given, loaded = place_to_build(path), _sources(sources), load_encoder(encoder)
+    check_build(place, given, loaded.name, chunk_tokens=chunk_tokens, store=store)
+    with place.lock():
+        if (manifest := Manifest.latest(place)) is None:
+            manifest = Manifest.new(place, loaded, store=store, chunk_tokens=chunk_tokens)
+            manifest.write_draft()
+        manifest.check(loaded, chunk_tokens=chunk_tokens, store=store)
+        return _build(manifest, loaded, given, on, progress)
+
+
+def place_to_build(path: str | os.PathLike[str]) -> Place:
+    """Return the place of a base that may be written.
+
+    Raises:
+        KnowledgeBaseError: it is the bundled one.
+    """
+    if path == DEMO:
+        raise KnowledgeBaseError(
+            f"{DEMO} names the bundled knowledge base, which stays as it is: name another folder, or ./{DEMO}."
+        )
+    return open_place(path)
+
+
+def check_build(
+    place: Place, sources: Iterable[Source], encoder: str, *, chunk_tokens: int | None, store: str | None
+) -> None:
+    """Refuse what a build with an encoder of that name would refuse, before it is loaded."""
+    if chunk_tokens is not None and chunk_tokens < 1:
+        raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
+    if (manifest := Manifest.latest(place)) is not None:
+        manifest.check(encoder, chunk_tokens=chunk_tokens, store=store)
+    elif others := place.names() - {LOCK_FILE, f"{DRAFT_FILE}.partial"}:
+        raise KnowledgeBaseError(
+            f"{place} is not empty and is no knowledge base (it holds {min(others)!r}): name another folder."
+        )
+    elif store is not None:
+        from briefcontext.knowledge.store.chroma import check_store
+
+        check_store(place, store)
+    for source in sources:
+        # Vectors of another encoder may have the right length, and their similarities would mean nothing.
+        if (needed := getattr(source, "encoder", None)) not in (None, encoder.partition(":")[0]):
+            raise KnowledgeBaseError(
+                f"{source.name} holds vectors of the encoder {needed!r}, and the knowledge base's encoder is "
+                f"{encoder!r}: index it into a base of its own, with --encoder {needed}."
+            )
+
+
+def _sources(given: Iterable[Source] | Iterable[Entry]) -> list[Source]:
+    """Sources as they are given; entries as one source, read no further than the first."""
+    items = iter(given)
+    first = next(items, None)
+    if first is None:
+        return []
+    rest = chain([first], items)
+    if isinstance(first, Document | VectorDocument | Deletion | Reject):
+        return [EntrySource(rest, size=len(given) if isinstance(given, list | tuple) else None)]  # type: ignore[arg-type]
+    sources = list(rest)
+    if none := [source for source in sources if not isinstance(source, Source)]:
+        raise InputError(
+            f"{none[0]!r:.100} is no source: give LangChain documents, or files as open_sources(paths) opens them "
+            "(briefcontext.knowledge)."
+        )
+    return sources  # type: ignore[return-value]
+
+
+def _build(
+    manifest: Manifest,
+    encoder: "Encoder",
+    sources: list[Source],
+    on: Literal["ray"] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> BuildReport:
+    """Build in a place that is locked."""
+    draft, place, before = Draft(manifest), manifest.place, manifest.sources
+    published = Manifest.published(place)
+    # One that was read to its end by a build that was stopped later is not skipped, and not read again.
+    indexed = {number for number, source in enumerate(published.sources if published else []) if source.finished}
+    keep_ids(draft.records, before, sources)
+    replaced = replaced_files(draft.records, before, sources)
+    ledger = SourceLedger(before, sources)
+    written = 0
+    if ledger.due():
+        draft.begin(ledger)
+        pipeline = Pipeline(draft, ledger, encoder)
+        if on is None:
+            written = pipeline.run(progress)
+        else:
+            with ray_workers(encoder, draft.passages.uri) as encode_all:
+                written = pipeline.run(progress, encode_all)
+    if ledger.read or ledger.entries != before or not draft.is_published():
+        draft.publish(ledger)
+    reports = []
+    for number, source in enumerate(sources):
+        entry = ledger.read.get(number, ledger.entry(number))
+        skipped = number not in ledger.read and entry in indexed
+        indexed.add(entry)
+        counts = Counts() if skipped else ledger.entries[entry].counts
+        reports.append(SourceReport(source.name, source.fingerprint, skipped, counts, replaced.get(source.name)))
+    return BuildReport(
+        path=place.path,
+        sources=reports,
+        passages=draft.manifest.passages,
+        vectors_written=written,
+        rejects_file=place.named(REJECTS_FILE) if place.exists(REJECTS_FILE) else None,
+        unfinished=unfinished(ledger.entries),
+    )
+
+
+def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> BuildReport:
+    """Take documents out of the knowledge base at `path`, by their source ids; no encoder is loaded.
+
+    One whose file is indexed again comes back.
+
+    Raises:
+        KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete, or one of the ids is
+            not held; nothing is removed then.
+    """
+    place = place_to_build(path)
+    with KnowledgeBase.open(path) as base:
+        manifest = base.manifest
+    if Manifest.draft(place) is not None:
+        raise KnowledgeBaseError(
+            f"An update of {place} is not complete: run its index command again to finish it, and remove then."
+        )
+    records = manifest.table(RECORDS).find(["source_id"], "source_id", source_ids, "NOT deleted")
+    held = set(records["source_id"].to_pylist())
+    if missing := [id for id in dict.fromkeys(source_ids) if id not in held]:
+        raise KnowledgeBaseError(
+            f"{place} holds no document {', '.join(map(repr, missing[:3]))}: see `briefcontext kb list {place}`."
+        )
+    deletions = EntrySource([Deletion(id) for id in sorted(held)], name="kb remove")
+    # What a base notes of its encoder is all that is asked of one that has nothing to encode.
+    with place.lock():
+        return _build(Manifest.latest(place) or manifest, cast("Encoder", manifest.encoder), [deletions])

@@ -1,19 +1,18 @@
-"""The next state of a knowledge base, while a build writes it."""
+"""The next state of a knowledge base while a build writes it: what is held of each record, and what batches change."""
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Union
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 import pyarrow as pa
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.build.records import RECORD_SCHEMA, Changes
 from briefcontext.knowledge.build.source_ledger import SourceLedger
-from briefcontext.knowledge.store import indexes
-from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, REJECTS, Manifest, TableVersions
-from briefcontext.knowledge.store.passages import passage_rows, passage_schema
-from briefcontext.knowledge.store.table import Table
-from briefcontext.knowledge.store.verification import search_problems
+from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, REJECTS, Counts, IndexedSource, Manifest
+from briefcontext.knowledge.store.passages import NewPassage, passage_rows, passage_schema, search_problems
+from briefcontext.knowledge.store.table import Table, bring_up_to_date, index_columns, indexed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,10 +24,102 @@ UNINDEXED_RECORDS = 1_000_000
 
 REJECTS_FILE = "rejects.jsonl"
 """The source, the position and the reason of every record that was left out, in order."""
+RECORD_SCHEMA = pa.schema(
+    {
+        "source_id": pa.string(),
+        "source": pa.int32(),
+        "digest": pa.binary(),
+        "revision": pa.string(),
+        "deleted": pa.bool_(),
+    }
+)
 _REJECT_SCHEMA = pa.schema({"source": pa.int32(), "position": pa.string(), "reason": pa.string()})
 
 Encoded = Union["NDArray[np.float32]", "list[FragmentMetadata]"]
 """The vectors (n, d) of passages, or fragments of the table of passages in which they are already."""
+
+
+class RecordState(NamedTuple):
+    """The state of a source id in a base: the rest of its row."""
+
+    source: int
+    """The number of the source that gave the record last, or deleted it."""
+    digest: bytes
+    """Of its content; empty where it is deleted."""
+    revision: str
+    deleted: bool = False
+
+
+@dataclass(slots=True)
+class Changes:
+    """The changes of a batch of records, on top of the batches before it."""
+
+    passages: dict[str, list[NewPassage]] = field(default_factory=dict)
+    """The new passages of each record, by source id."""
+    records: dict[str, RecordState] = field(default_factory=dict)
+    """What is known from now on, by source id."""
+    removed: set[str] = field(default_factory=set)
+    """Source ids whose passages from before this batch go."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """The source id of each new passage, by its id."""
+    rejects: list[tuple[int, str, str]] = field(default_factory=list)
+    """The number of a source, the position in it, and the reason."""
+    counts: Counts = field(default_factory=Counts)
+    sources: list[IndexedSource] = field(default_factory=list)
+    """All sources as they are after this batch."""
+    next_number: int = 1
+    written: bool = False
+    """It is in the tables."""
+
+    def remove(self, source_id: str) -> None:
+        """Take out all passages of a record."""
+        self.removed.add(source_id)
+        for passage in self.passages.pop(source_id, []):
+            del self.owners[str(passage.document.id)]
+
+    def new_passages(self) -> list[NewPassage]:
+        """All new passages, in the order of their numbers."""
+        return [passage for passages in self.passages.values() for passage in passages]
+
+
+class HeldRecords:
+    """Looks records and passage ids up for one batch after the other, each in one go."""
+
+    def __init__(self, records: Table, passages: Table) -> None:
+        self._records = records
+        self._passages = passages
+        self._batches: list[Changes] = []
+        self._states: dict[str, RecordState] = {}
+        self._owners: dict[str, str] = {}
+
+    def begin(self, changes: Changes, source_ids: Sequence[str]) -> None:
+        """Look up what is held under some source ids; `changes` are those of the batch that begins."""
+        self._batches = [batch for batch in self._batches if not batch.written]
+        rows = self._records.find(RECORD_SCHEMA.names, "source_id", source_ids).to_pylist()
+        self._states = {row.pop("source_id"): RecordState(**row) for row in rows}
+        for batch in self._batches:
+            self._states |= {id: batch.records[id] for id in source_ids if id in batch.records}
+        self._owners = {}
+        self._batches.append(changes)
+
+    def look_up_ids(self, ids: Sequence[str]) -> None:
+        """Look up whose passages some ids are."""
+        rows = self._passages.find(["id", "source_id"], "id", ids)
+        owners = dict(zip(rows["id"].to_pylist(), rows["source_id"].to_pylist(), strict=True))
+        for batch in self._batches[:-1]:
+            owners = {id: owner for id, owner in owners.items() if owner not in batch.removed}
+            owners |= {id: batch.owners[id] for id in ids if id in batch.owners}
+        self._owners |= owners
+
+    def state(self, source_id: str) -> RecordState | None:
+        """Return what is known of a source id, by this batch's own changes too."""
+        return self._batches[-1].records.get(source_id) or self._states.get(source_id)
+
+    def owner(self, id: str) -> str | None:
+        """The source id of the record that has a passage of this id; None where none has."""
+        changes = self._batches[-1]
+        owner = self._owners.get(id)
+        return changes.owners.get(id) or (None if owner in changes.removed else owner)
 
 
 class Draft:
@@ -47,13 +138,14 @@ class Draft:
             RECORDS: RECORD_SCHEMA,
             REJECTS: _REJECT_SCHEMA,
         }
-        self.passages, self.records, self._rejects = (
-            Table.create(manifest.place.table(name), schema)
+        self._tables = {
+            name: Table.create(manifest.place.table(name), schema)
             if manifest.versions is None
-            else Table.restore(manifest.place.table(name), getattr(manifest.versions, name))
+            else Table.restore(manifest.place.table(name), manifest.versions[name])
             for name, schema in schemas.items()
-        )
-        self._unindexed = len(self.records) - indexes.indexed(self.records).get("source_id", 0)
+        }
+        self.passages, self.records, self._rejects = self._tables.values()
+        self._unindexed = len(self.records) - indexed(self.records).get("source_id", 0)
 
     def begin(self, ledger: SourceLedger) -> None:
         """Keep which sources were given, and that there is a build which is not complete."""
@@ -75,8 +167,8 @@ class Draft:
             self._unindexed += len(rows)
             if self._unindexed > UNINDEXED_RECORDS:
                 # Lookups by id are to be quick, also in a first build that takes days.
-                indexes.index_columns(self.records, ("source_id",))
-                indexes.index_columns(self.passages, ("id", "source_id"))
+                index_columns(self.records, ("source_id",))
+                index_columns(self.passages, ("id", "source_id"))
                 self._unindexed = 0
         if changes.rejects:
             columns = zip(*changes.rejects, strict=True)
@@ -86,9 +178,7 @@ class Draft:
         changes.written = True
 
     def _save(self) -> None:
-        self.manifest.versions = TableVersions(
-            passages=self.passages.version, records=self.records.version, rejects=self._rejects.version
-        )
+        self.manifest.versions = {name: table.version for name, table in self._tables.items()}
         self.manifest.write_draft()
 
     def is_published(self) -> bool:
@@ -105,9 +195,9 @@ class Draft:
         """Bring all indexes up to date, make this the state that readers see, and remove what none needs any more."""
         manifest = self.manifest
         metric = manifest.encoder.metric if manifest.store is None else None
-        manifest.trained = indexes.bring_up_to_date(self.passages, metric, manifest.trained)
+        manifest.trained = bring_up_to_date(self.passages, metric, manifest.trained)
         if self._unindexed > UNINDEXED_RECORDS // 10:
-            indexes.index_columns(self.records, ("source_id",))
+            index_columns(self.records, ("source_id",))
         for number, source in enumerate(ledger.entries):
             if source.note and not self.records.count(f"source = {number} AND NOT deleted"):
                 ledger.change(number, note="")
@@ -125,7 +215,7 @@ class Draft:
             self._save()
             self._write_rejects()
             manifest.publish()
-        for table in (self.passages, self.records, self._rejects):
+        for table in self._tables.values():
             table.clean()
 
     def _write_rejects(self) -> None:

@@ -12,8 +12,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.files import encodable
-from briefcontext.knowledge.build.draft import Draft
-from briefcontext.knowledge.build.records import Changes, HeldRecords, RecordState
+from briefcontext.knowledge.build.draft import Changes, Draft, HeldRecords, RecordState
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument

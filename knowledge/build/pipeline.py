@@ -1,25 +1,33 @@
-"""The build pipeline: reading, encoding and writing overlap."""
+"""The build pipeline: reading, encoding and writing overlap; encoding and writing also on a Ray cluster.
 
+The cluster is the one that the environment variable RAY_ADDRESS names, else a local one for the time of the build. Each
+worker needs BriefContext, the encoder's weights and a way to where the base lies.
+"""
+
+import os
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.build.draft import Draft, Encoded
+from briefcontext.errors import KnowledgeBaseError, MissingExtraError
+from briefcontext.knowledge.build.draft import Changes, Draft, Encoded
 from briefcontext.knowledge.build.ingest import Ingest, Item, Record, gather_records, is_storable
-from briefcontext.knowledge.build.records import Changes
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.store.manifest import Counts
-from briefcontext.knowledge.store.passages import NewPassage
+from briefcontext.knowledge.store.passages import NewPassage, passage_rows
 
 if TYPE_CHECKING:
+    from lance.fragment import FragmentMetadata
+
     from briefcontext.knowledge.encoders import Encoder
 
 SMALLEST_BATCH, LARGEST_BATCH = 1_000_000, 32_000_000
@@ -139,7 +147,7 @@ def encode(encoder: "Encoder", passages: list[NewPassage]) -> NDArray[np.float32
     texts = [passage for passage in passages if passage.vector is None]
     made = np.empty((0, encoder.dimension), np.float32)
     if texts:
-        made = encoder.encode_passages([title_and_text(text.title, text.document.page_content) for text in texts])
+        made = encoder.encode_passages([title_and_text(passage.document) for passage in texts])
     if made.shape != (len(texts), encoder.dimension) or not is_storable(made):
         raise KnowledgeBaseError(
             f"The encoder {encoder.name!r} gave vectors of shape {made.shape}, or values that are not finite, where "
@@ -148,3 +156,62 @@ def encode(encoder: "Encoder", passages: list[NewPassage]) -> NDArray[np.float32
     following = iter(made)
     vectors = [next(following) if passage.vector is None else passage.vector for passage in passages]
     return np.array(vectors, np.float32).reshape(len(passages), encoder.dimension)
+
+
+class _Worker:
+    """One process of the cluster, with an encoder of its own."""
+
+    def __init__(self, encoder: str, uri: str) -> None:
+        from briefcontext.knowledge.encoders import load_encoder
+
+        self._encoder = load_encoder(encoder)
+        self._uri = uri
+
+    def write(self, passages: list[NewPassage]) -> "list[FragmentMetadata]":
+        """Encode passages and write them beside the table, where they wait to be committed."""
+        from lance.fragment import write_fragments
+
+        if not passages:
+            return []
+        return write_fragments(passage_rows(passages, encode(self._encoder, passages)), self._uri)
+
+
+@contextmanager
+def ray_workers(encoder: "Encoder", uri: str) -> Iterator[EncodeAll]:
+    """Start the workers of one build, for a table of passages, and give what has them encode and write batches.
+
+    Ray repeats what a worker was doing that died; what that had written is cleaned up.
+
+    Raises MissingExtraError where Ray is not installed.
+    """
+    try:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        from ray.util import ActorPool
+
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise MissingExtraError("Building on a cluster needs Ray: pip install 'briefcontext[cluster]'.") from None
+    if ours := not ray.is_initialized():
+        local: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
+        ray.init(log_to_driver=False, logging_level="ERROR", **local)
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0))
+    count = gpus or max(1, int(resources.get("CPU", 1)))
+    remote: Any = ray.remote(num_cpus=1, num_gpus=1 if gpus else 0, max_restarts=-1, max_task_retries=-1)(_Worker)
+    pool: Any = ActorPool([remote.remote(encoder.name, uri) for _ in range(count)])
+
+    def encode_all(batches: Iterator[Batch]) -> Iterator[tuple[Batch, Encoded]]:
+        waiting: deque[Batch] = deque()
+        for batch in batches:
+            pool.submit(lambda worker, passages: worker.write.remote(passages), batch[0].new_passages())
+            waiting.append(batch)
+            if len(waiting) > 2 * count:
+                yield waiting.popleft(), pool.get_next()
+        while waiting:
+            yield waiting.popleft(), pool.get_next()
+
+    try:
+        yield encode_all
+    finally:
+        if ours:
+            ray.shutdown()

@@ -7,8 +7,7 @@ from typing import Any
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.source import Deletion, EntrySource, FileSource, Source
-from briefcontext.knowledge.store.manifest import RECORDS, Counts, IndexedSource, Manifest
-from briefcontext.knowledge.store.place import open_place
+from briefcontext.knowledge.store.manifest import RECORDS, Counts, IndexedSource, Manifest, open_place
 from briefcontext.knowledge.store.table import Table
 
 

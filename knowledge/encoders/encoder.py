@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
+from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from numpy.typing import NDArray
 
@@ -46,12 +47,18 @@ class Encoder(Protocol):
         """Character offsets `(start, end)` of each token of `text`: no special tokens, nothing cut off."""
 
 
-def title_and_text(title: str, text: str) -> tuple[str, str]:
+def title_of(document: Document) -> str:
+    """The title in a document's metadata; "" where it has none."""
+    return str(document.metadata.get("title") or "")
+
+
+def title_and_text(document: Document) -> tuple[str, str]:
     """The pair that stands for a passage: the title of a record that has only a title stands once, without a text.
 
     NCBI's published MedCPT vectors hold such records as [title, ""].
     """
-    return title, "" if text == title else text
+    title = title_of(document)
+    return title, "" if document.page_content == title else document.page_content
 
 
 def titled_text(title: str, text: str) -> str:

@@ -136,7 +136,7 @@ class LivePubMed:
             raise KnowledgeBaseError(
                 f"None of the records that PubMed found ({len(pmids):,}) can be read: try again later."
             )
-        passages = [title_and_text(document.metadata["title"], document.page_content) for document in documents]
+        passages = [title_and_text(document) for document in documents]
         scores = encoder.encode_passages(passages) @ encoder.encode_queries([query])[0]
         best = np.argsort(-scores, kind="stable")
         for rank, place in enumerate(best, start=1):

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError, MissingExtraError
-from briefcontext.knowledge.store.manifest import Manifest
+from briefcontext.knowledge.store.manifest import Manifest, Place
 from briefcontext.knowledge.store.passages import stored_vectors
-from briefcontext.knowledge.store.place import Place
 from briefcontext.knowledge.store.table import Table
 
 try:

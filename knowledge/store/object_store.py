@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError, first_line
-from briefcontext.knowledge.store.place import LOCK_FILE, Place
+from briefcontext.knowledge.store.manifest import LOCK_FILE, Place
 
 try:
     from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError

@@ -1,20 +1,40 @@
-"""Passages as rows of a table: what is kept of each, and how it becomes a document again."""
+"""Passages as rows of a table, and one published state of them: searched, read, and verified."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.encoders.encoder import title_and_text, title_of
 from briefcontext.knowledge.sources.publication import normalised, year_in
-from briefcontext.knowledge.store.filters import LABELLED, labels
-from briefcontext.knowledge.store.terms import lexical_text, tokenize
+from briefcontext.knowledge.store.filters import LABELLED, Filters, labels
+from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
+from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
+from briefcontext.knowledge.store.terms import TermStatistics, lexical_text, tokenize
+
+if TYPE_CHECKING:
+    from briefcontext.knowledge.encoders import Encoder
+    from briefcontext.knowledge.store.chroma import ChromaVectors
 
 DOCUMENT_COLUMNS = ("id", "source_id", "title", "text", "metadata")
+_SCORED_COLUMNS = (*DOCUMENT_COLUMNS, "vector")
+MORE = 16
+"""How many more than the best `k` are looked at: so many may change their order when scores are exact."""
+
+SAMPLE = 32
+"""Passages, spread evenly, whose vectors are looked at by verification."""
+LEAST_LIKENESS = 0.99
+"""Cosine similarity of a kept vector and the same text encoded now: half precision and other devices lower it."""
+REMEDY = "run the index command again"
+
+_Candidates = Callable[[int], tuple[pa.Table, NDArray[np.float64], bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +47,6 @@ class NewPassage:
     document: Document
     vector: NDArray[np.float32] | None
     """(d,); None: it is to be encoded."""
-
-    @property
-    def title(self) -> str:
-        return str(self.document.metadata.get("title") or "")
 
 
 def passage_schema(dimension: int) -> pa.Schema:
@@ -82,16 +98,16 @@ def stored_vectors(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float32]:
 
 
 def _row(passage: NewPassage) -> dict[str, Any]:
-    document, title = passage.document, passage.title
+    document = passage.document
     known = normalised(document.metadata)
     metadata = {name: value for name, value in known.items() if name not in ("source_id", "title")}
-    terms = tokenize(lexical_text(title, document.page_content))
+    terms = tokenize(lexical_text(title_of(document), document.page_content))
     labelled = {**metadata, "journals": [metadata.get("journal"), metadata.get("journal_abbreviation")]}
     return {
         "number": passage.number,
         "id": document.id,
         "source_id": passage.source_id,
-        "title": title,
+        "title": title_of(document),
         "text": document.page_content,
         "metadata": json.dumps(metadata, ensure_ascii=False, separators=(",", ":")),
         "terms": " ".join(terms),
@@ -101,3 +117,184 @@ def _row(passage: NewPassage) -> dict[str, Any]:
         "year": year_in(str(metadata.get("year", ""))),
         **{name: labels(name, labelled.get(name)) for name in LABELLED},
     }
+
+
+class Snapshot:
+    """The passages of one state. Safe to share between threads."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.table = manifest.table(PASSAGES)
+
+    @cached_property
+    def _vectors(self) -> "ChromaVectors | None":
+        """Where vectors are searched, if that is not the table."""
+        if self.manifest.store is None:
+            return None
+        from briefcontext.knowledge.store.chroma import ChromaVectors
+
+        return ChromaVectors(self.manifest)
+
+    def close(self) -> None:
+        """Close the connection to where vectors are searched, if it is elsewhere."""
+        if (vectors := self.__dict__.pop("_vectors", None)) is not None:
+            vectors.close()
+
+    def get(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The passages held under these ids."""
+        return {str(document.id): document for document in documents(self.table.find(DOCUMENT_COLUMNS, "id", ids))}
+
+    def sources(self, source_ids: Sequence[str]) -> dict[str, list[Document]]:
+        """The passages of records, in their order."""
+        rows = self.table.find([*DOCUMENT_COLUMNS, "number"], "source_id", source_ids)
+        found: dict[str, list[Document]] = {}
+        for document in documents(rows.sort_by("number")):
+            found.setdefault(document.metadata["source_id"], []).append(document)
+        return found
+
+    def search(self, vector: NDArray[np.float32], k: int, filters: Filters) -> list[Document]:
+        """The `k` passages nearest to a vector (d,), best first, with `rank` and `score`."""
+        where = filters.where()
+        filtered = None if where is None else self.table.count(where)
+        most = len(self.table) if filtered is None else filtered
+
+        def candidates(asked: int) -> tuple[pa.Table, NDArray[np.float64], bool]:
+            if self._vectors is None:
+                wanted = min(asked, most)
+                found = self._nearest(vector, wanted, where, filtered)
+                if len(found) < wanted:
+                    # What the filter leaves lies in other partitions than those that were looked into.
+                    found = self._nearest(vector, wanted, where, 0)
+                everything = wanted == most
+            else:
+                numbers = self._vectors.search(vector, asked)
+                found = self.table.find(_SCORED_COLUMNS, "number", numbers, where)
+                everything = len(numbers) < asked
+            return found, self._similarities(found, vector), everything
+
+        return _best(candidates, k) if most else []
+
+    def _nearest(self, vector: NDArray[np.float32], k: int, where: str | None, filtered: int | None) -> pa.Table:
+        options = nearest(vector, k, self.manifest.encoder.metric, len(self.table), filtered)
+        return self.table.read([*_SCORED_COLUMNS, "_distance"], where, prefilter=True, nearest=options)
+
+    def _similarities(self, rows: pa.Table, vector: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The scores (n,) of rows by their whole vectors."""
+        held, query = stored_vectors(rows["vector"]).astype(np.float64), vector.astype(np.float64)
+        scores: NDArray[np.float64] = held @ query
+        if self.manifest.encoder.metric == "cosine":
+            # Half precision makes vectors a little longer or shorter.
+            lengths = np.linalg.norm(held, axis=1) * np.linalg.norm(query)
+            scores = scores / np.where(lengths > 0, lengths, 1)
+        return scores.astype(np.float32).astype(np.float64)
+
+    def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
+        """The `k` passages that BM25 scores highest for a question's terms, best first, with `rank` and `score`."""
+        terms = tokenize(query)
+        where = filters.where()
+
+        def candidates(asked: int) -> tuple[pa.Table, NDArray[np.float64], bool]:
+            found = self.table.read(
+                [*DOCUMENT_COLUMNS, "_score"], where, prefilter=True, full_text_query=terms_query(terms), limit=asked
+            )
+            return found, found["_score"].to_numpy().astype(np.float64), len(found) < asked
+
+        return _best(candidates, k) if terms else []
+
+    @cached_property
+    def term_statistics(self) -> TermStatistics:
+        def top_score(term: str) -> tuple[float, list[str]] | None:
+            found = self.table.read(["terms", "_score"], full_text_query=terms_query([term]), limit=1)
+            return (found["_score"][0].as_py(), found["terms"][0].as_py().split()) if len(found) else None
+
+        return TermStatistics(self.manifest.texts, self.manifest.terms, top_score)
+
+
+def _best(candidates: _Candidates, k: int) -> list[Document]:
+    """The best `k` of the rows that are found with their scores; equal scores in the order of ids.
+
+    More are looked for as long as one that is not found yet might be among them.
+    """
+    asked = k + MORE
+    while True:
+        found, scores, everything = candidates(asked)
+        ids = found["id"].to_pylist()
+        order = sorted(range(len(ids)), key=lambda place: (-scores[place], ids[place]))
+        if everything or (len(order) > k and scores[order[-1]] < scores[order[k - 1]]):
+            break
+        asked *= 2
+    best = documents(found.take(pa.array(order[:k], pa.int64())))
+    for rank, (document, place) in enumerate(zip(best, order, strict=False), start=1):
+        document.metadata.update(rank=rank, score=float(scores[place]))
+    return best
+
+
+def verify(manifest: Manifest, encoder: "Encoder") -> list[str]:
+    """Return what is wrong with a published state, one sentence each, with what to do; nothing when it is sound.
+
+    Reads the whole table of passages, compares what is counted in the tables, the indexes and the manifest, and
+    encodes a few passages again.
+    """
+    if Manifest.draft(manifest.place) is not None:
+        return [
+            f"An update of {manifest.place} is not complete, and questions are answered from the state before it: "
+            f"wait until it has ended, or {REMEDY} to finish it."
+        ]
+    problems = [f"The source {name!r} was read in part only: index it again." for name in unfinished(manifest.sources)]
+    try:
+        passages, records = manifest.table(PASSAGES), manifest.table(RECORDS)
+        problems += _count_problems(manifest, passages, records)
+        problems += [
+            f"The index of {column} has {held:,} of {len(passages):,} passages: {REMEDY}."
+            for column, held in indexed(passages).items()
+            if held < len(passages)
+        ]
+        problems += search_problems(manifest, passages)
+        if len(passages):
+            problems += _sample_problems(passages, encoder)
+    except KnowledgeBaseError as error:
+        problems.append(str(error))
+    return problems
+
+
+def search_problems(manifest: Manifest, passages: Table) -> list[str]:
+    """Return what is wrong with vectors that are searched elsewhere than in the table of passages.
+
+    Raises KnowledgeBaseError where what is searched cannot be read at all.
+    """
+    check(passages, manifest.encoder.metric if manifest.store is None else None)
+    if manifest.store is None:
+        return []
+    from briefcontext.knowledge.store.chroma import problems
+
+    return problems(manifest, passages)
+
+
+def _count_problems(manifest: Manifest, passages: Table, records: Table) -> Iterator[str]:
+    readable = sum(len(page) for page in passages.pages(passages.data.schema.names))
+    for name, listed, held in (
+        ("records", manifest.records, records.count("NOT deleted")),
+        ("passages", manifest.passages, readable),
+        ("passages of retracted records", manifest.retracted, passages.count("retracted")),
+    ):
+        if listed != held:
+            yield f"There are {held:,} {name}, and there should be {listed:,}: {REMEDY}."
+    counts = Counts.total(source.counts for source in manifest.sources)
+    if counts.read != counts.indexed + counts.updated + counts.unchanged + counts.deleted + counts.rejected:
+        yield f"What became of the {counts.read:,} records that were read does not add up ({counts})."
+    if counts.indexed - counts.deleted != manifest.records:
+        yield f"The sources left {counts.indexed - counts.deleted:,} records, and {manifest.records:,} are listed."
+
+
+def _sample_problems(passages: Table, encoder: "Encoder") -> Iterator[str]:
+    size = len(passages)
+    rows = passages.take(sorted({size * step // SAMPLE for step in range(SAMPLE)}), _SCORED_COLUMNS)
+    encoded = encoder.encode_passages([title_and_text(document) for document in documents(rows)])
+    for id, held, now in zip(rows["id"].to_pylist(), stored_vectors(rows["vector"]), encoded, strict=True):
+        likeness = float(now @ held / np.linalg.norm(now) / np.linalg.norm(held))
+        # Also where it is not a number.
+        if not likeness >= LEAST_LIKENESS:
+            yield (
+                f"The passage {id!r} has a vector that its text no longer gives (cosine {likeness:.3f}): build again "
+                "with this encoder."
+            )
