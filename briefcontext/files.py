@@ -1,11 +1,4 @@
-"""Files, hashes and JSON lines, for every layer.
-
-- `write_whole`, `replacing`: a file that is never there in part
-- `lock`: one process at a time
-- `cache_folder`: where to keep what can be made again
-- `sha256`, `file_sha256`: hashes of texts, bytes and files, in hexadecimal
-- `json_line`, `split_lines`, `json_objects`: JSON lines that survive any text
-- `lone_surrogate`, `encodable`: texts that cannot be encoded, found and mended
+"""Files that are never there in part, locks, hashes, JSON lines that survive any text: for every layer.
 
 Like `briefcontext.errors`, this module imports nothing of BriefContext.
 """
@@ -30,7 +23,6 @@ __all__ = [
     "lone_surrogate",
     "replacing",
     "sha256",
-    "split_lines",
     "write_whole",
 ]
 
@@ -110,17 +102,10 @@ def json_line(row: Mapping[str, Any]) -> str:
     return json.dumps(row) + "\n"
 
 
-def split_lines(content: bytes) -> list[bytes]:
-    """Return the lines of a file of JSON lines, which end at line feeds only.
-
-    `splitlines` would also end them at U+2028, U+2029 and U+0085, which JSON allows inside a text.
-    """
-    return content.split(b"\n")
-
-
 def json_objects(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file of JSON lines, but not what a kill left of a line; nothing where there is no file."""
-    for line in split_lines(path.read_bytes()) if path.exists() else []:
+    # `splitlines` would also end lines at U+2028, U+2029 and U+0085, which JSON allows inside a text.
+    for line in path.read_bytes().split(b"\n") if path.exists() else []:
         with suppress(ValueError):
             row = json.loads(line.decode())
             if isinstance(row, dict):

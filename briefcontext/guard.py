@@ -8,12 +8,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,6 +38,8 @@ TOKEN_VARIABLE = "BRIEFCONTEXT_TOKEN"
 MIN_TOKEN_CHARACTERS = 16
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _READS = ("GET", "HEAD", "OPTIONS")
+_TOLD = {401: ("TokenRequired", {"WWW-Authenticate": "Bearer"}), 429: ("Refused", {"Retry-After": "60"})}
+"""The kind and the headers of refusals, by status, where they have some of their own."""
 _LARGE_AT_ONCE = 8
 """Requests to paths of long bodies, of all clients together."""
 
@@ -79,12 +82,8 @@ def _number(variable: str, default: int) -> int:
     return int(given)
 
 
-class Refused(Exception):
+class Refused(HTTPException):
     """A request that is not let in, with the HTTP status that says why."""
-
-    def __init__(self, status: int, message: str, kind: str = "Refused") -> None:
-        super().__init__(message)
-        self.status, self.kind = status, kind
 
 
 def refusal(status: int, message: str, *, kind: str = "Refused", headers: Mapping[str, str] | None = None) -> Response:
@@ -123,7 +122,7 @@ def is_loopback(host: str) -> bool:
     if host.lower() == "localhost":
         return True
     try:
-        address = ip_address(host.removeprefix("[").removesuffix("]"))
+        address = ip_address(host)
     except ValueError:
         return False
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
@@ -148,7 +147,7 @@ def admit(scope: Scope, tokens: Sequence[str]) -> str:
         sent = given.strip().encode() if scheme.lower() == "bearer" else b""
         found = [token for token in tokens if hmac.compare_digest(sent, token.encode())]
         if not found:
-            raise Refused(401, "This server needs its token, in the header Authorization: Bearer …", "TokenRequired")
+            raise Refused(401, "This server needs its token, in the header Authorization: Bearer …")
         return sha256(found[0].encode()).hexdigest()[:32]
     if not is_loopback(_hostname(headers.get("host", ""))):
         raise Refused(421, "Without a token, this server answers only to the name localhost. Start it with a token.")
@@ -158,71 +157,62 @@ def admit(scope: Scope, tokens: Sequence[str]) -> str:
     return "local"
 
 
+@dataclass(eq=False)
 class Guard:
     """Lets in who may ask (`admit`), no page of another site, and of each client no more than the limits.
 
     A body is taken whole before it is passed on. When the client leaves, or takes nothing for too long, what works
     for it is cancelled.
-
-    Args:
-        app: what it guards.
-        tokens: those that clients may send; without any, only this machine may ask.
-        open_paths: what needs no token, since it is the same for everybody.
-        origins: pages of other sites that may ask.
-        questions: returns how many questions a POST asks, by its path and body.
-        limits: what clients may do.
-        large: paths that take longer bodies, of so many bytes, and few of them at once.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        tokens: Sequence[str] = (),
-        open_paths: Collection[str] = (),
-        origins: Collection[str] = (),
-        questions: Callable[[str, bytes], int] = lambda path, body: 1,
-        limits: Limits | None = None,
-        large: Mapping[str, int] | None = None,
-    ) -> None:
-        self._app = app
-        self._tokens = tokens
-        self._open_paths = open_paths
-        self._origins = origins
-        self._questions = questions
-        self._limits = limits or Limits()
-        self._large = large or {}
+    app: ASGIApp
+    """What it guards."""
+    _: KW_ONLY
+    tokens: Sequence[str] = ()
+    """Those that clients may send; without any, only this machine may ask."""
+    open_paths: Collection[str] = ()
+    """What needs no token, since it is the same for everybody."""
+    origins: Collection[str] = ()
+    """Pages of other sites that may ask."""
+    questions: Callable[[str, bytes], int] = lambda path, body: 1
+    """Returns how many questions a POST asks, by its path and body."""
+    limits: Limits | None = None
+    """What clients may do; None: the usual."""
+    large: Mapping[str, int] = field(default_factory=dict)
+    """Paths that take longer bodies, of so many bytes, and few of them at once."""
+
+    def __post_init__(self) -> None:
+        self._limits = self.limits or Limits()
         self._asked: deque[tuple[float, str]] = deque()
         self._at_once: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008, "reason": "This server speaks HTTP."})
             return
         try:
             client = self._admit(scope)
-            held = [client, *({scope["path"]} & self._large.keys())]
+            held = [client, *({scope["path"]} & self.large.keys())]
             self._at_once.update(held)
             with ExitStack() as place:
                 place.callback(self._release, held)
                 await self._serve(client, scope, receive, send, place)
         except Refused as error:
-            needs = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-            waits = {"Retry-After": "60"} if error.status == 429 else {}
-            await refusal(error.status, str(error), kind=error.kind, headers={**needs, **waits})(scope, receive, send)
+            kind, headers = _TOLD.get(error.status_code, ("Refused", {}))
+            await refusal(error.status_code, error.detail, kind=kind, headers=headers)(scope, receive, send)
 
     def _admit(self, scope: Scope) -> str:
         """Return the client of a request that is let in."""
         connection = HTTPConnection(scope)
-        is_open = scope["path"] in self._open_paths or scope["method"] == "OPTIONS"
-        owner = "anyone" if self._tokens and is_open else admit(scope, self._tokens)
-        _refuse_other_sites(connection, scope["method"], self._origins)
+        is_open = scope["path"] in self.open_paths or scope["method"] == "OPTIONS"
+        owner = "anyone" if self.tokens and is_open else admit(scope, self.tokens)
+        _refuse_other_sites(connection, scope["method"], self.origins)
         client = f"{owner} {connection.client.host if connection.client else ''}"
         most, path = self._limits.requests_at_once, scope["path"]
-        full = path in self._large and self._at_once[path] >= _LARGE_AT_ONCE
+        full = path in self.large and self._at_once[path] >= _LARGE_AT_ONCE
         if full or self._at_once[client] >= most or self._at_once.total() >= 4 * most:
             raise Refused(429, "Too many requests are open at once. Wait for the answers to some of them.")
         return client
@@ -234,7 +224,7 @@ class Guard:
     async def _serve(self, client: str, scope: Scope, receive: Receive, send: Send, place: ExitStack) -> None:
         body = b"" if scope["method"] in _READS else await self._body(scope, receive)
         if scope["method"] == "POST":
-            self._count(client, self._questions(scope["path"], body))
+            self._count(client, self.questions(scope["path"], body))
         left = asyncio.Event()
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -256,7 +246,7 @@ class Guard:
                 # Whoever has the whole reply may ask again, though the app has still to end.
                 place.close()
 
-        working = asyncio.ensure_future(self._app(scope, receive_whole, send_in_time))
+        working = asyncio.ensure_future(self.app(scope, receive_whole, send_in_time))
         leaving = asyncio.create_task(_left(receive, left))
         try:
             await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -272,7 +262,7 @@ class Guard:
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """Take the body of a request, of limited size, in limited time."""
         body = bytearray()
-        large = self._large.get(scope["path"])
+        large = self.large.get(scope["path"])
         most, seconds = large or self._limits.body_bytes, self._limits.seconds_to_send * (6 if large else 1)
         try:
             async with asyncio.timeout(seconds):

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = ["access_token", "address", "listen", "run"]
 
-_SECONDS_TO_STOP = 3
-_TOKEN_BYTES = 32
-
 
 def access_token(given: str | None, host: str) -> str | None:
     """Return the token that clients must send: the one given, none on an address of this machine's own, or a new one.
@@ -26,7 +23,7 @@ def access_token(given: str | None, host: str) -> str | None:
     if given is not None:
         checked_tokens(given)
         return given
-    return None if is_loopback(host) else secrets.token_urlsafe(_TOKEN_BYTES)
+    return None if is_loopback(host) else secrets.token_urlsafe(32)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -57,10 +54,6 @@ def run(app: "ASGIApp", listener: socket.socket) -> None:
     import uvicorn
 
     config = uvicorn.Config(
-        app,
-        proxy_headers=False,
-        server_header=False,
-        log_level="warning",
-        timeout_graceful_shutdown=_SECONDS_TO_STOP,
+        app, proxy_headers=False, server_header=False, log_level="warning", timeout_graceful_shutdown=3
     )
     uvicorn.Server(config).run(sockets=[listener])

@@ -52,7 +52,7 @@ async def authenticate(scope: Scope) -> str:
         return admit(scope, _tokens)
     except Refused as error:
         raise Auth.exceptions.HTTPException(
-            status_code=401 if error.status == 401 else 403, detail=str(error)
+            status_code=401 if error.status_code == 401 else 403, detail=error.detail
         ) from None
 
 

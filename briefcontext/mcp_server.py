@@ -97,12 +97,14 @@ _First = Annotated[int, Field(ge=0, description="How many passages of the source
 
 class _Server(MCPServer[Any]):
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
-        """Call a tool, and say in one line what is wrong with its arguments."""
+        """Call a tool, and say in one line what is wrong with its arguments, or what went wrong."""
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            if isinstance(error.__cause__, ValidationError):
-                raise ToolError(problems_of(error.__cause__)) from error
+            cause = error.__cause__
+            if isinstance(cause, ValidationError | BriefContextError):
+                told = problems_of(cause) if isinstance(cause, ValidationError) else str(cause)
+                raise ToolError(told) from error
             raise
 
 
@@ -128,17 +130,15 @@ def build_server(settings: Settings) -> MCPServer[Any]:
         """Answer a medical question from the literature, with numbered sources. Says so when it is not answered."""
         # The SDK cancels over and over when the client leaves, and a graph that is cancelled again while it ends leaves
         # its branches, and the calls that they pay for, running. So it is cancelled once, and waited for.
-        working = asyncio.create_task(_answer(question, options, settings, filters, ctx))
+        given = {"question": question, "options": options}
+        working = asyncio.create_task(_answer(given, settings.narrowed(filters), ctx))
         try:
             await asyncio.wait({working})
         finally:
             working.cancel()
             with CancelScope(shield=True):
                 await asyncio.wait({working})
-        try:
-            answer = working.result()
-        except BriefContextError as error:
-            raise ToolError(str(error)) from error
+        answer = working.result()
         return CallToolResult(
             content=[TextContent(type="text", text=cited_text(answer))], structured_content=dict(answer)
         )
@@ -147,22 +147,16 @@ def build_server(settings: Settings) -> MCPServer[Any]:
         query: _Query, top_k: _Count = 10, filters: _Filters = None
     ) -> Annotated[CallToolResult, Passages]:
         """Find the passages of the literature that are nearest to a question. Retracted ones are marked."""
-        try:
-            narrowed = settings.narrowed(filters)
-            retriever = await asyncio.to_thread(resources.retriever, narrowed)
-            found = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
-        except BriefContextError as error:
-            raise ToolError(str(error)) from error
+        narrowed = settings.narrowed(filters)
+        retriever = await asyncio.to_thread(resources.retriever, narrowed)
+        found = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
         return _listed(resources.linked(found, settings))
 
     async def fetch_source(
         source_id: _Source, first: _First = 0, limit: _Count = _MOST
     ) -> Annotated[CallToolResult, Passages]:
         """Fetch the passages of one source, in its order, with their character offsets in it; a long one in pages."""
-        try:
-            found = await asyncio.to_thread(resources.source, settings, source_id)
-        except BriefContextError as error:
-            raise ToolError(str(error)) from error
+        found = await asyncio.to_thread(resources.source, settings, source_id)
         return _listed(found[first:], limit)
 
     for tool, title in ((ask, "Ask the literature"), (search, "Search passages"), (fetch_source, "Fetch a source")):
@@ -193,26 +187,16 @@ def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits
     )
 
 
-async def _answer(
-    question: str,
-    options: dict[str, str] | None,
-    settings: Settings,
-    filters: AskedFilters | None,
-    ctx: Context[Any, Any],
-) -> Answer:
+async def _answer(given: Any, settings: Settings, ctx: Context[Any, Any]) -> Answer:
     """Run the graph, and tell of its events as progress."""
-    given: Any = {"question": question, "options": options}
     done, total = 0, None
-    state: Any = None
-    async for mode, part in graph.astream(given, context=settings.narrowed(filters), stream_mode=["custom", "values"]):
-        if mode == "values":
-            state = part
-            continue
-        event: Any = part
-        done, total = done + 1, _expected(event, total)
-        told, telling = event_words(event)
-        await ctx.report_progress(done, total, telling or told or "Done")
-    answer: Answer = state["answer"]
+    part: Any
+    async for mode, part in graph.astream(given, context=settings, stream_mode=["custom", "values"]):
+        if mode == "custom":
+            done, total = done + 1, _expected(part, total)
+            told, telling = event_words(part)
+            await ctx.report_progress(done, total, telling or told or "Done")
+    answer: Answer = part["answer"]  # The last part is the state.
     return answer
 
 
@@ -263,7 +247,7 @@ def _passage(document: Document) -> Passage:
 
 
 def _shown(passage: Passage) -> str:
-    parts = [passage["source_id"], passage["title"], str(passage["year"] or ""), *passage["notes"]]
-    parts.append(passage["url"] or "")
+    year, url = passage["year"] or "", passage["url"] or ""
+    parts = [passage["source_id"], passage["title"], str(year), *passage["notes"], url]
     head = " · ".join(" ".join(part.split()) for part in parts if part)
     return f"{head}\n{passage['text']}"
