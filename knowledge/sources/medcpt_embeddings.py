@@ -29,7 +29,6 @@ from briefcontext.knowledge.sources.source import (
     Entry,
     FileSource,
     Reject,
-    UnreadableError,
     VectorDocument,
     file_errors,
     open_content,
@@ -39,16 +38,15 @@ READER_VERSION = 2
 """Goes up when other entries are made of the same files, so that they are read again."""
 DIMENSION = 768
 PARTS = re.compile(r"(?P<part>embeds|pmids|pubmed)_chunk_(?P<chunk>\w+)\.(?:npy|json)(?:\.gz)?")
+ENDINGS = {"embeds": (".npy",), "pmids": (".json", ".json.gz"), "pubmed": (".json", ".json.gz")}
 DOWNLOAD = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
 
 
 class MedCPTEmbeddings(FileSource):
     """One chunk, as a source of documents with their vectors. `size` counts the bytes of its articles' file.
 
-    A chunk's articles are read one by one and its vectors are memory-mapped; only its PMIDs are held. An article
-    without an abstract has its title as its text, and `kind` says `title`. An article without a vector, a vector
-    without an article, and an article with neither title nor abstract are rejects. An article is `retracted` where its
-    title says so; nothing else in these files would tell.
+    Only its PMIDs are held in memory. An article without an abstract has its title as its text, and `kind` says
+    `title`; one without a vector or any text is a reject, and so is a vector without an article.
     """
 
     encoder = "medcpt"
@@ -80,20 +78,23 @@ class MedCPTEmbeddings(FileSource):
 
     def _matched(self, stream: BufferedIOBase) -> Iterator[Entry]:
         """The chunk's articles in the order of their file, then a reject for each vector left over."""
+        import ijson  # type: ignore[import-untyped]
+
         vectors, rows = self._vectors(), {pmid: row for row, pmid in enumerate(self._pmids())}
-        listed = len(rows)
-        problem = ""
+        listed, problem = len(rows), ""
         try:
             for pmid, article in _articles(stream):
                 row = rows.pop(int(pmid), None) if is_pmid(pmid) else None
                 yield _entry(pmid, article, None if row is None else vectors[row])
-        except UnreadableError as reason:
-            problem = str(reason)
-        if problem or len(rows) == listed:
+        except DAMAGED_GZIP as error:
+            problem = f"The compressed data is damaged: {error}"
+        except ijson.JSONError as error:
+            problem = f"The JSON could not be read from here on: {first_line(error)}"
+        read = listed - len(rows)
+        if problem or not read:
             explanation = problem or "None of the chunk's PMIDs has an article in it"
             yield Reject(
-                f"{self.path.name} after {listed - len(rows):,} articles",
-                f"{explanation}. Articles left out: {len(rows):,}.",
+                f"{self.path.name} after {read:,} articles", f"{explanation}. Articles left out: {len(rows):,}."
             )
             return
         for unread in rows:
@@ -138,35 +139,30 @@ def part_beside(path: Path, part: str) -> Path:
         raise KnowledgeBaseError(f"{path} is none of MedCPT's files, such as embeds_chunk_0.npy: check the path.")
     if match["part"] == part:
         return path
-    name = f"{part}_chunk_{match['chunk']}" + (".npy" if part == "embeds" else ".json")
-    for beside in (path.with_name(name), path.with_name(f"{name}.gz")):
-        if beside.is_file() and not (part == "embeds" and beside.suffix == ".gz"):
+    names = [f"{part}_chunk_{match['chunk']}{ending}" for ending in ENDINGS[part]]
+    for beside in map(path.with_name, names):
+        if beside.is_file():
             return beside
-    raise KnowledgeBaseError(f"{path} needs {name} beside it: download it from {DOWNLOAD}.")
+    raise KnowledgeBaseError(f"{path} needs {names[0]} beside it: download it from {DOWNLOAD}.")
 
 
 def _articles(stream: BufferedIOBase) -> Iterator[tuple[str, Any]]:
-    """Each article with its PMID; raises UnreadableError where the file cannot be read on."""
-    import ijson  # type: ignore[import-untyped]
+    """Each article with its PMID. Where the file cannot be read on, those before the break come first."""
+    import ijson
 
     # ijson's own loop would drop the articles that it read in the chunk of the break.
     articles = ijson.sendable_list()
     parser = ijson.kvitems_coro(articles, "")
-    problem, chunk = "", b"-"
-    while chunk and not problem:
+    chunk = b"-"
+    while chunk:
         try:
             if chunk := stream.read1(1 << 16):
                 parser.send(chunk)
             else:
                 parser.close()
-        except DAMAGED_GZIP as error:
-            problem = f"The compressed data is damaged: {error}"
-        except ijson.JSONError as error:
-            problem = f"The JSON could not be read from here on: {first_line(error)}"
-        yield from articles
-        articles.clear()
-    if problem:
-        raise UnreadableError(problem)
+        finally:
+            yield from articles
+            articles.clear()
 
 
 def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) -> Entry:
@@ -184,7 +180,7 @@ def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) ->
     optional = {
         "year": year_in(_text(article.get("d"))[:4]),
         "mesh": _text(article.get("m")),
-        # Without such a title nothing is known: that it is not retracted is not said.
+        # Nothing else in these files would tell, so that it is not retracted is not said.
         "retracted": has_retracted_title(title),
     }
     kind, metadata = "abstract" if abstract else "title", {"url": pubmed_url(pmid)}

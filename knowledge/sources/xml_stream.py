@@ -13,6 +13,11 @@ from briefcontext.knowledge.sources.source import DAMAGED_GZIP, UnreadableError
 CHUNK_BYTES = 1 << 16
 PROLOG_BYTES = 1 << 20
 """How far to read for the first expected element before the source is taken for something else."""
+# huge_tree stays off: it would lift libxml2's limits on depth, on text nodes and on entity amplification.
+_SAFE: Any = {
+    **{"load_dtd": False, "no_network": True, "resolve_entities": False, "huge_tree": False},
+    **{"remove_comments": True, "remove_pis": True},
+}
 _POWER = re.compile(r"[-+−–]?\d+(?:\.\d+)?")
 
 
@@ -27,7 +32,7 @@ def stream_elements(
         UnreadableError: after the elements before it there is a break: malformed or truncated XML, a limit of the
             parser. Or the source shows no element of `wanted` or `within`.
     """
-    parser = _parser(events=("start", "end"), tag=(*wanted, *within))
+    parser: Any = etree.XMLPullParser(events=("start", "end"), tag=(*wanted, *within), **_SAFE)
     names = {name.rpartition("}")[2] for name in wanted}
     recognised, bytes_read, chunk = False, 0, b"-"
     broken: tuple[int, str] | None = None
@@ -62,7 +67,7 @@ def stream_elements(
 
 def root_name(stream: BufferedIOBase) -> str | None:
     """The name of the root element, without its namespace; None where the stream does not begin like XML."""
-    parser, names = _parser(events=("start",)), list[str]()
+    parser, names = etree.XMLPullParser(events=("start",), **_SAFE), list[str]()
     with suppress(etree.XMLSyntaxError, *DAMAGED_GZIP):
         while not names and (chunk := stream.read1(CHUNK_BYTES)):
             try:
@@ -70,19 +75,6 @@ def root_name(stream: BufferedIOBase) -> str | None:
             finally:
                 names += [local_name(element) for _, element in parser.read_events()]
     return names[0] if names else None
-
-
-def _parser(**options: Any) -> Any:
-    # huge_tree stays off: it would lift libxml2's limits on depth, on text nodes and on entity amplification.
-    return etree.XMLPullParser(
-        load_dtd=False,
-        no_network=True,
-        resolve_entities=False,
-        remove_comments=True,
-        remove_pis=True,
-        huge_tree=False,
-        **options,
-    )
 
 
 def local_name(element: etree._Element) -> str:
