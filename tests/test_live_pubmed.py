@@ -26,8 +26,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
 from briefcontext.knowledge.pubmed.eutilities import EUtilities, PoliteRate
-from briefcontext.knowledge.pubmed.live import LivePubMed
-from briefcontext.knowledge.pubmed.query import MOST_WORDS, pubmed_filters, pubmed_queries
+from briefcontext.knowledge.pubmed.live import MOST_WORDS, LivePubMed, pubmed_filters, pubmed_queries
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import DenseRetriever, MedCPTRetriever

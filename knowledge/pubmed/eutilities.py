@@ -1,8 +1,6 @@
 """NCBI's E-utilities, as far as PubMed needs them: PMIDs for a query, records for PMIDs.
 
-The client is httpx2, which the OpenAI client brings along anyway, and not Biopython's Bio.Entrez: that one
-has no timeouts, fixed addresses, settings that are global to the process, a rate that threads break, and
-retries at once after HTTP 429 and 5xx, whatever Retry-After says.
+Biopython's Bio.Entrez would have no timeouts, and a rate that threads break.
 
 Reference: "The E-utilities In-Depth" and "A General Introduction to the E-utilities" (NCBI Bookshelf NBK25499
 and NBK25497).
@@ -89,13 +87,11 @@ class EUtilities:
     """Asks the E-utilities about PubMed, politely. Safe to share between threads.
 
     All clients in a process share one rate: 3 requests a second, or 10 with an API key, which the environment
-    variable NCBI_API_KEY gives. NCBI_EMAIL gives the address under which NCBI reaches whoever runs this; it
-    asks for one. Neither is ever logged or named in an error: both travel in the body of POST requests, whose
-    addresses may be logged.
+    variable NCBI_API_KEY gives. NCBI asks for the address of whoever runs this: NCBI_EMAIL. Neither is ever logged or
+    named in an error: both travel in the body of POST requests.
 
     Overload (HTTP 429 and 5xx), broken connections, timeouts and garbled answers are tried again up to three
-    times, after 1, 2 and 4 seconds or as long as the server's Retry-After says. Proxies are taken from the
-    usual environment variables.
+    times, after 1, 2 and 4 seconds or as long as the server's Retry-After says.
     """
 
     def __init__(self, base_url: str | None = None, *, timeout: float = 30.0, rate: PoliteRate | None = None) -> None:
@@ -132,11 +128,8 @@ class EUtilities:
                 "The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY) cannot be used for "
                 f"{self._server}: correct it, or unset it."
             ) from error
-        # Whoever keeps this open to the end of the process need not close it.
-        finalize(self, self._client.close)
-
-    def close(self) -> None:
-        self._client.close()
+        # Whoever keeps this open to the end of the process need not call it.
+        self.close = finalize(self, self._client.close)
 
     def search(self, query: str, most: int) -> list[str]:
         """The PMIDs of the records that match a PubMed query, the most relevant first, at most `most`.
@@ -177,7 +170,7 @@ class EUtilities:
             try:
                 return read(self._post(utility, sent))
             except _Trouble as trouble:
-                cause, reason = trouble.__cause__, self._without_secrets(str(trouble))
+                cause, reason = trouble.__cause__, str(trouble)
                 pause = usual if trouble.retry_after is None else trouble.retry_after
             if pause > LONGEST_PAUSE:
                 raise KnowledgeBaseError(
@@ -201,18 +194,18 @@ class EUtilities:
             raise _Trouble(f"no answer within {self._timeout:g} seconds") from error
         except httpx2.RequestError as error:
             raise _Trouble(str(error) or type(error).__name__) from error
-        complaint = _complaint(response.content)
+        complaint = self._without_secrets(_complaint(response.content))[:200]
         reason = f"HTTP {response.status_code}" + (f", {complaint!r}" if complaint else "")
         if response.status_code == 429 or response.status_code >= 500:
             raise _Trouble(reason, retry_after(response.headers.get("Retry-After")))
         if self._api_key and "api key" in complaint.lower():
             raise KnowledgeBaseError(
-                f"{self._server} refused the API key ({self._without_secrets(reason)}): correct {KEY_VARIABLE}, or "
+                f"{self._server} refused the API key ({reason}): correct {KEY_VARIABLE}, or "
                 "unset it to go on at 3 requests a second."
             )
         if response.status_code != 200:
             raise KnowledgeBaseError(
-                f"{self._server} did not accept the request ({utility}: {self._without_secrets(reason)}): check "
+                f"{self._server} did not accept the request ({utility}: {reason}): check "
                 f"{URL_VARIABLE} if it is set, or use a knowledge base on this machine (--kb DIR)."
             )
         if complaint:  # such as "Search Backend failed": these pass
@@ -253,11 +246,11 @@ def _entries(body: bytes) -> list[Document | Reject]:
 
 
 def _complaint(body: bytes) -> str:
-    """The error that an answer carries, whatever its status, on one line, as far as a message quotes it; "" if none."""
+    """The error that an answer carries, whatever its status, on one line; "" if none."""
     answer, result = _json(body)
     texts = [match[1].decode("utf-8", "replace") for match in _XML_ERROR.finditer(body)]
     texts += [str(error) for error in (answer.get("error"), result.get("ERROR")) if error]
-    return " ".join(" ".join(texts).split())[:200]
+    return " ".join(" ".join(texts).split())
 
 
 def _json(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

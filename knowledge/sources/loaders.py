@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 
 SET_HERE = ("source_id", "source", "title", "kind", "chunk_index", "start", "end", "page", "page_label")
 
+_COMMUNITY = "langchain_community.document_loaders"
 LOADERS = {
-    ending: f"langchain_community.document_loaders:{name}"
-    for ending, name in {
-        ".doc": "UnstructuredWordDocumentLoader",
-        ".docx": "Docx2txtLoader",
-        ".epub": "UnstructuredEPubLoader",
-        ".odt": "UnstructuredODTLoader",
-        ".pptx": "UnstructuredPowerPointLoader",
-        ".rtf": "UnstructuredRTFLoader",
-        ".xlsx": "UnstructuredExcelLoader",
-    }.items()
+    ".doc": f"{_COMMUNITY}:UnstructuredWordDocumentLoader",
+    ".docx": f"{_COMMUNITY}:Docx2txtLoader",
+    ".epub": f"{_COMMUNITY}:UnstructuredEPubLoader",
+    ".odt": f"{_COMMUNITY}:UnstructuredODTLoader",
+    ".pptx": f"{_COMMUNITY}:UnstructuredPowerPointLoader",
+    ".rtf": f"{_COMMUNITY}:UnstructuredRTFLoader",
+    ".xlsx": f"{_COMMUNITY}:UnstructuredExcelLoader",
 }
 """Loaders, by how the names of files end that no reader here takes."""
 READ_BY_LOADER = (".docx",)
@@ -87,12 +85,12 @@ def load(make: "Callable[[], BaseLoader]", source: str, *, source_is_the_file: b
 
     Raises MissingExtraError when the loader's own package is not installed.
     """
-    counts, apart = Counter[str](), count()
+    counts = Counter[str]()
 
-    def record(document: Document) -> tuple[str, int]:
-        """The name of its file, and a number that pages of one have in common."""
+    def record(document: Document) -> tuple[str, object]:
+        """The name of its file, and what pages of one have in common."""
         own = source if source_is_the_file else str(document.metadata.get("source") or document.id or source)
-        return own, -1 if _is_page(document) else next(apart)
+        return own, None if _is_page(document) else object()
 
     try:
         for (name, _), parts in groupby(make().lazy_load(), record):

@@ -63,9 +63,8 @@ Entry = Document | VectorDocument | Deletion | Reject
 class Source(Protocol):
     """One file, one download, one table: whatever is read from beginning to end.
 
-    Documents of one record (the sections of an article) share their `source_id` and follow each other.
-    Reading a source of the same fingerprint again yields the same entries in the same order: a build that was
-    stopped counts on it to go on where it was.
+    Documents of one record share their `source_id` and follow each other. A source of the same fingerprint yields the
+    same entries in the same order: a build that was stopped counts on it to go on where it was.
 
     A source of documents with vectors has the encoder's name, without a folder, as its `encoder`; one that people
     should know something of has a sentence as its `note`.
@@ -160,10 +159,9 @@ class FileSource:
 
         Args:
             read: the entries of its uncompressed content; given the document's id as well where there is one.
-            reading: how it is read, JSON values: the format, the version of the reader, options. A file that is read
-                in another way is another source.
-            document_id: the id of the document that the file is, where its place gives it; None: its documents have
-                ids of their own.
+            reading: the format, the version of the reader, options, as JSON values: read otherwise, it is another
+                source.
+            document_id: of the document that the file is; None: its documents have ids of their own.
             beside: files that it is read together with.
         """
         self.path = path
@@ -232,20 +230,18 @@ def only_document(path: str | Path, entries: Iterable[Entry]) -> Document:
     Raises:
         KnowledgeBaseError: there are none or several, or a part of it cannot be read.
     """
-    documents = []
+    found: Document | None = None
     for entry in entries:
         if isinstance(entry, Reject):
             place = "" if entry.position == WHOLE_FILE else f" at {entry.position}"
             raise KnowledgeBaseError(f"{path} cannot be read{place}: {entry.reason}")
-        if isinstance(entry, VectorDocument):
-            entry = entry.document
-        if isinstance(entry, Document):
-            documents.append(entry)
-        if len(documents) > 1:
-            raise several_documents(path)
-    if not documents:
+        if not isinstance(entry, Deletion):
+            if found is not None:
+                raise several_documents(path)
+            found = entry.document if isinstance(entry, VectorDocument) else entry
+    if found is None:
         raise KnowledgeBaseError(f"There is no document in {path}. Give a file that holds one.")
-    return documents[0]
+    return found
 
 
 def several_documents(path: str | Path) -> KnowledgeBaseError:

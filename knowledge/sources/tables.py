@@ -35,17 +35,12 @@ def _digits(value: object) -> object:
     return str(int(value)) if whole and not isinstance(value, bool) else value  # type: ignore[call-overload]
 
 
-def _strings(value: object) -> object:
-    """The strings of a list."""
-    return [part for part in value if isinstance(part, str)] if isinstance(value, list) else value
-
-
 def _joined(value: object) -> object:
-    """A list of strings, or a string with semicolons, as one string."""
+    """The strings of a list, or a string with semicolons, as one string."""
     parts = value.split(";") if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+    if not isinstance(parts, list):
         return value
-    return "; ".join(filter(None, map(str.strip, parts)))
+    return "; ".join(filter(None, (part.strip() for part in parts if isinstance(part, str))))
 
 
 def _if_usable(value: object, validated: Callable[[object], Any]) -> Any:
@@ -58,7 +53,7 @@ def _if_usable(value: object, validated: Callable[[object], Any]) -> Any:
 _Name = Annotated[str, BeforeValidator(_digits)]
 _Names = Annotated[str, BeforeValidator(_joined)]
 _Label = Annotated[_Name | None, WrapValidator(_if_usable)]
-_Labels = Annotated[Annotated[_Names, BeforeValidator(_strings)] | None, WrapValidator(_if_usable)]
+_Labels = Annotated[_Names | None, WrapValidator(_if_usable)]
 _Place = Annotated[
     Annotated[NonNegativeInt, BeforeValidator(lambda value: str(_digits(value)))] | None, WrapValidator(_if_usable)
 ]
@@ -123,15 +118,14 @@ def read_table(
 ) -> Iterator[Entry]:
     """One document for each row of an uncompressed table, and the rejects, in its order.
 
-    A row needs an id (a string or a whole number), and a text or a title; a row with a title only has it as
-    its text, and the kind `title`. The text stays as it is, character for character. `source_id` is its own
-    column, else the PMID, else the id; rows of one source must follow each other. `url` is its own column,
-    else the page in PubMed of a row that names a PMID. `publication_types`, `mesh`, `languages` and `authors` are
-    lists, or strings with semicolons; `retracted` is a truth value, else whether the types say so, and missing
-    without either.
+    A row needs an id (a string or a whole number), and a text, which stays as it is, or a title, which is the text of
+    a row without one; its kind is `title` then. `source_id` is its own column, else the PMID, else the id; rows of one
+    source must follow each other. `url` is its own column, else the page of the PMID. `publication_types`, `mesh`,
+    `languages` and `authors` are lists, or strings with semicolons; `retracted` is a truth value, else whether the
+    types say so, and missing without either.
 
-    Other columns are kept as metadata where they are strings, numbers or truth values; lists, objects, nulls
-    and NaN are not, nor `rank` and `score`, which retrieval sets.
+    Other columns are kept as metadata where they are strings, numbers or truth values, but not `rank` and `score`,
+    which retrieval sets.
 
     `rows` takes the table apart: `jsonl_rows`, `csv_rows`. `columns` says where each field is looked for.
     """
@@ -198,20 +192,21 @@ def csv_rows(stream: BufferedIOBase) -> Rows:
     except (UnicodeDecodeError, csv.Error) as error:
         raise UnreadableError(f"It cannot be read as CSV in UTF-8: {error}.", "line 1") from None
     yield "line 1", names
-    row: dict[Any, Any] | str | None = {}
-    while row is not None:
+    while True:
         position = f"line {rows.reader.line_num + 1}"
         try:
-            if (row := next(rows, None)) is not None:
-                position = f"line {rows.line_num}"
-                if any(row.pop(None, ())):
-                    row = f"It has more cells than the first line, {len(names)}: quote those with a delimiter in them."
-                elif _NOT_UTF_8.search("".join(filter(None, row.values()))):
-                    row = "The line is not UTF-8."
+            row: dict[Any, Any] = next(rows)
+        except StopIteration:
+            return
         except csv.Error as error:
-            row = f"Its quotes are not those of CSV, up to line {rows.reader.line_num}: {error}."
-        if row is not None:
-            yield position, row
+            yield position, f"Its quotes are not those of CSV, up to line {rows.reader.line_num}: {error}."
+            continue
+        told = ""
+        if any(row.pop(None, ())):
+            told = f"It has more cells than the first line, {len(names)}: quote those with a delimiter in them."
+        elif _NOT_UTF_8.search("".join(filter(None, row.values()))):
+            told = "The line is not UTF-8."
+        yield f"line {rows.line_num}", told or row
 
 
 def _plain(column: str) -> str:

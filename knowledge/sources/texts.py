@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Any
 
 from langchain_core.documents import Document
@@ -50,8 +49,8 @@ _STATED = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|\b(?:charset|encoding)\s*=", re.
 def read_text(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """The file as one document of kind `text`, its name without the ending as title; or its reject.
 
-    The file is UTF-8, or UTF-16 with a byte order mark, which is no part of the text. Text in another
-    encoding is rejected rather than guessed at: a dose in µg must not become another.
+    The file is UTF-8, or UTF-16 with a byte order mark. Text in another encoding is rejected rather than guessed at: a
+    dose in µg must not become another.
     """
     yield file_document(document_id, _decoded(read_whole(stream)), kind="text")
 
@@ -114,7 +113,7 @@ def read_whole(stream: BufferedIOBase) -> bytes:
 
 
 def file_document(
-    document_id: str, text: str, *, kind: str, title: str = "", metadata: Mapping[str, Any] = MappingProxyType({})
+    document_id: str, text: str, *, kind: str, title: str = "", metadata: Mapping[str, Any] | None = None
 ) -> Document:
     """A document that is a whole file; without a title of its own, the file's name without its ending is its title.
 
@@ -122,7 +121,7 @@ def file_document(
     """
     if not text.strip():
         raise UnreadableError("It has no text.")
-    return record(document_id, text, title=title or stem(document_id), kind=kind, metadata=metadata, optional={})
+    return record(document_id, text, title=title or stem(document_id), kind=kind, metadata=metadata or {}, optional={})
 
 
 def stem(document_id: str) -> str:

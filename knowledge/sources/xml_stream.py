@@ -67,7 +67,8 @@ def stream_elements(
 
 def root_name(stream: BufferedIOBase) -> str | None:
     """The name of the root element, without its namespace; None where the stream does not begin like XML."""
-    parser, names = etree.XMLPullParser(events=("start",), **_SAFE), list[str]()
+    parser: Any = etree.XMLPullParser(events=("start",), **_SAFE)
+    names: list[str] = []
     with suppress(etree.XMLSyntaxError, *DAMAGED_GZIP):
         while not names and (chunk := stream.read1(CHUNK_BYTES)):
             try:
