@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from briefcontext.errors import InputError
 from briefcontext.evaluation.statistics.inference import (
-    Interval,
     bootstrap,
+    bootstrap_spread,
     holm,
     mcnemar_exact,
     mcnemar_mid_p,
     permutation_test,
+    spread,
+    spread_test,
     wilson,
 )
-from briefcontext.evaluation.statistics.position_spread import bootstrap_spread, spread, spread_test
 
 COUNTS = st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -45,16 +45,6 @@ def test_wilson_is_its_formula_and_holds_the_share(counts: tuple[int, int]) -> N
     interval = wilson(successes, n)
     assert 0.0 <= interval.low <= successes / n <= interval.high <= 1.0
     assert (interval.low, interval.high) == pytest.approx(_by_formula(successes, n), abs=1e-9)
-
-
-def test_wilson_of_nothing_knows_nothing() -> None:
-    assert wilson(0, 0) == Interval(0.0, 1.0)
-
-
-@pytest.mark.parametrize(("successes", "n"), [(-1, 10), (11, 10), (0, -1)])
-def test_wilson_refuses_counts_that_cannot_be(successes: int, n: int) -> None:
-    with pytest.raises(InputError, match="are not possible"):
-        wilson(successes, n)
 
 
 def test_the_bootstrap_of_a_mean_is_near_the_normal_interval() -> None:
@@ -85,12 +75,6 @@ def test_from_equal_samples_resampling_cannot_tell(samples: list[float]) -> None
     assert bootstrap(samples) == (None, None)
 
 
-@pytest.mark.parametrize("samples", [[], [float("nan")], [1.0, float("inf")], [[1.0, 2.0]]])
-def test_the_bootstrap_refuses_what_has_no_mean(samples: list[float]) -> None:
-    with pytest.raises(InputError, match="finite numbers"):
-        bootstrap(samples)
-
-
 def test_each_group_counts_the_same_in_an_average() -> None:
     rng = np.random.default_rng(4)
     groups = [rng.binomial(1, 0.9, 1000).astype(float), rng.binomial(1, 0.1, 50).astype(float)]
@@ -102,8 +86,6 @@ def test_each_group_counts_the_same_in_an_average() -> None:
     assert bootstrap([1.0, 1.0], [0.0, 0.0]) == (None, None)
     # One question of a data set tells nothing of its others.
     assert bootstrap([1.0, 0.0], [0.0]) == (None, None)
-    with pytest.raises(InputError, match="no groups"):
-        bootstrap()
 
 
 def _positions(rng: np.random.Generator, shares: list[float], items: int) -> list[list[float]]:
@@ -157,12 +139,6 @@ def test_the_spread_test_finds_a_spread_and_none_where_there_is_none() -> None:
     assert spread_test([[1.0, 1.0], [1.0, 1.0]], resamples=99) == 1.0
 
 
-@pytest.mark.parametrize("scores", [[], [[1.0, 0.0]], [[1.0], [1.0, 0.0]], [[], []], [[float("nan")], [1.0]]])
-def test_a_spread_needs_every_item_at_every_position(scores: list[list[float]]) -> None:
-    with pytest.raises(InputError, match="position"):
-        bootstrap_spread(scores)
-
-
 @pytest.mark.parametrize(
     ("only_a", "only_b", "p"),
     [(0, 0, 1.0), (5, 5, 1.0), (0, 5, 0.0625), (1, 9, 22 / 1024), (10, 2, 2 * 79 / 4096), (0, 10, 2 / 1024)],
@@ -180,11 +156,6 @@ def test_mcnemar_gives_the_binomial_tail(only_a: int, only_b: int, p: float) -> 
 def test_the_mid_p_counts_half_of_what_was_observed(only_a: int, only_b: int, mid_p: float) -> None:
     assert mcnemar_mid_p(only_a, only_b) == pytest.approx(mid_p)
     assert mcnemar_mid_p(only_a, only_b) <= mcnemar_exact(only_a, only_b)
-
-
-def test_mcnemar_refuses_negative_counts() -> None:
-    with pytest.raises(InputError, match="negative"):
-        mcnemar_exact(-1, 2)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +212,3 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: list[float]
     assert all(before <= after + 1e-12 and after <= 1 for before, after in zip(p_values, adjusted, strict=True))
     pairs = sorted(zip(p_values, adjusted, strict=True))
     assert all(one[1] <= other[1] + 1e-12 for one, other in pairwise(pairs))
-
-
-def test_holm_refuses_what_is_no_p_value() -> None:
-    with pytest.raises(InputError, match="between 0 and 1"):
-        holm([0.5, 1.5])

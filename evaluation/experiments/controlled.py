@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from operator import itemgetter
+from statistics import fmean
+from typing import Any, ClassVar
 
+import numpy as np
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
@@ -11,8 +14,10 @@ from briefcontext.evaluation.data_sets.data_set import PER_CLASS, Item
 from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, Report
 from briefcontext.evaluation.figures.plots import bar_plot, line_plot
 from briefcontext.evaluation.methods.method import Reading
-from briefcontext.evaluation.statistics.comparison import compare_conditions, comparison_tables
-from briefcontext.evaluation.statistics.position_spread import spread_tables, spreads
+from briefcontext.evaluation.statistics.comparison import compare_conditions, comparison_tables, correct
+from briefcontext.evaluation.statistics.inference import bootstrap_spread, spread, spread_of_shares, spread_test
+from briefcontext.evaluation.statistics.score_tables import Row, grouped, scored, titled_by_metric
+from briefcontext.evaluation.statistics.tables import METHOD, P_VALUES, Columns, N, Table, interval_of
 
 __all__ = ["PERCENTILES", "AttentionBias", "ContextLength", "Position", "key_place"]
 
@@ -63,8 +68,8 @@ class Position(Controlled):
     def report(self, report: Report) -> None:
         """Score by position and on average, which is the papers' headline, spread, and tests against vanilla."""
         found = report.scores("by position of the key document")
-        spread = spreads(report.rows, seed=report.seed)
-        report.add("spread", spread, spread_tables(spread))
+        far = spreads(report.rows, seed=report.seed)
+        report.add("spread", far, _spread_tables(far))
         report.scores("on average over the positions", "means", by=("k",))
         report.tests("Against vanilla RAG, mean over the positions", "mean_comparisons", by=("k",))
         report.tests()
@@ -141,3 +146,69 @@ class AttentionBias(Controlled):
             for company in COMPANIES
         }
         report.draw(bar_plot, groups)
+
+
+def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
+    """Return the spread, best mean minus worst, of each method's scores over the positions, at each k.
+
+    Over the questions with a key that were answered at all positions, each metric by itself. p-values are corrected
+    by Holm. The interval is made of Tango's for shares (`spread_of_shares`) and by bootstrap for F1 and for means of
+    repeats, where it is None if no position's scores differ.
+    """
+    found = []
+    groups = grouped(scored(rows), lambda row: (row["metric"], row["method"], row["condition"].get("k")))
+    for (metric, method, k), some in groups.items():
+        answers = grouped(some, lambda row: (row["condition"].get("position"), row["item"]))
+        scores = {key: fmean(float(row["score"]) for row in own) for key, own in answers.items()}
+        positions = sorted({position for position, _ in scores if position is not None})
+        items = [item for item in grouped(some, itemgetter("item")) if all((p, item) in scores for p in positions)]
+        if not items or len(positions) < 2:
+            continue
+        matrix = np.array([[scores[position, item] for item in items] for position in positions])
+        means = matrix.mean(axis=1)
+        shares = metric == "accuracy" and bool(np.isin(matrix, (0, 1)).all())
+        low, high = spread_of_shares(matrix) if shares else bootstrap_spread(matrix, seed=seed)
+        found.append(
+            {
+                "metric": metric,
+                "method": method,
+                "k": k,
+                "n": len(items),
+                "spread": spread(matrix),
+                "low": low,
+                "high": high,
+                "best": positions[means.argmax()],
+                "worst": positions[means.argmin()],
+                "p": spread_test(matrix, seed=seed),
+            }
+        )
+    correct(found)
+    return found
+
+
+_INTERVALS = {
+    "accuracy": "the interval is made of Tango's score intervals for all pairs of positions, corrected by Bonferroni",
+    "f1": "the interval is that of the bootstrap's largest sampling error, and none (–) where no score differs",
+}
+
+
+def _spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
+    columns: Columns = {
+        **METHOD,
+        "k": itemgetter("k"),
+        **N,
+        "Spread [95% CI]": interval_of("spread"),
+        "Best / worst": lambda one: f"{one['best']} / {one['worst']}",
+        **P_VALUES,
+    }
+    return [
+        Table.of(
+            title,
+            some,
+            columns,
+            "Best position minus worst, in percentage points, over questions answered at all positions. A largest "
+            f"difference of noisy means is never negative, and {_INTERVALS[metric]}; where it holds 0 the positions "
+            "may be alike. p: how often shuffling each question's scores over the positions spreads them as far.",
+        )
+        for title, metric, some in titled_by_metric("Spread over positions", found)
+    ]

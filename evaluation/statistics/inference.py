@@ -1,32 +1,32 @@
-"""Intervals and tests for shares, scores and their differences, by scipy."""
+"""Intervals and tests for shares, scores, their differences and their spread over positions, by scipy."""
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
 
-from briefcontext.errors import InputError
-
 __all__ = [
-    "BATCH",
+    "AUC_RESAMPLES",
     "CONFIDENCE",
-    "RESAMPLES",
     "Bounds",
     "Interval",
     "auc",
     "bootstrap",
     "bootstrap_ratio",
+    "bootstrap_spread",
     "holm",
     "mcnemar_exact",
     "mcnemar_mid_p",
     "permutation_test",
-    "resampled",
+    "spread",
+    "spread_of_shares",
+    "spread_test",
     "tango",
     "wilson",
 ]
@@ -37,13 +37,16 @@ AUC_RESAMPLES = 2_000
 """Of the area under a curve, which takes a sort for each."""
 CONFIDENCE = 0.95
 
-BATCH = 1 << 21
+_BATCH = 1 << 21
 """Numbers drawn at once."""
 _NEAR = 1e-12
 _MARGIN = 1e-9
 """How far from the observed difference a bound is looked for, in shares: there the statistic is 0 by definition."""
 
 Floats = NDArray[np.float64]
+Numbers = Sequence[float] | Floats
+Positions = Sequence[Sequence[float]] | Floats
+"""Scores (positions, items)."""
 
 
 class Interval(NamedTuple):
@@ -58,19 +61,13 @@ Bounds = Interval | tuple[None, None]
 
 
 def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval:
-    """Return Wilson's score interval for a share (Wilson 1927); 0 to 1 where n is 0 and nothing is known."""
-    if not 0 <= successes <= n:
-        raise InputError(f"{successes} successes of {n} are not possible: there are 0 to n.")
-    if n == 0:
-        return Interval(0.0, 1.0)
+    """Return Wilson's score interval for a share (Wilson 1927)."""
     found = stats.binomtest(successes, n).proportion_ci(confidence, method="wilson")
-    # At 0 and n the bound is the share itself; rounding must not carry it past.
-    share = successes / n
-    return Interval(min(max(float(found.low), 0.0), share), max(min(float(found.high), 1.0), share))
+    return Interval(float(found.low), float(found.high))
 
 
-def tango(win: int, lose: int, n: int, confidence: float = 0.95) -> Interval:
-    """Tango's score interval for the difference of two paired shares, (win - lose) / n (Tango 1998).
+def tango(win: int, lose: int, n: int, confidence: float = CONFIDENCE) -> Interval:
+    """Return Tango's score interval for the difference of two paired shares, (win - lose) / n (Tango 1998).
 
     `win` of `n` items are right by the first method alone, and `lose` by the second alone. Unlike a bootstrap of the
     differences, which are -1, 0 and 1, it is no point where no item differs: from n ties it follows only that
@@ -78,14 +75,7 @@ def tango(win: int, lose: int, n: int, confidence: float = 0.95) -> Interval:
 
     Source: T. Tango, Equivalence test and confidence interval for the difference in proportions for the paired-sample
     design, Statistics in Medicine 17, 1998, 891-908. statsmodels 0.15 has no interval for paired shares.
-
-    Raises:
-        InputError: such counts, or such a confidence, are not possible.
     """
-    if min(win, lose) < 0 or win + lose > n or n < 1:
-        raise InputError(f"{win} wins and {lose} losses among {n} items are not possible.")
-    if not 0 < confidence < 1:
-        raise InputError(f"A confidence of {confidence} is not possible: it lies between 0 and 1, such as 0.95.")
     return Interval(_lower(win, lose, n, confidence), -_lower(lose, win, n, confidence))
 
 
@@ -95,13 +85,9 @@ def _lower(win: int, lose: int, n: int, confidence: float) -> float:
     if lose == n:
         return -1.0
     squared = float(stats.norm.ppf((1 + confidence) / 2)) ** 2
-    return float(brentq(_score(win, lose, n, squared), -1.0, (win - lose) / n - _MARGIN, xtol=_NEAR))
-
-
-def _score(win: int, lose: int, n: int, squared: float) -> Callable[[float], float]:
-    """Return the score statistic's numerator squared less `squared` times its variance, over the true difference."""
 
     def score(difference: float) -> float:
+        """Return the statistic's numerator squared less `squared` times its variance."""
         # The share that only the second has right, at its likeliest given the difference: the root of a quadratic.
         b = (2 * n - win + lose) * difference - win - lose
         c = -lose * difference * (1 - difference)
@@ -109,40 +95,35 @@ def _score(win: int, lose: int, n: int, squared: float) -> Callable[[float], flo
         variance = n * max(0.0, 2 * second + difference * (1 - difference))
         return (win - lose - n * difference) ** 2 - squared * variance
 
-    return score
+    return float(brentq(score, -1.0, (win - lose) / n - _MARGIN, xtol=_NEAR))
 
 
-def bootstrap(*groups: Sequence[float] | Floats, resamples: int = RESAMPLES, seed: int = 0) -> Bounds:
+def bootstrap(*groups: Numbers, resamples: int = RESAMPLES, seed: int = 0) -> Bounds:
     """Return a 95% percentile bootstrap interval for a mean, or for the average of groups' means (Efron 1979).
 
     Each group `(n,)` is resampled by itself and counts the same, whatever its size. For two methods on the same items,
     give the items' differences. None where all of each group's samples are equal, or a group has a single one, and
     resampling cannot tell.
     """
-    strata = tuple(_values(group) for group in groups)
-    if not strata:
-        raise InputError("An average over no groups has no interval: give one or more.")
-    if any(len(values) == 1 for values in strata) or all(np.ptp(values) == 0 for values in strata):
+    if any(len(values) == 1 for values in groups) or all(np.ptp(values) == 0 for values in groups):
         return None, None
 
     def average_of_means(*resampled: Floats, axis: int) -> Any:
         return np.mean([np.mean(values, axis=axis) for values in resampled], axis=0)
 
-    found = resampled(strata, average_of_means, resamples, seed).confidence_interval
-    return Interval(float(found.low), float(found.high))
+    return _percentiles(groups, average_of_means, resamples, seed)
 
 
-def bootstrap_ratio(above: Sequence[float], below: Sequence[float], *, seed: int = 0) -> Interval:
+def bootstrap_ratio(above: Numbers, below: Numbers, *, seed: int = 0) -> Interval:
     """Return a 95% percentile interval for the sum of `above` over that of `below`, the items resampled together."""
 
     def ratio(first: Floats, second: Floats, axis: int) -> Any:
         return np.sum(first, axis=axis) / np.sum(second, axis=axis)
 
-    found = resampled((_values(above), _values(below)), ratio, RESAMPLES, seed, paired=True).confidence_interval
-    return Interval(float(found.low), float(found.high))
+    return _percentiles((above, below), ratio, RESAMPLES, seed, paired=True)
 
 
-def auc(positive: Sequence[float] | Floats, negative: Sequence[float] | Floats, *, seed: int = 0) -> Interval:
+def auc(positive: Numbers, negative: Numbers, *, seed: int = 0) -> Interval:
     """Return a 95% percentile interval for the area under the ROC curve, both groups' scores resampled.
 
     Equal scores count half (Mann and Whitney 1947). From fewer than two scores of a group, nothing is known: 0 to 1.
@@ -155,15 +136,63 @@ def auc(positive: Sequence[float] | Floats, negative: Sequence[float] | Floats, 
         ranks = stats.rankdata(np.concatenate([first, second], axis=axis), axis=axis)
         return (ranks.take(range(m), axis=axis).sum(axis=axis) - m * (m + 1) / 2) / (m * n)
 
-    data = (_values(positive), _values(negative))
-    found = resampled(data, area, AUC_RESAMPLES, seed)
-    return Interval(*np.quantile(found.bootstrap_distribution, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist())
+    return _percentiles((positive, negative), area, AUC_RESAMPLES, seed)
+
+
+def spread(scores: Positions) -> float:
+    """Return the best position's mean less the worst one's; `scores` is `(positions, items)`."""
+    return float(np.ptp(np.mean(scores, axis=1)))
+
+
+def bootstrap_spread(scores: Positions, *, resamples: int = RESAMPLES, seed: int = 0) -> Bounds:
+    """Return a 95% bootstrap interval for `spread`, the items resampled together at all positions.
+
+    A largest difference is never negative, and resampling moves it upward, so that a percentile interval would not
+    hold 0 even where all positions are alike. The interval is therefore `spread` plus and minus the quantile of the
+    largest difference between the positions' sampling errors: no spread can be further from the true one than that
+    (the idea of Tukey's range test). It is cut at 0, and holds the true spread at least as often as it says; where 0
+    is in it, the positions may be alike. None where no position's scores differ, and resampling cannot tell.
+    """
+    if np.all(np.ptp(scores, axis=1) == 0):
+        return None, None
+    means = np.mean(scores, axis=1)
+
+    def largest_error(*resampled: Floats, axis: int) -> Any:
+        errors = [np.mean(position, axis=axis) - mean for position, mean in zip(resampled, means, strict=True)]
+        return np.ptp(errors, axis=0)
+
+    _, reach = _percentiles(scores, largest_error, resamples, seed, paired=True, alternative="less")
+    return Interval(max(spread(scores) - reach, 0.0), spread(scores) + reach)
+
+
+def spread_of_shares(right: Positions) -> Interval:
+    """Return a 95% interval for `spread` of shares; `right` is 0 or 1, `(positions, items)`.
+
+    Tango's intervals of all pairs of positions, each at 1 - 0.05 / pairs (Bonferroni), hold all true differences
+    together at least 95% of the time, and so does what follows of the largest: it is no less than the highest lower
+    bound, nor less than 0, and no more than the highest upper bound.
+    """
+    pairs = list(combinations(np.asarray(right), 2))
+    confidence = 1 - (1 - CONFIDENCE) / len(pairs)
+    low = high = 0.0
+    for one, other in pairs:
+        found = tango(int((one > other).sum()), int((one < other).sum()), len(one), confidence)
+        low, high = max(low, found.low, -found.high), max(high, found.high, -found.low)
+    return Interval(low, high)
+
+
+def spread_test(scores: Positions, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
+    """Return how often a spread as large would come by chance if an item's scores did not depend on the position.
+
+    A Monte Carlo permutation test: the positions of each item's scores, `(positions, items)`, are shuffled.
+    """
+    rng, least = np.random.default_rng(seed), spread(scores) - _NEAR
+    reached = sum(spread(rng.permuted(scores, axis=0)) >= least for _ in range(resamples))
+    return (reached + 1) / (resamples + 1)
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
-    """Return the two-sided exact McNemar test's p: items that only A, and that only B, answers rightly (1947)."""
-    if only_a < 0 or only_b < 0:
-        raise InputError(f"Counts cannot be negative: {only_a} and {only_b}.")
+    """Return the two-sided exact p of McNemar's test: `only_a` items are right by the first method alone (1947)."""
     return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue) if only_a + only_b else 1.0
 
 
@@ -178,35 +207,29 @@ def mcnemar_mid_p(only_a: int, only_b: int) -> float:
     return mcnemar_exact(only_a, only_b) - (observed / 2 if only_a == only_b else observed)
 
 
-def permutation_test(differences: Sequence[float] | Floats, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
+def permutation_test(differences: Numbers, *, resamples: int = RESAMPLES, seed: int = 0) -> float:
     """Return the two-sided p for a mean of paired differences of 0, by flipping their signs (Fisher 1935).
 
     Exact where all 2^n flips are no more than `resamples`; else by chance, the observed one counted among them.
     """
-    values = _values(differences)
+    values = np.asarray(differences)
     values = values[values != 0]  # a flip does not change a zero
     if len(values) < 2:
         return 1.0  # one difference is as large whatever its sign
-
-    def mean_of_differences(flipped: Floats, zeros: Floats, axis: int) -> Any:
-        return np.mean(flipped - zeros, axis=axis)
-
     found = stats.permutation_test(
-        (values, np.zeros_like(values)),
-        mean_of_differences,
+        (values,),
+        np.mean,
         permutation_type="samples",
         vectorized=True,
         n_resamples=resamples,
-        batch=max(1, BATCH // len(values)),
+        batch=max(1, _BATCH // len(values)),
         rng=np.random.default_rng(seed),
     )
-    return float(min(found.pvalue, 1.0))
+    return float(found.pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values adjusted by Holm's step-down correction (Holm 1979), in the order given."""
-    if not all(0 <= p <= 1 for p in p_values):
-        raise InputError(f"p-values lie between 0 and 1: {[p for p in p_values if not 0 <= p <= 1]}.")
     order, m = np.argsort(p_values), len(p_values)
     adjusted = np.empty(m)
     # Not by statsmodels, which has all of Python's garbage collected at each call.
@@ -214,27 +237,25 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in adjusted]
 
 
-def resampled(
-    data: tuple[Floats, ...], statistic: Callable[..., Any], resamples: int, seed: int, *, paired: bool = False
-) -> Any:
-    """Return scipy's bootstrap of samples, with percentiles."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scipy warns of resamples that are all alike
-        return stats.bootstrap(
-            data,
-            statistic,
-            paired=paired,
-            vectorized=True,
-            n_resamples=resamples,
-            batch=max(1, BATCH // sum(map(len, data))),
-            confidence_level=CONFIDENCE,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-        )
-
-
-def _values(samples: Sequence[float] | Floats) -> Floats:
-    values = np.asarray(samples, dtype=np.float64)
-    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        raise InputError(f"One or more finite numbers in one row are needed, not an array of shape {values.shape}.")
-    return values
+def _percentiles(
+    data: Sequence[Numbers] | Floats,
+    statistic: Callable[..., Any],
+    resamples: int,
+    seed: int,
+    *,
+    paired: bool = False,
+    alternative: Literal["two-sided", "less"] = "two-sided",
+) -> Interval:
+    found = stats.bootstrap(
+        data,
+        statistic,
+        paired=paired,
+        vectorized=True,
+        n_resamples=resamples,
+        batch=max(1, _BATCH // sum(map(len, data))),
+        confidence_level=CONFIDENCE,
+        alternative=alternative,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Interval(float(found.low), float(found.high))
