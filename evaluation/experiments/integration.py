@@ -11,13 +11,10 @@ from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, 
 from briefcontext.evaluation.figures.plots import bar_plot
 from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import (
-    Comparison,
-    against_vanilla,
-    average_test,
+    compare_averages,
     compare_methods,
     comparison_tables,
     correct,
-    question_differences,
 )
 from briefcontext.evaluation.statistics.inference import bootstrap
 from briefcontext.evaluation.statistics.score_tables import (
@@ -121,23 +118,6 @@ def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
                         "high": high,
                     }
                 )
-    return found
-
-
-def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
-    """Test every method against vanilla in the mean over data sets, by each metric that several are scored by.
-
-    A permutation test that flips the signs of questions' differences, each weighted so that every data set counts
-    alike; the interval by bootstrap over the questions of each.
-    """
-    found: list[Comparison] = []
-    for metric, some in by_metric(scored(rows)).items():
-        names = list(grouped(some, itemgetter("group")))
-        for method, condition, pairs in against_vanilla(rows, some):
-            by_group = grouped(pairs, lambda pair: pair[0]["group"])
-            if len(by_group) == len(names) > 1:
-                tested = average_test([question_differences(by_group[name]) for name in names], seed=seed)
-                found.append({"metric": metric, "method": method, "condition": condition, **tested})
     return found
 
 

@@ -40,23 +40,22 @@ from briefcontext.evaluation.statistics.tables import (
 
 __all__ = [
     "Comparison",
-    "against_vanilla",
-    "average_test",
+    "compare_averages",
     "compare_conditions",
     "compare_methods",
     "comparison_tables",
     "correct",
     "paired",
-    "question_differences",
     "tally",
 ]
 
 Comparison = dict[str, Any]
+Pairs = list[tuple[Row, Row]]
 
-MCNEMAR = "McNemar, exact"
+MCNEMAR, PERMUTATION = "McNemar, exact", "permutation"
 
 
-def paired(rows: Sequence[Row], first: str, second: str) -> list[tuple[Row, Row]]:
+def paired(rows: Sequence[Row], first: str, second: str) -> Pairs:
     """Return the answered rows of two methods on the same question under the same condition, in the same repeat.
 
     A method that is not run under conditions is paired with the other under each of them.
@@ -95,8 +94,7 @@ def compare_conditions(
                     for wanted in two
                 )
                 if both := [(_mean(one[item]), _mean(other[item])) for item in one if item in other]:
-                    tested = paired_test(both, seed=seed)
-                    found.append({"metric": metric, "method": name, **tested, "condition": label})
+                    found.append({"metric": metric, "method": name, **_compared(both, seed), "condition": label})
     correct(found)
     return found
 
@@ -123,54 +121,56 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
         by: condition values to keep apart; none means all. Answers that differ in others are averaged for each
             question, as are those of repeats.
     """
-    found = [
-        {"metric": metric, "method": name, "condition": condition, **paired_test(pairs, seed=seed)}
-        for metric, some in by_metric(scored(rows)).items()
-        for name, condition, pairs in against_vanilla(rows, some, by)
-    ]
+    found = [{**head, **_compared(pairs, seed)} for head, pairs in _against_vanilla(rows, by)]
     correct(found)
     return found
 
 
-def against_vanilla(
-    rows: Sequence[Row], some: Sequence[Row], by: Sequence[str] = ()
-) -> Iterator[tuple[str, dict[str, Any], list[tuple[Row, Row]]]]:
-    """Yield each method and condition with its pairs of some rows, vanilla's second, in the order of all rows."""
-    order = list(dict.fromkeys(map(condition_of, rows)))
-    for name in dict.fromkeys(row["method"] for row in rows if row["method"] != VANILLA):
-        pairs = [(other, vanilla) for vanilla, other in paired(some, VANILLA, name)]
-        pairs.sort(key=lambda pair: order.index(condition_of(pair[1])))
-        for condition, own in grouped(pairs, lambda pair: condition_of(pair[1], by)).items():
-            yield name, dict(condition), own
+def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
+    """Test every method against vanilla in the mean over data sets, by each metric that several are scored by.
+
+    A permutation test that flips the signs of questions' differences, each weighted so that every data set counts
+    alike; the interval by bootstrap over the questions of each.
+    """
+    names = {metric: {row["group"] for row in some} for metric, some in by_metric(scored(rows)).items()}
+    found = []
+    for head, pairs in _against_vanilla(rows):
+        groups = [_differences(own) for own in grouped(pairs, lambda pair: pair[0]["group"]).values()]
+        if len(groups) == len(names[head["metric"]]) > 1:
+            every = [difference for group in groups for difference in group]
+            p = permutation_test([difference / len(group) for group in groups for difference in group], seed=seed)
+            tested = _tested(every, bootstrap(*groups, seed=seed), p)
+            found.append({**head, **tested, "difference": fmean(map(fmean, groups))})
+    return found
 
 
-def question_differences(pairs: Sequence[tuple[Row, Row]]) -> list[float]:
+def _against_vanilla(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tuple[Comparison, Pairs]]:
+    """Yield each metric, method and condition with its pairs of scored rows, vanilla's second."""
+    for metric, some in by_metric(scored(rows)).items():
+        for name in dict.fromkeys(row["method"] for row in rows if row["method"] != VANILLA):
+            pairs = [(other, vanilla) for vanilla, other in paired(some, VANILLA, name)]
+            for condition, own in grouped(pairs, lambda pair: condition_of(pair[1], by)).items():
+                yield {"metric": metric, "method": name, "condition": dict(condition)}, own
+
+
+def _differences(pairs: Pairs) -> list[float]:
     """Return for each question the first's score less the second's; the mean where it has several pairs."""
     return question_means((one["item"], float(one["score"]) - float(other["score"])) for one, other in pairs)
 
 
-def average_test(groups: Sequence[Sequence[float]], *, seed: int) -> Comparison:
-    """Test whether the average of the groups' mean differences is 0; each group counts alike, whatever its size."""
-    every = [difference for group in groups for difference in group]
-    weighted = [difference / len(group) for group in groups for difference in group]
-    p = permutation_test(weighted, seed=seed)
-    return {**_tested(every, bootstrap(*groups, seed=seed), "permutation", p), "difference": fmean(map(fmean, groups))}
-
-
-def paired_test(pairs: Sequence[tuple[Row, Row]], *, seed: int) -> Comparison:
+def _compared(pairs: Pairs, seed: int) -> Comparison:
     """Test the first against the second of scored rows on the same questions, all by the same metric.
 
     For multiple choice exact McNemar, with its mid-p beside it, and Tango's score interval. For F1, and where a
     question has several pairs, whose differences are then averaged, a permutation test over the questions and the
     bootstrap, without an interval (None) where all differences are alike.
     """
-    differences = question_differences(pairs)
+    differences = _differences(pairs)
     if len(differences) < len(pairs) or not is_choice([row for pair in pairs for row in pair]):
-        p = permutation_test(differences, seed=seed)
-        return _tested(differences, bootstrap(differences, seed=seed), "permutation", p)
+        return _tested(differences, bootstrap(differences, seed=seed), permutation_test(differences, seed=seed))
     win, _, lose = tally(differences).values()
-    bounds = tango(win, lose, len(pairs))
-    return _tested(differences, bounds, MCNEMAR, mcnemar_exact(win, lose), mcnemar_mid_p(win, lose))
+    exact = {"test": MCNEMAR, "mid_p": mcnemar_mid_p(win, lose)}
+    return {**_tested(differences, tango(win, lose, len(pairs)), mcnemar_exact(win, lose)), **exact}
 
 
 def tally(differences: Sequence[float]) -> dict[str, int]:
@@ -179,55 +179,51 @@ def tally(differences: Sequence[float]) -> dict[str, int]:
     return {"win": win, "tie": len(differences) - win - lose, "lose": lose}
 
 
-def _tested(
-    differences: Sequence[float], bounds: Bounds, test: str, p: float, mid_p: float | None = None
-) -> Comparison:
+def _tested(differences: Sequence[float], bounds: Bounds, p: float) -> Comparison:
     return {
         "n": len(differences),
         "difference": fmean(differences),
         "low": bounds[0],
         "high": bounds[1],
         **tally(differences),
-        "test": test,
+        "test": PERMUTATION,
         "p": p,
-        "mid_p": mid_p,
+        "mid_p": None,
     }
 
 
 def comparison_tables(comparisons: Sequence[Comparison], title: str = "Against vanilla RAG") -> list[Table]:
     """Make a table of the comparisons by each metric."""
-    return [_table(heading, some, len(comparisons)) for heading, _, some in titled_by_metric(title, comparisons)]
+    return [
+        Table.of(
+            heading,
+            some,
+            {
+                **METHOD,
+                **under(*(name for comparison in some for name in comparison["condition"])),
+                **N,
+                "Difference [95% CI]": lambda c: points_with_interval(c["difference"], c["low"], c["high"]),
+                **WIN_TIE_LOSE,
+                "Test": itemgetter("test"),
+                **P_VALUES,
+                "mid-p": lambda c: p_value(c["mid_p"]),
+            },
+            f"Differences in percentage points on the same questions; {_interval_note({c['test'] for c in some})}. "
+            f"Holm corrects over the {len(comparisons)} comparisons of this experiment.",
+        )
+        for heading, _, some in titled_by_metric(title, comparisons)
+    ]
 
 
-def _table(title: str, comparisons: Sequence[Comparison], tested: int) -> Table:
-    return Table.of(
-        title,
-        comparisons,
-        {
-            **METHOD,
-            **under(*(name for comparison in comparisons for name in comparison["condition"])),
-            **N,
-            "Difference [95% CI]": lambda c: points_with_interval(c["difference"], c["low"], c["high"]),
-            **WIN_TIE_LOSE,
-            "Test": itemgetter("test"),
-            **P_VALUES,
-            "mid-p": lambda c: p_value(c["mid_p"]),
-        },
-        f"Differences in percentage points on the same questions; {_interval_note(comparisons)}. "
-        f"Holm corrects over the {tested} comparisons of this experiment.",
-    )
-
-
-def _interval_note(comparisons: Sequence[Comparison]) -> str:
+def _interval_note(tests: set[str]) -> str:
     """Say how the intervals of differences are made, and how they go with the tests."""
-    tests = {c["test"] for c in comparisons}
-    parts = []
-    if MCNEMAR in tests:
-        parts.append("with McNemar's test, intervals are Tango's score intervals for paired shares")
-    if tests - {MCNEMAR}:
-        parts.append("with the permutation test, by bootstrap over questions, and none (–) where all differences are "
-                     "alike")  # fmt: skip
-    note = f"{'; '.join(parts)}. Each interval is for its own difference, and not corrected for their number"
+    notes = {
+        MCNEMAR: "with McNemar's test, intervals are Tango's score intervals for paired shares",
+        PERMUTATION: "with the permutation test, by bootstrap over questions, and none (–) where all differences are "
+        "alike",
+    }
+    note = "; ".join(words for test, words in notes.items() if test in tests)
+    note += ". Each interval is for its own difference, and not corrected for their number"
     if MCNEMAR in tests:
         note += (
             ". The exact test is cautious: where an interval leaves out 0 and p is above 0.05, the mid-p goes with the "
