@@ -110,7 +110,14 @@ class ContextLength(Controlled):
         lengths = [({"documents": k, "against": shortest}, {"documents": k}, {"documents": shortest}) for k in longer]
         effects = compare_conditions(report.rows, lengths, seed=report.seed)
         report.add("effects", effects, comparison_tables(effects, "More documents against the fewest"))
-        report.draw(line_plot, found, x="documents", x_label="Documents in the context", logarithmic=True)
+        report.draw(
+            line_plot,
+            found,
+            x="documents",
+            x_label="Documents in the context",
+            x_ticks=report.config["ks"],
+            logarithmic=True,
+        )
 
 
 class AttentionBias(Controlled):

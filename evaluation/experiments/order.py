@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Condition, OnDocuments, Report
-from briefcontext.evaluation.figures.plots import line_plot, token_plot
+from briefcontext.evaluation.figures.plots import line_plot
 from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.score_tables import answered
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
@@ -55,5 +55,7 @@ class Order(OnDocuments):
                 f"Documents with fewer chunks than asked for are read whole; answers of which that is true: {words}."
             )
         label = f"Chunks of {'' if exact else 'about '}{CHUNK_TOKENS} tokens"
-        report.draw(line_plot, found, x="chunks", x_label=label, logarithmic=True)
-        report.draw(token_plot, found, suffix="-tokens")
+        report.draw(line_plot, found, x="chunks", x_label=label, x_ticks=report.config["ks"], logarithmic=True)
+        used = [cell for cell in found if cell["input_tokens"]]
+        label = "Input tokens for a question (mean)"
+        report.draw(line_plot, used, suffix="-tokens", x="input_tokens", x_label=label, logarithmic=True)

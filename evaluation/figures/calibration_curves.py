@@ -57,12 +57,11 @@ def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDA
     order = np.argsort(probability, kind="stable")
     for number, some in enumerate(np.array_split(order, min(_BINS, len(order)))):
         hits, n = int(labels[some].sum()), len(some)
-        interval = wilson(hits, n)
-        x, y = float(probability[some].mean()), hits / n
+        share = hits / n
         axes.errorbar(
-            x,
-            y,
-            yerr=[[max(y - interval.low, 0)], [max(interval.high - y, 0)]],
+            float(probability[some].mean()),
+            share,
+            yerr=np.abs(np.subtract(wilson(hits, n), share))[:, None],
             fmt="o",
             capsize=3,
             color=_CALIBRATED,

@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from briefcontext.errors import MissingExtraError
 from briefcontext.evaluation.statistics.score_tables import SCORE_NAMES, Cell, by_metric
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["OKABE_ITO", "bar_plot", "figure", "line_plot", "save", "stacked_plot", "token_plot"]
+__all__ = ["OKABE_ITO", "bar_plot", "figure", "line_plot", "save", "stacked_plot"]
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 """Okabe and Ito's palette of colours that the colour-blind tell apart; the strong ones first, its yellow darkened."""
@@ -80,41 +83,35 @@ def line_plot(
     x: str,
     x_label: str,
     panel: str | None = None,
-    x_ticks: Sequence[int] | None = None,
+    x_ticks: Sequence[int] = (),
     logarithmic: bool = False,
     simulated: bool = False,
 ) -> list[Path]:
-    """Draw scores over a condition value, a line a method with 95% intervals, a plot a value of `panel`.
+    """Draw scores over a value of the condition or of the cell, a line a method, a plot a value of `panel`.
 
-    Methods that see no ranking are drawn as level lines. Lines stand a little apart, so that intervals can be told
-    from each other. Of several metrics, each gets a figure, with its name behind that of the file.
+    Methods that have no such value, as they see no ranking, are drawn as level lines. Lines stand a little apart, so
+    that intervals can be told from each other.
     """
     written = []
-    methods = _methods(cell for cell in found if cell["condition"])
     for y_label, file, scored in _by_metric(found, path):
-        values = list(dict.fromkeys(c["condition"].get(panel) for c in scored if c["condition"])) if panel else [None]
-        if not values:
+        ranked, styles = [cell for cell in scored if _value(cell, x) is not None], _styles(scored)
+        panels = list(dict.fromkeys(cell["condition"].get(panel) for cell in ranked))
+        if not panels:
             continue
-        styles = _styles(scored)
-        with figure(len(values), width=5.2 if len(values) > 1 else 6.4) as (drawn, axes):
-            for axis, value in zip(axes, values, strict=True):
-                own = [c for c in scored if panel is None or c["condition"].get(panel) in (value, None)]
-                for name, some, place in _side_by_side(methods, own):
-                    xs = [
-                        c["condition"][x] * 1.02 ** (1.8 * place) if logarithmic else c["condition"][x] + 1.8 * place
-                        for c in some
-                    ]
-                    _points(axis, xs, some, styles[name])
-                for cell in own:
-                    if not cell["condition"]:
+        with figure(len(panels), width=5.2 if len(panels) > 1 else 6.4) as (drawn, axes):
+            for axis, value in zip(axes, panels, strict=True):
+                own = [cell for cell in ranked if cell["condition"].get(panel) == value]
+                for name, some, shift in _side_by_side(_methods(ranked), own):
+                    some.sort(key=lambda cell: _value(cell, x))
+                    values = np.array([_value(cell, x) for cell in some], dtype=np.float64)
+                    apart = values * (1.036 if x_ticks else 1.012) ** shift if logarithmic else values + 1.8 * shift
+                    _points(axis, apart.tolist(), some, styles[name])
+                for cell in scored:
+                    if _value(cell, x) is None:
                         _level(axis, cell, styles)
                 if logarithmic:
-                    axis.set_xscale("log", base=2)
-                    ticks = sorted({c["condition"][x] for c in scored if c["condition"]})
-                    axis.set_xticks(ticks, [str(tick) for tick in ticks])
-                    axis.minorticks_off()
-                elif x_ticks is not None:
-                    axis.set_xticks(list(x_ticks))
+                    axis.set_xscale("log")
+                _set_ticks(axis, x_ticks)
                 axis.set_xlabel(x_label)
                 if panel is not None:
                     axis.set_title(f"{panel} = {value}")
@@ -122,41 +119,33 @@ def line_plot(
     return written
 
 
-def token_plot(found: Sequence[Cell], path: Path, *, simulated: bool = False) -> list[Path]:
-    """Draw scores over the mean input tokens of a question, with 95% intervals; a figure a metric."""
+def _value(cell: Cell, name: str) -> Any:
+    return cell["condition"].get(name, cell.get(name))
+
+
+def _set_ticks(axis: "Axes", ticks: Sequence[int]) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-    written = []
-    for y_label, file, scored in _by_metric([cell for cell in found if cell.get("input_tokens", 0) > 0], path):
-        styles = _styles(scored)
-        with figure(width=7.2, height=4.6) as (drawn, (axis,)):
-            # A little apart, so that intervals of the same tokens can be told from each other.
-            for name, some, place in _side_by_side(_methods(found), scored):
-                some.sort(key=lambda cell: cell["input_tokens"])
-                _points(axis, [cell["input_tokens"] * 1.012**place for cell in some], some, styles[name])
-            axis.set_xscale("log")
-            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-            axis.xaxis.set_minor_formatter(NullFormatter())
-            axis.set_xlabel("Input tokens for a question (mean)")
-            written += _finished(drawn, [axis], y_label, file, simulated=simulated)
-    return written
+    if ticks:
+        axis.set_xticks(ticks, list(map(str, ticks)))
+        axis.minorticks_off()
+    else:
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
 
 
 def bar_plot(groups: Mapping[str, Sequence[Cell]], path: Path, *, simulated: bool = False) -> list[Path]:
     """Draw scores as points with 95% intervals, side by side in groups of a cell a method; a figure a metric."""
     written = []
     for y_label, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
-        metric = scored[0]["metric"]
-        own = {group: [c for c in cells if c["metric"] == metric and "score" in c] for group, cells in groups.items()}
-        kept = {group: cells for group, cells in own.items() if cells}
+        kept = {group: some for group, cells in groups.items() if (some := [cell for cell in cells if cell in scored])}
         styles = _styles(scored)
         with figure(width=max(6.4, 1.5 * len(kept) + 3), height=4.4) as (drawn, (axis,)):
-            for name, _, place in _side_by_side(_methods(scored), scored):
+            for name, _, shift in _side_by_side(_methods(scored), scored):
                 first = [next((c for c in cells if c["method"] == name), None) for cells in kept.values()]
-                shift = place * 0.7 / len(styles)
-                some = [(at + shift, cell) for at, cell in enumerate(first) if cell is not None]
-                _points(axis, [at for at, _ in some], [cell for _, cell in some], styles[name], line="")
+                places = [at + shift * 0.7 / len(styles) for at, cell in enumerate(first) if cell is not None]
+                _points(axis, places, [cell for cell in first if cell is not None], styles[name], line="")
             axis.set_xticks(range(len(kept)), list(kept))
             axis.set_xlim(-0.6, len(kept) - 0.4)
             axis.grid(visible=False, axis="x")
@@ -190,15 +179,11 @@ def _styles(found: Sequence[Cell]) -> dict[str, tuple[str, str]]:
 def _points(axis: Any, xs: Sequence[float], some: Sequence[Cell], style: tuple[str, str], line: str = "-") -> None:
     colour, marker = style
     scores = [100 * cell["score"] for cell in some]
-    # Rounding may put a mean a hair outside of its own interval, and bars cannot have negative lengths.
     # Where there is no interval there is no bar.
-    below, above = (
-        [float("nan") if cell[bound] is None else max(0.0, sign * 100 * (cell["score"] - cell[bound])) for cell in some]
-        for bound, sign in (("low", 1), ("high", -1))
-    )
+    bounds = [[100 * cell[bound] if cell[bound] is not None else nan for cell in some] for bound in ("low", "high")]
     axis.errorbar(
-        xs, scores, yerr=[below, above], label=title_of(some[0]["method"]), color=colour, marker=marker, linestyle=line,
-        markersize=6, linewidth=1.6, elinewidth=1.1, capsize=3,
+        xs, scores, yerr=np.abs(np.subtract(bounds, scores)), label=title_of(some[0]["method"]), color=colour,
+        marker=marker, linestyle=line, markersize=6, linewidth=1.6, elinewidth=1.1, capsize=3,
     )  # fmt: skip
 
 
