@@ -24,25 +24,20 @@ those of the other half (held out).
 It encodes the passages and the sentences of those retrieved: half an hour on two cores; with --cache only once.
 """
 
-import argparse
-import gzip
-import json
 import re
 import statistics
 import tempfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from parts.corpora import CachedEncoder, Question, read_passages, read_questions, read_rows
+from parts.report import Row, options, show, write
 from pydantic import SkipValidation
-from retrieval_parts.corpora import UNSAFE_DISTRACTORS, CachedEncoder, read_bioasq, read_distractors, read_pubmedqa
-from rich.console import Console
-from rich.table import Table
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.extractive_reader import ExtractiveReader
@@ -65,15 +60,6 @@ FINDING = re.compile("RESULT|FINDING|CONCLUSION|DISCUSSION|INTERPRETATION")
 Spans = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question on the passages, and the sources that answer it."""
-
-    id: str
-    text: str
-    gold: frozenset[str]
-
-
 class WithoutGold(RankingRetriever):
     """Retrieves as another retriever does, as if some sources were not there."""
 
@@ -94,57 +80,38 @@ class WithoutGold(RankingRetriever):
         return [document for document in found if document.metadata["source_id"] not in left_out][:k]
 
 
-class Outcomes:
-    """What became of a group of questions."""
-
-    def __init__(self, group: str, half: str, documents: str) -> None:
-        self.names = {"questions on": group, "half": half, "documents": documents}
-        self.abstained: list[bool] = []
-        self.found: list[bool] = []
-        self.first: list[bool] = []
-        self.warned: list[bool] = []
-        self.cited: list[float] = []
-        self.finding: list[bool] = []
-        self.findings: list[bool] = []
-        self.lengths: list[int] = []
-
-    def add(
-        self, answer: Answer, *, found: bool, first: bool, cited: float | None = None, findings: Sequence[bool] = ()
-    ) -> None:
-        """Record an answer; `findings` tells of its sentences, in order, whether each reports a finding."""
-        self.abstained.append(answer["abstained"])
-        self.found.append(found)
-        if not answer["abstained"]:
-            self.first.append(first)
-            self.warned.append(any(caution.startswith(WARNING) for caution in answer["cautions"]))
-            self.lengths.append(sum(len(citation["quotes"]) for citation in answer["citations"]))
-            if cited is not None:
-                self.cited.append(cited)
-            self.finding += findings[:1]
-            self.findings += findings
-
-    def row(self) -> dict[str, Any]:
-        """The figures; those that say nothing of a group are left out."""
-        row: dict[str, Any] = {**self.names, "n": len(self.abstained), "abstained": statistics.mean(self.abstained)}
-        row["sentences"] = statistics.mean(self.lengths) if self.lengths else 0.0
-        row["warned"] = statistics.mean(self.warned) if self.warned else 0.0
-        if any(self.found):
-            missed = [abstained for abstained, found in zip(self.abstained, self.found, strict=True) if found]
-            row |= {"found": statistics.mean(self.found), "missed": statistics.mean(missed)}
-            row |= {"first": statistics.mean(self.first)}
-            wrong = [warned for warned, first in zip(self.warned, self.first, strict=True) if not first]
-            row |= {"rightly": statistics.mean(wrong)} if wrong else {}
-            row |= {"cited": statistics.mean(self.cited)} if self.cited else {}
-            row |= {"finding": statistics.mean(self.finding)} if self.finding else {}
-            row |= {"findings": statistics.mean(self.findings)} if self.findings else {}
-        return row
+def outcome(
+    answer: Answer, *, found: bool, first: bool, cited: float | None = None, findings: Sequence[bool] = ()
+) -> dict[str, Sequence[float]]:
+    """What each measure says of an answer; `findings` tells of its sentences whether each reports a finding."""
+    answered = not answer["abstained"]
+    warned = any(caution.startswith(WARNING) for caution in answer["cautions"])
+    return {
+        "abstained": [not answered],
+        "sentences": [sum(len(citation["quotes"]) for citation in answer["citations"])] * answered,
+        "warned": [warned] * answered,
+        "found": [found],
+        "missed": [not answered] * found,
+        "first": [first] * answered,
+        "rightly": [warned] * (answered and not first),
+        "cited": [] if cited is None else [cited],
+        "finding": findings[:1],
+        "findings": findings,
+    }
 
 
-def shown(column: str, value: object) -> str:
-    """Write a figure for the table, shares in per cent."""
-    if isinstance(value, float):
-        return f"{value:.1f}" if column == "sentences" else f"{value:.1%}"
-    return "" if value is None else str(value)
+def rows_of(group: str, documents: str, outcomes: Mapping[str, list[dict[str, Sequence[float]]]]) -> list[Row]:
+    """The mean of each measure, by half; those that say nothing of a group are left out."""
+    rows = []
+    for half, some in outcomes.items():
+        row: Row = {"questions on": group, "half": half, "documents": documents, "n": len(some)}
+        for measure in some[0] if some else ():
+            if measure == "found" and not any(one["found"][0] for one in some):
+                break
+            if values := [float(value) for one in some for value in one[measure]]:
+                row[measure] = statistics.mean(values)
+        rows += [row] if some else []
+    return rows
 
 
 def half_of(id: str) -> str:
@@ -152,22 +119,10 @@ def half_of(id: str) -> str:
     return HALVES[zlib.crc32(id.encode()) % 2]
 
 
-def read_questions(path: Path, gold: str) -> list[Question]:
-    """Questions with all their gold documents; those with the same words share theirs."""
-    with path.open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    together: dict[str, set[str]] = {}
-    for row in rows:
-        together.setdefault(row["question"], set()).update(row[gold])
-    return [Question(str(row["id"]), row["question"], frozenset(together[row["question"]])) for row in rows]
-
-
 def read_findings(path: Path) -> dict[str, Spans]:
     """Where the results and conclusions of abstracts stand, by PMID."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
     findings: dict[str, Spans] = {}
-    for row in rows:
+    for row in read_rows(path):
         at, places = 0, []
         for label, text in zip(row["labels"], row["sections"], strict=True):
             at = row["text"].index(text, at)
@@ -183,14 +138,14 @@ def on_passages(
     retriever: RankingRetriever,
     reader: Any,
     findings: Mapping[str, Spans],
-) -> list[Outcomes]:
+) -> list[Row]:
     """Ask with the gold documents in the base, and without."""
     asked = list(questions)
     without = WithoutGold(retriever=retriever, left_out={question.text: question.gold for question in asked})
-    outcomes = []
+    rows = []
     for documents, searched in (("all", retriever), ("gold out", without)):
         graph = build_graph(reader=reader, retriever=searched)
-        halves = {half: Outcomes(group, half, documents) for half in HALVES}
+        halves: dict[str, list[Any]] = {half: [] for half in HALVES}
         for question in asked:
             if documents == "all" and not question.gold:
                 continue
@@ -198,7 +153,7 @@ def on_passages(
             answer = state["answer"]
             retrieved = {document.metadata["source_id"] for document in state["ranking"]}
             cited = [citation["source_id"] in question.gold for citation in answer["citations"]]
-            halves[half_of(question.id)].add(
+            became = outcome(
                 answer,
                 found=not question.gold.isdisjoint(retrieved),
                 first=bool(cited) and cited[0],
@@ -210,105 +165,86 @@ def on_passages(
                     for quote in citation["quotes"]
                 ],
             )
-        outcomes += [each for each in halves.values() if each.abstained]
-    return outcomes
+            halves[half_of(question.id)].append(became)
+        rows += rows_of(group, documents, halves)
+    return rows
 
 
-def on_trials(data: Path, most: int, reader: Any) -> list[Outcomes]:
+def on_trials(data: Path, most: int, reader: Any) -> list[Row]:
     """Ask of the whole text of a trial, and of another one."""
-    with gzip.open(data / "documents.jsonl.gz", "rt", encoding="utf-8") as file:
-        texts = {row["id"]: row for row in map(json.loads, file)}
-    with (data / "questions.jsonl").open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    asked = list(dict.fromkeys(row["doc_id"] for row in rows))[:most]
-    rows = [row for row in rows if row["doc_id"] in asked]
+    texts = {row["id"]: row for row in read_rows(data / "documents.jsonl.gz")}
+    questions = list(read_rows(data / "questions.jsonl"))
+    asked = list(dict.fromkeys(row["doc_id"] for row in questions))[:most]
+    questions = [row for row in questions if row["doc_id"] in asked]
     graph = build_graph(reader=reader)
-    outcomes = []
+    rows = []
     for documents in ("all", "another trial"):
-        halves = {half: Outcomes("Evidence Inference", half, documents) for half in HALVES}
-        for place, row in enumerate(rows):
-            others = (other["doc_id"] for other in rows[place:] + rows[:place])
+        halves: dict[str, list[Any]] = {half: [] for half in HALVES}
+        for place, row in enumerate(questions):
+            others = (other["doc_id"] for other in questions[place:] + questions[:place])
             wanted = row["doc_id"] if documents == "all" else next(id for id in others if id != row["doc_id"])
             text = texts[wanted]
             document = Document(id=wanted, page_content=text["text"], metadata={"title": text["title"]})
             answer = graph.invoke({"question": row["question"], "documents": [document]})["answer"]
             spans = [(span["start"], span["end"]) for span in row["evidence"]] if documents == "all" else []
-            halves[half_of(row["doc_id"])].add(answer, found=bool(spans), first=overlaps(first_quote(answer), spans))
-        outcomes += list(halves.values())
-    return outcomes
+            quotes = [quote for citation in answer["citations"] for quote in citation["quotes"]]
+            became = outcome(answer, found=bool(spans), first=any(overlaps(quote, spans) for quote in quotes[:1]))
+            halves[half_of(row["doc_id"])].append(became)
+        rows += rows_of("Evidence Inference", documents, halves)
+    return rows
 
 
-def first_quote(answer: Answer) -> Quote | None:
-    """Return the answer's first sentence; None where it has none."""
-    return next((quote for citation in answer["citations"] for quote in citation["quotes"]), None)
-
-
-def overlaps(quote: Quote | None, spans: Spans) -> bool:
+def overlaps(quote: Quote, spans: Spans) -> bool:
     """Whether a quote overlaps one of the places in its document."""
-    start, end = (quote["start"] or 0, quote["end"] or 0) if quote else (0, 0)
+    start, end = quote["start"] or 0, quote["end"] or 0
     return any(start < last and first < end for first, last in spans)
 
 
-def on_demo(ranker: SentenceRanker, others: Iterable[Question]) -> list[Outcomes]:
+def on_demo(ranker: SentenceRanker, others: Iterable[Question]) -> list[Row]:
     """Ask the demo's questions, of which some have no answer in its base, and others, of which next to none has."""
     questions = [Question(row["id"], row["question"], frozenset(row["gold_ids"])) for row in demo_questions()]
     with demo_knowledge_base() as base:
         reader = ExtractiveReader(partial(ranker.rank, statistics=base.term_statistics))
         retriever = DenseRetriever(knowledge_base=base)
         foreign = [Question(question.id, question.text, frozenset()) for question in others]
-        outcomes = on_passages("demo", questions, retriever, reader, {})
-        return outcomes + on_passages("others, demo", foreign, retriever, reader, {})
+        rows = on_passages("demo", questions, retriever, reader, {})
+        return rows + on_passages("others, demo", foreign, retriever, reader, {})
 
 
-def measure(data: Path, most: int, trials: int, cache: Path, work: Path) -> list[dict[str, Any]]:
+def measure(data: Path, most: int, trials: int, cache: Path, work: Path) -> list[Row]:
     """All rows of the table."""
-    encoder = CachedEncoder(load_encoder("minilm"), cache)
+    encoder: Any = CachedEncoder(load_encoder("minilm"), cache)
     ranker = SentenceRanker(encoder)
-    bioasq, pubmedqa = read_bioasq(data), read_pubmedqa(data)
-    known = {passage.id for passage in bioasq.passages}
-    passages = [*bioasq.passages, *(passage for passage in pubmedqa.passages if passage.id not in known)]
-    passages += [passage for passage in read_distractors(data) if passage.id not in UNSAFE_DISTRACTORS]
-    build_knowledge_base(passages, work / "base", encoder=encoder)
+    build_knowledge_base(read_passages(data), work / "base", encoder=encoder)
     with KnowledgeBase.open(work / "base", encoder=encoder) as base:
         retriever = DenseRetriever(knowledge_base=base)
         reader = ExtractiveReader(partial(ranker.rank, statistics=base.term_statistics))
-        outcomes = []
+        rows: list[Row] = []
         asked: list[Question] = []
         findings = read_findings(data / "pubmedqa" / "corpus.jsonl.gz")
-        for group, folder in (("BioASQ", "bioasq"), ("PubMedQA", "pubmedqa")):
-            questions = read_questions(data / folder / "queries.jsonl", "gold_pmids")
+        for group in ("BioASQ", "PubMedQA"):
+            questions = read_questions(data, group.lower())
             encoder.encode_queries([question.text for question in questions])
             # Neighbours in the file are of one year's batch.
             questions.sort(key=lambda question: zlib.crc32(question.text.encode()))
             known_findings = findings if group == "PubMedQA" else {}
-            outcomes += on_passages(group, questions[:most], retriever, reader, known_findings)
+            rows += on_passages(group, questions[:most], retriever, reader, known_findings)
             asked += questions[:most]
-    outcomes += on_trials(data / "evidence_inference", trials, ExtractiveReader(ranker.rank))
-    outcomes += on_demo(ranker, asked)
-    return [outcome.row() for outcome in outcomes]
+    rows += on_trials(data / "evidence_inference", trials, ExtractiveReader(ranker.rank))
+    return rows + on_demo(ranker, asked)
 
 
 def main() -> None:
     """Measure, print the table, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    root = Path(__file__).resolve().parents[2]
-    parser.add_argument("--data", type=Path, default=root / "shared" / "data", help="folder of the data sets")
+    parser = options(__doc__, "--data", "--cache", "--json")
     parser.add_argument("--questions", type=int, default=300, help="of BioASQ and of PubMedQA: %(default)s")
     parser.add_argument("--trials", type=int, default=40, help="of Evidence Inference: %(default)s")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep vectors there for another run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="extractive-") as folder:
         work = Path(folder)
         rows = measure(given.data, given.questions, given.trials, given.cache or work / "cache", work)
-    table = Table(title="Answers without a model")
-    for column in (columns := list(dict.fromkeys(column for row in rows for column in row))):
-        table.add_column(column, justify="left" if isinstance(rows[0].get(column), str) else "right")
-    for row in rows:
-        table.add_row(*(shown(column, row.get(column)) for column in columns))
-    Console(width=120).print(table)
-    if given.json:
-        given.json.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    show("Answers without a model", rows, {"sentences": ".1f"})
+    write(given.json, rows)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ process's alone.
     python benchmarks/fanout.py [--latency 0.2] [--repeat 3] [--questions 1 8 64] [--partitions 4 8 16] [--json FILE]
 """
 
-import argparse
 import asyncio
 import json
 import multiprocessing
@@ -19,6 +18,7 @@ import socket
 import statistics
 import time
 from contextlib import suppress
+from itertools import product
 from typing import Annotated, Any
 
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -27,8 +27,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
-from rich.console import Console
-from rich.table import Table
+from parts.report import options, show, write
 from typing_extensions import TypedDict
 
 from briefcontext.graphs.graph import build_graph
@@ -162,12 +161,11 @@ def measure(runner: asyncio.Runner, url: str, partitions: int, questions: int, *
 
 def main() -> None:
     """Measure, print the table, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = options(__doc__, "--json")
     parser.add_argument("--latency", type=float, default=0.2, help="seconds for one call")
     parser.add_argument("--repeat", type=int, default=3, help="runs of each case; the median counts")
     parser.add_argument("--questions", type=int, nargs="+", default=[1, 8, 64], help="questions at once")
     parser.add_argument("--partitions", type=int, nargs="+", default=[4, 8, 16], help="extractions of a question")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
     arguments = parser.parse_args()
 
     listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
@@ -179,50 +177,21 @@ def main() -> None:
     with asyncio.Runner() as runner:
         for bare in (True, False):
             measure(runner, url, 4, 1, bare=bare)
-        table = Table(title=f"Wall time over the ideal and CPU time a call, L = {arguments.latency * 1000:.0f} ms")
-        columns = (
-            "questions",
-            "M",
-            "calls",
-            "ideal s",
-            "bare s",
-            "ratio",
-            "ours s",
-            "ratio",
-            "bare ms",
-            "ours ms",
-            "ratio",
-        )
-        for heading in columns:
-            table.add_column(heading, justify="right")
         rows = []
-        for questions in arguments.questions:
-            for partitions in arguments.partitions:
-                ideal, calls = 2 * arguments.latency, questions * (partitions + 1)
-                row: dict[str, Any] = {"questions": questions, "partitions": partitions, "ideal_s": ideal}
-                for name in ("bare", "ours"):
-                    runs = [
-                        measure(runner, url, partitions, questions, bare=name == "bare")
-                        for _ in range(arguments.repeat)
-                    ]
-                    row[f"{name}_s"] = statistics.median(seconds for seconds, _ in runs)
-                    row[f"{name}_cpu_ms_a_call"] = statistics.median(cpu for _, cpu in runs) / calls * 1000
-                rows.append(row)
-                table.add_row(
-                    *(str(questions), str(partitions), str(calls), f"{ideal:.2f}"),
-                    *(text for name in ("bare", "ours") for text in _times(row[f"{name}_s"], ideal)),
-                    *(f"{row[f'{name}_cpu_ms_a_call']:.2f}" for name in ("bare", "ours")),
-                    f"{row['ours_cpu_ms_a_call'] / row['bare_cpu_ms_a_call']:.2f}",
-                )
+        for questions, partitions in product(arguments.questions, arguments.partitions):
+            ideal, calls = 2 * arguments.latency, questions * (partitions + 1)
+            row: dict[str, Any] = {"questions": questions, "partitions": partitions, "calls": calls, "ideal_s": ideal}
+            for name in ("bare", "ours"):
+                runs = [
+                    measure(runner, url, partitions, questions, bare=name == "bare") for _ in range(arguments.repeat)
+                ]
+                row[f"{name}_s"] = statistics.median(seconds for seconds, _ in runs)
+                row[f"{name} / ideal"] = row[f"{name}_s"] / ideal
+                row[f"{name}_cpu_ms_a_call"] = statistics.median(cpu for _, cpu in runs) / calls * 1000
+            rows.append(row | {"CPU ratio": row["ours_cpu_ms_a_call"] / row["bare_cpu_ms_a_call"]})
     server.terminate()
-    Console().print(table)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"latency_s": arguments.latency, "rows": rows}, file, indent=2)
-
-
-def _times(seconds: float, ideal: float) -> tuple[str, str]:
-    return f"{seconds:.3f}", f"{seconds / ideal:.2f}"
+    show(f"Wall time over the ideal and CPU time a call, L = {arguments.latency * 1000:.0f} ms", rows, form=".2f")
+    write(arguments.json, {"latency_s": arguments.latency, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -4,18 +4,16 @@ For each question: whether a chunk that was retrieved holds an annotated span (c
 of the extractive reader's answer overlaps one (hit@1), whether one of its sentences does (hit@4), and whether the
 reader abstains, although each of these documents answers its questions (wrong abstention).
 
-    python benchmarks/long_document.py --data DIR --documents 30
+    python benchmarks/long_document.py [--data ../shared/data] [--documents 30] [--methods dense hybrid] [--json FILE]
 """
 
-import argparse
-import gzip
-import json
 import random
 import time
-from pathlib import Path
 from typing import Any
 
 from langchain_core.documents import Document
+from parts.corpora import read_rows
+from parts.report import options, show, write
 
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.graphs.graph import build_graph
@@ -31,16 +29,14 @@ MEASURES = ("chunk hit", "hit@1", "hit@4", "wrong abstention")
 
 def main() -> None:
     """Print the share of questions by measure, for each search method."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of documents.jsonl.gz and questions.jsonl")
+    parser = options(__doc__, "--data", "--json")
     parser.add_argument("--documents", type=int, default=120, help="how many, drawn by the seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--methods", nargs="+", default=["dense", "bm25", "hybrid"])
     asked = parser.parse_args()
-    with gzip.open(asked.data / "documents.jsonl.gz", "rt", encoding="utf-8") as lines:
-        documents = [json.loads(line) for line in lines]
-    questions = [json.loads(line) for line in (asked.data / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
+    documents = list(read_rows(asked.data / "evidence_inference" / "documents.jsonl.gz"))
+    questions = list(read_rows(asked.data / "evidence_inference" / "questions.jsonl"))
     documents = random.Random(asked.seed).sample(documents, min(asked.documents, len(documents)))
     encoder = load_encoder(asked.encoder)
     found: dict[str, list[list[bool]]] = {method: [] for method in asked.methods}
@@ -54,13 +50,13 @@ def main() -> None:
             graph = build_graph(reader=ExtractiveReader(SentenceRanker(encoder).rank), retriever=searched)
             for question in (question for question in questions if question["doc_id"] == row["id"]):
                 found[method].append(_measured(graph, searched, question))
-    print(f"{len(documents)} documents, {len(next(iter(found.values())))} questions, {time.monotonic() - began:.0f} s")
-    print("method " + "  ".join(MEASURES))
-    for method, rows in found.items():
-        shares = (sum(column) / len(rows) for column in zip(*rows, strict=True))
-        print(
-            f"{method:6} " + "  ".join(f"{share:{len(name)}.1%}" for name, share in zip(MEASURES, shares, strict=True))
-        )
+    rows = []
+    for method, hits in found.items():
+        shares = (sum(hit) / len(hits) for hit in zip(*hits, strict=True))
+        rows.append({"method": method, **dict(zip(MEASURES, shares, strict=True))})
+    asked_of_all = len(next(iter(found.values())))
+    show(f"{len(documents)} documents, {asked_of_all} questions, {time.monotonic() - began:.0f} s", rows)
+    write(asked.json, rows)
 
 
 def _measured(graph: Any, retriever: RankingRetriever, question: dict[str, Any]) -> list[bool]:

@@ -26,8 +26,6 @@ and each round of questions runs in a process of its own.
 A million passages take 7 GB of disk while it runs, and a quarter of an hour on two cores.
 """
 
-import argparse
-import json
 import math
 import os
 import shutil
@@ -38,13 +36,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from retrieval_parts import isolated
-from rich.console import Console
+from parts import measured
+from parts.generated import Literature, Question, write_chunks, write_update
+from parts.hardness import hardness
+from parts.measured import isolated
+from parts.report import options, show_table, write
 from rich.table import Table
 from scipy.optimize import nnls
-from store_parts import measured
-from store_parts.generated import Literature, Question, write_chunks, write_update
-from store_parts.hardness import hardness
 
 from briefcontext.knowledge.store import table
 
@@ -110,18 +108,18 @@ def measure(size: int, questions: list[Question], work: Path) -> Row:
     """All figures of one base; what was written for it is removed."""
     chunks, update, folder = (work / f"{name}-{size}" for name in ("chunks", "update", "base"))
     write_chunks(chunks, size)
-    row: Row = {"passages": size, **isolated.run(measured.build, chunks, folder)}
+    row: Row = {"passages": size, **isolated(measured.build, chunks, folder)}
     row["build without the vector index, CPU s"] = row["write, CPU s"] + row["other indexes, CPU s"]
     row["disk, GB"] = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e9
     row["bytes a passage"] = row["disk, GB"] * 1e9 / size
-    asked = isolated.run(measured.ask, folder, questions)
-    small = isolated.run(measured.ask, folder, questions, size / PUBMED)
+    asked = isolated(measured.ask, folder, questions)
+    small = isolated(measured.ask, folder, questions, size / PUBMED)
     wanted = measured.exact(chunks, size, questions)
     row |= {f"recall@16, {way}": measured.recall(found, wanted[way]) for way, found in asked.pop("found").items()}
-    row |= asked | {"memory, GB": asked["peak MB"] / 1e3, "memory, small cache, GB": small["peak MB"] / 1e3}
+    row |= asked | {"memory, small cache, GB": small["memory, GB"]}
     row |= {f"{way}: median ms": small[f"{way.partition(',')[0]}: median ms"] for way in SMALL_CACHE}
     write_update(update, size, UPDATED)
-    updated = isolated.run(measured.build, update, folder)
+    updated = isolated(measured.build, update, folder)
     row["update: published after, s"] = updated["published after, s"]
     row["update: done after, s"], row["update: CPU s"] = updated["all, s"], updated["all, CPU s"]
     for used in (chunks, update, folder):
@@ -176,36 +174,25 @@ def summary(rows: list[Row]) -> tuple[Table, list[dict[str, Any]]]:
 
 def main() -> None:
     """Measure, print the tables, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    root = Path(__file__).resolve().parents[2]
+    parser = options(__doc__, "--data", "--cache", "--work", "--json")
     parser.add_argument("--sizes", default="10000,100000,1000000", help="passages, with commas: %(default)s")
     parser.add_argument("--questions", type=int, default=200, help="to each base (default: %(default)s)")
-    parser.add_argument("--work", type=Path, help="folder for knowledge bases; default: a temporary one")
     parser.add_argument("--hardness", action="store_true", help="compare the generated vectors to real ones instead")
-    parser.add_argument("--data", type=Path, default=root / "shared" / "data", help="folder of the data sets")
-    parser.add_argument("--cache", type=Path, help="keep the real vectors there for another run")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     given = parser.parse_args()
-    console = Console(width=None if os.isatty(1) else 200)
-    figures: dict[str, Any] = {"cores": os.cpu_count()}
     if given.work:
         given.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="store-", dir=given.work) as work:
         if given.hardness:
-            table, figures["hardness"] = hardness(given.data, given.cache or Path(work))
-            console.print(table)
+            write(given.json, {"hardness": hardness(given.data, given.cache or Path(work))})
+            return
         rows: list[Row] = []
-        questions = [] if given.hardness else Literature().questions(given.questions)
-        for size in [] if given.hardness else map(int, given.sizes.split(",")):
+        questions = Literature().questions(given.questions)
+        for size in map(int, given.sizes.split(",")):
             rows.append(measure(size, questions, Path(work)))
             table, aims = summary(rows)
-            console.print(table)
-            figures |= {"sizes": rows, "aims": aims}
-            if given.json:
-                # After each size, so that a run that is stopped leaves what it has.
-                given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    if given.json:
-        given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+            show_table(table)
+            # After each size, so that a run that is stopped leaves what it has.
+            write(given.json, {"cores": os.cpu_count(), "sizes": rows, "aims": aims})
 
 
 if __name__ == "__main__":

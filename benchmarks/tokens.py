@@ -12,13 +12,12 @@ partitions have evidence is thus as the annotators have it, and how many finding
     python benchmarks/tokens.py [--data ../shared/data] [--questions 50] [--reduce] [--cache DIR] [--json FILE]
 """
 
-import argparse
-import gzip
 import json
 import re
 import statistics
 import tempfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
-from pydantic import Field, PrivateAttr
-from retrieval_parts.corpora import CachedEncoder, read_bioasq, read_distractors, read_pubmedqa, titled_texts
-from rich.console import Console
-from rich.table import Table
+from parts.corpora import CachedEncoder, read_bioasq, read_passages, read_pubmedqa, titled_texts
+from parts.report import Row, options, show, write
+from pydantic import Field
 
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -53,7 +51,6 @@ class QuotingModel(BaseChatModel):
     encoder: Any
     gold: dict[str, list[str]] = Field(default_factory=dict)
     """For each question, the texts to quote from, in place of those that come near it."""
-    _vectors: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @property
     def _llm_type(self) -> str:
@@ -92,17 +89,10 @@ class QuotingModel(BaseChatModel):
         ]
         if not found:
             return []
-        new = [quote["quote"] for quote in found if quote["quote"] not in self._vectors]
-        if new:
-            self._vectors.update(zip(new, self.encoder.encode_passages([("", text) for text in new]), strict=True))
-        near = np.array([self._vectors[quote["quote"]] for quote in found]) @ self._query(question)
+        sentences = self.encoder.encode_passages([("", quote["quote"]) for quote in found])
+        near = sentences @ self.encoder.encode_queries([question])[0]
         order = [place for place in np.argsort(-near)[:MOST_QUOTES] if near[place] >= LEAST_SIMILARITY]
         return [found[place] for place in order]
-
-    def _query(self, question: str) -> Any:
-        if question not in self._vectors:
-            self._vectors[question] = self.encoder.encode_queries([question])[0]
-        return self._vectors[question]
 
     def _count(self, text: str) -> int:
         return len(self.encoder.token_offsets(text))
@@ -122,28 +112,18 @@ class NearestAbstracts(BaseRetriever):
         return [self.documents[place] for place in np.argsort(-near, kind="stable")[:k]]
 
 
-def open_abstracts(data: Path, encoder: Any) -> NearestAbstracts:
-    """Read and encode PubMedQA's abstracts."""
-    path = data / "pubmedqa" / "corpus.jsonl.gz"
-    if not path.exists():
-        raise SystemExit(f"There is no {path}. Name the folder that holds pubmedqa/corpus.jsonl.gz: --data DIR")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    documents = [Document(id=row["id"], page_content=row["text"]) for row in rows]
-    vectors = encoder.encode_passages([("", row["text"]) for row in rows])
+def nearest(documents: list[Document], encoder: Any) -> NearestAbstracts:
+    vectors = encoder.encode_passages(titled_texts(documents))
     return NearestAbstracts(encoder=encoder, documents=documents, vectors=vectors)
 
 
-def measure_reduce(data: Path, most: int, encoder: Any) -> list[dict[str, Any]]:
+def measure_reduce(data: Path, most: int, encoder: Any) -> list[Row]:
     """What a map costs where it is always reduced, and where a sole finding is the answer."""
-    corpora = [read_bioasq(data), read_pubmedqa(data)]
-    passages = {passage.id: passage for corpus in corpora for passage in corpus.among(read_distractors(data)).passages}
-    documents = list(passages.values())
-    retriever = NearestAbstracts(
-        encoder=encoder, documents=documents, vectors=encoder.encode_passages(titled_texts(documents))
-    )
+    documents = read_passages(data)
+    retriever = nearest(documents, encoder)
+    passages = {document.id: document for document in documents}
     rows = []
-    for corpus in corpora:
+    for corpus in (read_bioasq(data), read_pubmedqa(data)):
         # Neighbours in the file are of one year's batch.
         questions = sorted(corpus.questions, key=lambda question: zlib.crc32(question.text.encode()))[:most]
         encoder.encode_queries([question.text for question in questions])
@@ -154,88 +134,68 @@ def measure_reduce(data: Path, most: int, encoder: Any) -> list[dict[str, Any]]:
                 context = Settings(route="map_reduce", top_k=k, partition_size=size, reduce=reduce)
                 answers = [graph.invoke({"question": q.text}, context=context)["answer"] for q in questions]
                 sole = [sum(part["status"] == "evidence" for part in answer["extractions"]) == 1 for answer in answers]
-                by_stage = [answer["usage"]["stages"] for answer in answers]
+                used = [answer["usage"] for answer in answers]
                 rows.append(
                     {
                         **{"questions on": corpus.name, "n": len(questions), "k": k, "partition": size},
-                        "one has evidence": f"{statistics.mean(sole):.0%}",
+                        "one has evidence": statistics.mean(map(float, sole)),
                         "reduce": reduce,
-                        "reduced": f"{statistics.mean('reduce' in stages for stages in by_stage):.0%}",
-                        "calls": statistics.mean(answer["usage"]["calls"] for answer in answers),
-                        "input tokens": statistics.mean(answer["usage"]["input_tokens"] for answer in answers),
+                        "reduced": statistics.mean(float("reduce" in usage["stages"]) for usage in used),
+                        **{"calls": mean(used, "calls"), "input tokens": mean(used, "input_tokens")},
                     }
                 )
     return rows
 
 
-def main() -> None:
-    """Measure, print the table, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    root = Path(__file__).resolve().parents[2]
-    parser.add_argument("--data", type=Path, default=root / "shared" / "data", help="folder of the data sets")
-    parser.add_argument("--questions", type=int, default=50, help="how many questions to ask")
-    parser.add_argument("--reduce", action="store_true", help="measure what the setting reduce: auto saves")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="with --reduce: keep vectors there for another run")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
-    arguments = parser.parse_args()
+def measure_tokens(data: Path, most: int, encoder: Any) -> list[Row]:
+    """Mean tokens of a question, by k and the size of partitions."""
+    corpus = read_pubmedqa(data)
+    # Nothing but their texts, as the paper has it.
+    documents = [Document(id=d.id, page_content=d.page_content, metadata={"title": ""}) for d in corpus.passages]
+    graph = build_graph(reader=QuotingModel(encoder=encoder), retriever=nearest(documents, encoder))
 
-    encoder: Any = load_encoder("minilm")
-    if arguments.reduce:
-        with tempfile.TemporaryDirectory() as folder:
-            cached = CachedEncoder(encoder, arguments.cache or Path(folder))
-            rows = measure_reduce(arguments.data, arguments.questions, cached)
-        table = Table(*rows[0], title="Calls and input tokens a question")
-        for row in rows:
-            table.add_row(*(f"{value:,.2f}" if isinstance(value, float) else str(value) for value in row.values()))
-        Console(width=120).print(table)
-        if arguments.json:
-            Path(arguments.json).write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-        return
-    retriever = open_abstracts(arguments.data, encoder)
-    with open(arguments.data / "pubmedqa" / "queries.jsonl", encoding="utf-8") as file:
-        questions = [json.loads(line)["question"] for line in file][: arguments.questions]
-    graph = build_graph(reader=QuotingModel(encoder=encoder), retriever=retriever)
+    def used(**settings: Any) -> list[Mapping[str, Any]]:
+        context = Settings(**settings)
+        asked = [{"question": question.text} for question in corpus.questions[:most]]
+        return [graph.invoke(question, context=context)["answer"]["usage"] for question in asked]
 
-    def used(question: str, **settings: Any) -> dict[str, Any]:
-        usage: dict[str, Any] = dict(
-            graph.invoke({"question": question}, context=Settings(**settings))["answer"]["usage"]
-        )
-        return usage
-
-    table = Table(
-        title=f"Input tokens a question, {len(questions)} PubMedQA questions; the paper's ratio at k = 8: 1.79"
-    )
-    for heading in ("k", "partition", "vanilla", "map", "reduce", "map-reduce", "ratio", "estimated ratio"):
-        table.add_column(heading, justify="right")
     rows = []
     for k in (8, 16):
-        vanilla = [used(question, route="vanilla", top_k=k) for question in questions]
+        vanilla = mean(used(route="vanilla", top_k=k), "input_tokens")
         for size in (2, 4, 8):
-            mapped = [used(question, route="map_reduce", top_k=k, partition_size=size) for question in questions]
-            stages = {
-                stage: statistics.mean(usage["stages"].get(stage, {}).get("input_tokens", 0) for usage in mapped)
-                for stage in ("extract", "reduce")
-            }
-            row = {
-                "k": k,
-                "partition_size": size,
-                "vanilla_input_tokens": statistics.mean(usage["input_tokens"] for usage in vanilla),
-                "extract_input_tokens": stages["extract"],
-                "reduce_input_tokens": stages["reduce"],
-                "input_tokens": statistics.mean(usage["input_tokens"] for usage in mapped),
-                "estimated_ratio": statistics.mean(usage["input_ratio"] for usage in mapped),
-            }
-            row["ratio"] = row["input_tokens"] / row["vanilla_input_tokens"]
-            rows.append(row)
-            table.add_row(
-                *(str(k), str(size), f"{row['vanilla_input_tokens']:,.0f}"),
-                *(f"{row['extract_input_tokens']:,.0f}", f"{row['reduce_input_tokens']:,.0f}"),
-                *(f"{row['input_tokens']:,.0f}", f"{row['ratio']:.2f}", f"{row['estimated_ratio']:.2f}"),
-            )
-    Console().print(table)
-    if arguments.json:
-        with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"questions": len(questions), "paper_ratio_k8": PAPER_RATIO, "rows": rows}, file, indent=2)
+            mapped = used(route="map_reduce", top_k=k, partition_size=size)
+            row: Row = {"k": k, "partition_size": size, "vanilla_input_tokens": vanilla}
+            for stage in ("extract", "reduce"):
+                row[f"{stage}_input_tokens"] = mean([use["stages"].get(stage, {}) for use in mapped], "input_tokens")
+            row |= {"input_tokens": mean(mapped, "input_tokens"), "estimated_ratio": mean(mapped, "input_ratio")}
+            rows.append(row | {"ratio": row["input_tokens"] / vanilla})
+    return rows
+
+
+def mean(used: list[Mapping[str, Any]], what: str) -> float:
+    """The mean of a figure of the questions' usage; it is 0 where it is not told."""
+    return float(statistics.mean(usage.get(what, 0) for usage in used))
+
+
+def main() -> None:
+    """Measure, print the table, and write the figures."""
+    parser = options(__doc__, "--data", "--cache", "--json")
+    parser.add_argument("--questions", type=int, default=50, help="how many questions to ask")
+    parser.add_argument("--reduce", action="store_true", help="measure what the setting reduce: auto saves")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        encoder = CachedEncoder(load_encoder("minilm"), given.cache or Path(folder))
+        if given.reduce:
+            rows = measure_reduce(given.data, given.questions, encoder)
+            show("Calls and input tokens a question", rows, dict.fromkeys(("calls", "input tokens"), ",.2f"), ".0%")
+            write(given.json, rows)
+            return
+        rows = measure_tokens(given.data, given.questions, encoder)
+    title = (
+        f"Input tokens a question, {given.questions} PubMedQA questions; the paper's ratio at k = 8: {PAPER_RATIO:.2f}"
+    )
+    show(title, rows, dict.fromkeys(("ratio", "estimated_ratio"), ".2f"), ",.0f")
+    write(given.json, {"questions": given.questions, "paper_ratio_k8": PAPER_RATIO, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ import lance
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from retrieval_parts.corpora import CachedEncoder, read_bioasq, read_distractors, read_pubmedqa, titled_texts
-from rich.table import Table
-from store_parts.generated import BLOCK, Literature
-from store_parts.measured import K, recall
+from parts.corpora import CachedEncoder, read_bioasq, read_passages, read_pubmedqa, titled_texts
+from parts.generated import BLOCK, Literature
+from parts.measured import K, recall
+from parts.report import Row, show
 
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.store.table import index_vectors
@@ -23,33 +23,28 @@ RANKS = (1, 4, 16, 100, 1000)
 Vectors = NDArray[np.float32]
 
 
-def hardness(data: Path, cache: Path) -> tuple[Table, list[dict[str, Any]]]:
-    """Recall of exact search by setting, and the similarity of the passages at some ranks; real and generated."""
+def hardness(data: Path, cache: Path) -> list[Row]:
+    """Similarity of the passages at some ranks, and recall of exact search by setting; real and generated."""
     real, asked = real_vectors(data, cache)
     asked = asked[:: max(1, len(asked) // QUESTIONS)]
-    made, questions = generated_vectors(*real.shape, len(asked))
-    rows = [{"": f"similarity at rank {rank}", "real": _at(rank, real, asked)} for rank in RANKS]
-    for row, rank in zip(rows, RANKS, strict=True):
-        row["generated"] = _at(rank, made, questions)
-    found, in_made = recalls(real, asked), recalls(made, questions)
-    rows += [{"": f"recall@{K}, {name}", "real": found[name], "generated": in_made[name]} for name in found]
-    table = Table(title=f"{len(real):,} vectors of {real.shape[1]} dimensions, {len(asked)} questions")
-    for column in ("", "real", "generated", "difference"):
-        table.add_column(column, justify="right" if column else "left")
-    for row in rows:
-        row["difference"] = row["generated"] - row["real"]
-        form = ".1%" if row[""].startswith("recall") else ".3f"
-        shown = (format(row[name], form) for name in ("real", "generated"))
-        table.add_row(row[""], *shown, format(row["difference"], f"+{form}"))
-    return table, rows
+    found, made = (
+        {f"similarity at rank {rank}": _at(rank, *each) for rank in RANKS} | recalls(*each)
+        for each in ((real, asked), generated_vectors(*real.shape, len(asked)))
+    )
+    rows = [
+        {"": name, "real": value, "generated": made[name], "difference": made[name] - value}
+        for name, value in found.items()
+    ]
+    show(f"{len(real):,} vectors of {real.shape[1]} dimensions, {len(asked)} questions", rows, form=".3f")
+    return rows
 
 
 def real_vectors(data: Path, cache: Path) -> tuple[Vectors, Vectors]:
     """The vectors of all passages and of the questions of BioASQ and PubMedQA."""
-    bioasq, pubmedqa = read_bioasq(data), read_pubmedqa(data)
     encoder = CachedEncoder(load_encoder("minilm"), cache)
-    passages = encoder.encode_passages(titled_texts(bioasq.passages + pubmedqa.passages + read_distractors(data)))
-    return passages, encoder.encode_queries([question.text for question in bioasq.questions + pubmedqa.questions])
+    passages = encoder.encode_passages(titled_texts(read_passages(data)))
+    questions = read_bioasq(data).questions + read_pubmedqa(data).questions
+    return passages, encoder.encode_queries([question.text for question in questions])
 
 
 def generated_vectors(size: int, dimension: int, questions: int) -> tuple[Vectors, Vectors]:
@@ -78,7 +73,7 @@ def recalls(vectors: Vectors, questions: Vectors) -> dict[str, float]:
                     for question in questions
                 ]
                 ids = [answer["id"].to_pylist() for answer in answers]
-                found[f"{probes} probes, refined by {refine}"] = recall(ids, wanted)
+                found[f"recall@{K}, {probes} probes, refined by {refine}"] = recall(ids, wanted)
     return found
 
 

@@ -1,16 +1,18 @@
 """What is measured of one base, each in a process of its own: its build, an update, and what it answers."""
 
+import multiprocessing
+import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lance
 import numpy as np
 from numpy.typing import NDArray
-from retrieval_parts.isolated import GivenVectors
-from store_parts.generated import DIMENSION, FIRST_PMID, Question, heading, read_vectors, year
+from parts.generated import DIMENSION, FIRST_PMID, Question, heading, read_vectors, year
 
 from briefcontext.knowledge import Filters, KnowledgeBase, build_knowledge_base, open_sources
 from briefcontext.knowledge.store import table
@@ -26,18 +28,39 @@ TIMES = ("median ms", "p95 ms", "CPU ms")
 """Of each way of asking."""
 
 
-class Given(GivenVectors):
-    """Stands for MedCPT, where the vectors of passages and questions are at hand."""
+def isolated(case: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What a case returns, with the peak memory of the new process that ran it, as `memory, GB`."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measured, case, arguments).result()
+
+
+def _measured(case: Callable[..., dict[str, Any]], arguments: tuple[Any, ...]) -> dict[str, Any]:
+    figures = case(*arguments)
+    # Pages of mapped files count. Linux hands ru_maxrss on from the parent process, but not this.
+    peak = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return {**figures, "memory, GB": int(peak[1]) * 1024 / 1e9 if peak else float("nan")}
+
+
+class Given:
+    """Stands for MedCPT, where the vectors of passages and questions are at hand: it encodes nothing."""
 
     name = "medcpt"
-    metric = "ip"  # type: ignore[assignment]
+    revision = ""
+    dimension = DIMENSION
+    metric: Literal["ip"] = "ip"
+    text_format = "none"
 
     def __init__(self, questions: list[Question] | None = None) -> None:
-        super().__init__(DIMENSION)
         self._vectors = {question.text: question.vector for question in questions or []}
 
     def encode_queries(self, texts: Any) -> NDArray[np.float32]:
         return np.stack([self._vectors[text] for text in texts])
+
+    def encode_passages(self, passages: Any) -> NDArray[np.float32]:
+        raise NotImplementedError
+
+    def token_offsets(self, text: str) -> list[tuple[int, int]]:
+        raise NotImplementedError
 
 
 @contextmanager

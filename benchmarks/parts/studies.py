@@ -1,14 +1,13 @@
 """What the benchmark of the preflight measures, each as rows of a table."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
-from numpy.typing import NDArray
-from preflight_parts.tried_signals import TRIED
+from parts.report import Row
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
 
@@ -16,8 +15,6 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.statistics.calibrate import (
     CONFIDENCE,
     calibrate,
-    held_out_log_odds,
-    nested_cross_validation,
     recall_threshold,
     tune,
 )
@@ -31,17 +28,10 @@ from briefcontext.retrievers.rankings import (
     intersection_over_union,
     rank_by_bm25,
 )
-from briefcontext.retrievers.signals import SIGNALS, TwoRankings
-
-Row = dict[str, Any]
+from briefcontext.retrievers.signals import TwoRankings
 
 TARGETS = (0.93, 0.95)
 POSITIVES: tuple[Positive, ...] = ("ranked_below", "misplaced")
-LEAST_GAIN = 0.002
-"""AUC that a further signal has to bring."""
-ABLATION_REPEATS = 3
-ABLATION_C = 0.3
-"""The same for all, so that only the signals differ."""
 HALVES = 40
 """How often the questions are cut into two halves."""
 
@@ -82,45 +72,6 @@ def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions], name: str) -> 
                         "specificity_mean": measured.specificity_mean,
                     }
                 )
-    return rows
-
-
-def selected(chosen_on: LabelledQuestions, reported_on: Mapping[str, LabelledQuestions], target: float) -> list[Row]:
-    """Choose the signals on some questions, and report on others what a model of them decides by cross-validation.
-
-    Forward selection by the held-out AUC, among all signals, for as long as one brings at least LEAST_GAIN.
-    """
-    every, names, best = {**SIGNALS, **TRIED}, list[str](), 0.5
-    rows: list[Row] = []
-    for positive in POSITIVES:
-        names, best = [], 0.5
-        of = chosen_on.counted(positive)
-        values, labels = _values(chosen_on, list(every))[of], chosen_on.misplaced[of]
-        places = {name: place for place, name in enumerate(every)}
-        while len(names) < len(SIGNALS):
-            found = {
-                name: float(
-                    roc_auc_score(
-                        labels,
-                        held_out_log_odds(values[:, [places[n] for n in [*names, name]]], labels, ABLATION_C, 0, 1),
-                    )
-                )
-                for name in every
-                if name not in names
-            }
-            name = max(found, key=lambda one: found[one])
-            if found[name] < best + LEAST_GAIN:
-                break
-            names, best = [*names, name], found[name]
-        for title, labelled in reported_on.items():
-            counted = labelled.counted(positive)
-            (run,) = nested_cross_validation(
-                _values(labelled, names), labelled.misplaced, target, repeats=1, seed=0, counted=counted
-            )
-            area = float(roc_auc_score(labelled.misplaced[counted], run.probability[counted]))
-            row: Row = {"positives": positive, "reported on": title, "target": target}
-            row |= _flat(count_decisions(labelled.misplaced[counted], run.mapped[counted])) | {"auc": area}
-            rows.append({**row, "signals": ", ".join(names)})
     return rows
 
 
@@ -176,37 +127,6 @@ def halves(labelled: LabelledQuestions) -> list[Row]:
     return rows
 
 
-def ablation(sets: dict[str, LabelledQuestions]) -> list[Row]:
-    """The area under the ROC curve of each signal alone, and of the model without or with it."""
-
-    def auc(labelled: LabelledQuestions, names: Sequence[str]) -> float:
-        labels = labelled.misplaced
-        held_out = held_out_log_odds(_values(labelled, names), labels, ABLATION_C, 0, ABLATION_REPEATS)
-        return float(roc_auc_score(labels, held_out))
-
-    every = {**SIGNALS, **TRIED}
-    whole = {name: auc(labelled, list(SIGNALS)) for name, labelled in sets.items()}
-    rows: list[Row] = [{"signal": "the model", **{f"model, {name}": value for name, value in whole.items()}}]
-    rows.append({"signal": "all signals", **{f"model, {name}": auc(of, list(every)) for name, of in sets.items()}})
-    for signal in every:
-        inside = signal in SIGNALS
-        others = [name for name in SIGNALS if name != signal] if inside else [*SIGNALS, signal]
-        row: Row = {"signal": signal, "in the model": "yes" if inside else ""}
-        for name, labelled in sets.items():
-            alone = float(roc_auc_score(labelled.misplaced, _values(labelled, [signal])[:, 0]))
-            row[f"alone, {name}"] = max(alone, 1 - alone)
-            brings = whole[name] - auc(labelled, others)
-            row[f"brings, {name}"] = brings if inside else -brings
-        rows.append(row)
-    return rows
-
-
-def _values(labelled: LabelledQuestions, names: Sequence[str]) -> NDArray[np.float64]:
-    """Return the signals (n, len(names)), in the model or not."""
-    every = {**SIGNALS, **TRIED}
-    return np.array([[every[name](question.rankings) for name in names] for question in labelled.questions])
-
-
 def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestions]], target: float) -> list[Row]:
     """Fit and choose the threshold on some questions, and decide on others."""
     rows = []
@@ -242,56 +162,6 @@ def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibrat
             wall = {"median ms": float(np.median(taken)), "p95 ms": float(np.quantile(taken, 0.95))}
             rows.append({"k": k, "preflight": name, **wall, "mean CPU ms": busy})
     return rows
-
-
-def shorter_map(labelled: LabelledQuestions) -> list[Row]:
-    """Beyond one decision: read fewer documents in the map where the signals say that it is enough.
-
-    Counts only questions that go to the map and whose key document was retrieved. Documents of the map are dropped
-    from the end of the ranking, by the probability held out, or for all questions alike.
-    """
-    labels = labelled.misplaced
-    (run,) = nested_cross_validation(labelled.signals, labels, 0.95, repeats=1, seed=0)
-    mapped = [q for q, goes in zip(labelled.questions, run.mapped, strict=True) if goes]
-    probability = run.probability[run.mapped]
-    words = [_fused_order(q.rankings.dense, q.rankings.bm25) for q in mapped]
-    rows = []
-    for kept in (4, 8, 12):
-        sure = probability < np.median(probability)
-        for rule, cut, orders in (
-            ("all alike, dense order", np.ones(len(mapped), bool), None),
-            ("the surer half, dense order", sure, None),
-            ("the less sure half, dense order", ~sure, None),
-            ("all alike, dense and BM25 order", np.ones(len(mapped), bool), words),
-            ("the surer half, dense and BM25 order", sure, words),
-        ):
-            lost = total = read = 0
-            for place, question in enumerate(mapped):
-                limit = kept if cut[place] else labelled.k
-                read += min(limit, len(question.rankings.dense))
-                if question.rank is None:
-                    continue
-                total += 1
-                at = question.rank if orders is None else orders[place].index(question.rank - 1) + 1
-                lost += at > limit
-            rows.append(
-                {
-                    "rule": rule,
-                    "documents kept": kept,
-                    "questions": len(mapped),
-                    "documents saved": 1 - read / (labelled.k * len(mapped)),
-                    "best gold lost": lost,
-                    "of": total,
-                    "share lost": lost / total,
-                }
-            )
-    return rows
-
-
-def _fused_order(dense: NDArray[np.float64], bm25: NDArray[np.float64]) -> list[int]:
-    places = np.argsort(np.argsort(-bm25, kind="stable"), kind="stable")
-    fused = 1 / (60 + np.arange(len(dense))) + 1 / (60 + places)
-    return [int(place) for place in np.argsort(-fused, kind="stable")]
 
 
 def _overlap(question: str, documents: Sequence[Document], statistics: Any) -> object:

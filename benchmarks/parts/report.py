@@ -1,0 +1,61 @@
+"""The options, tables and files of figures that benchmarks share."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Row = dict[str, Any]
+"""Figures by their names."""
+WIDTH = 200
+"""Of the tables where there is no terminal."""
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "--data": {"default": Path(__file__).resolve().parents[3] / "shared" / "data", "help": "folder of the data sets"},
+    "--cache": {"metavar": "DIR", "help": "keep vectors there for another run"},
+    "--work": {"metavar": "DIR", "help": "folder for knowledge bases; default: a temporary one"},
+    "--json": {"metavar": "FILE", "help": "write the figures there, too"},
+}
+
+
+def options(doc: str | None, *names: str) -> argparse.ArgumentParser:
+    """A parser of the options of these names, each a path; `doc` begins with what is measured."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    for name in names:
+        parser.add_argument(name, type=Path, **_OPTIONS[name])
+    return parser
+
+
+def show(title: str, rows: Sequence[Row], forms: Mapping[str, str] | None = None, form: str = ".1%") -> None:
+    """Print rows as a table; a row that lacks a column has a blank there, and lists are left out.
+
+    `forms` are the formats of the columns' fractions by name, and `form` is that of the others.
+    """
+    table = Table(title=title)
+    columns = [column for column in dict.fromkeys(column for row in rows for column in row) if column != "rounds"]
+    for column in columns:
+        words = any(isinstance(row.get(column), str) for row in rows)
+        table.add_column(column, justify="left" if words else "right")
+    for row in rows:
+        table.add_row(*(_written(row.get(column), (forms or {}).get(column, form)) for column in columns))
+    show_table(table)
+
+
+def show_table(table: Table) -> None:
+    Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
+
+
+def _written(value: object, form: str) -> str:
+    if isinstance(value, float):
+        return format(value, form)
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def write(file: Path | None, figures: object) -> None:
+    """Write figures as JSON, where a file is named."""
+    if file is not None:
+        file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
