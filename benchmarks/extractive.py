@@ -108,8 +108,8 @@ def rows_of(group: str, documents: str, outcomes: Mapping[str, list[dict[str, Se
         for measure in some[0] if some else ():
             if measure == "found" and not any(one["found"][0] for one in some):
                 break
-            if values := [float(value) for one in some for value in one[measure]]:
-                row[measure] = statistics.mean(values)
+            if values := [value for one in some for value in one[measure]]:
+                row[measure] = statistics.fmean(values)
         rows += [row] if some else []
     return rows
 

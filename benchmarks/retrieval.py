@@ -145,8 +145,8 @@ def hits(corpus: Corpus, found: list[list[str]]) -> Row:
     """The measures of what was found, the ids of passages for each question of a corpus."""
     pairs = [(question.gold, ids) for question, ids in zip(corpus.questions, found, strict=True)]
     return {
-        **{f"hit@{k}": statistics.mean(not gold.isdisjoint(ids[:k]) for gold, ids in pairs) for k in DEPTHS},
-        "recall@16": statistics.mean(len(gold.intersection(ids[:16])) / len(gold) for gold, ids in pairs),
+        **{f"hit@{k}": statistics.fmean(not gold.isdisjoint(ids[:k]) for gold, ids in pairs) for k in DEPTHS},
+        "recall@16": statistics.fmean(len(gold.intersection(ids[:16])) / len(gold) for gold, ids in pairs),
     }
 
 

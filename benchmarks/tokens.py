@@ -138,9 +138,9 @@ def measure_reduce(data: Path, most: int, encoder: Any) -> list[Row]:
                 rows.append(
                     {
                         **{"questions on": corpus.name, "n": len(questions), "k": k, "partition": size},
-                        "one has evidence": statistics.mean(map(float, sole)),
+                        "one has evidence": statistics.fmean(sole),
                         "reduce": reduce,
-                        "reduced": statistics.mean(float("reduce" in usage["stages"]) for usage in used),
+                        "reduced": statistics.fmean("reduce" in usage["stages"] for usage in used),
                         **{"calls": mean(used, "calls"), "input tokens": mean(used, "input_tokens")},
                     }
                 )
@@ -174,7 +174,7 @@ def measure_tokens(data: Path, most: int, encoder: Any) -> list[Row]:
 
 def mean(used: list[Mapping[str, Any]], what: str) -> float:
     """The mean of a figure of the questions' usage; it is 0 where it is not told."""
-    return float(statistics.mean(usage.get(what, 0) for usage in used))
+    return statistics.fmean(usage.get(what, 0) for usage in used)
 
 
 def main() -> None:

@@ -21,10 +21,9 @@ from briefcontext.commands.experiment import experiment
 from briefcontext.commands.index import index
 from briefcontext.commands.interrupt import EXIT_FAILED, EXIT_INTERRUPTED, Interrupted, end_now
 from briefcontext.commands.kb import kb
-from briefcontext.commands.mcp import mcp
 from briefcontext.commands.printable import printable_line
 from briefcontext.commands.prompts import prompts
-from briefcontext.commands.serve import serve
+from briefcontext.commands.serve import mcp, serve
 from briefcontext.errors import BriefContextError, ModelCallError, plain
 
 __all__ = ["app", "main"]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.outputs import LLMResult
@@ -155,7 +155,7 @@ class SoFar(BaseCallbackHandler):
 
 
 def run(question: str, options: Mapping[str, str], settings: Settings, lines: ProgressLines) -> dict[str, Any]:
-    """Run the graph, show its events, and return its final state.
+    """Run the graph, show its events, and return its `answer` and the `ranking` that it was read from.
 
     Raises:
         BriefContextError: the input, the set-up or a model call is at fault.
@@ -172,17 +172,16 @@ def run(question: str, options: Mapping[str, str], settings: Settings, lines: Pr
 async def _run(given: Any, settings: Settings, lines: ProgressLines, so_far: SoFar) -> dict[str, Any]:
     state: dict[str, Any] = {}
     # Where nobody sees the answer grow, no model is asked to stream it.
-    modes: Any = ["custom", "updates", *(["messages"] if lines.live else [])]
+    modes = ["custom", "values", *(["messages"] if lines.live else [])]
     tokens = AnswerTokens()
-    parts: Any = graph.astream(given, {"callbacks": [so_far]}, context=settings, stream_mode=modes)
-    async for mode, part in parts:
+    options: Any = {"context": settings, "stream_mode": modes, "output_keys": ["answer", "ranking"]}
+    async for mode, part in graph.astream(given, {"callbacks": [so_far]}, **options):
         if mode == "messages":
             for token in tokens.of(part):
                 lines.show(token)
         elif mode == "custom":
-            so_far.show(cast(Event, part))
-            lines.show(cast(Event, part))
+            so_far.show(part)
+            lines.show(part)
         else:
-            for values in cast(dict[str, dict[str, Any]], part).values():
-                state.update(values)
+            state = part
     return state

@@ -1,5 +1,6 @@
-"""`briefcontext serve`: the page, on this machine only unless told otherwise."""
+"""`briefcontext serve` and `briefcontext mcp`: the page and the tools, on this machine only unless told otherwise."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +12,7 @@ from briefcontext.http_server import access_token, address, listen, run
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
-__all__ = ["open_resources", "serve"]
+__all__ = ["mcp", "open_resources", "serve"]
 
 
 def serve(
@@ -34,13 +35,7 @@ def serve(
     token: shared.Token = None,
 ) -> None:
     """Open a page to ask on: what is read, how, and every citation in its passage."""
-    try:
-        import starlette as _starlette  # noqa: F401
-        import uvicorn as _uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            "The page needs the packages starlette and uvicorn: pip install 'briefcontext[page]'."
-        ) from error
+    _check_extra("The page needs the packages starlette and uvicorn", "page", "starlette", "uvicorn")
     from briefcontext.guard import Limits, is_loopback
 
     settings = shared.settings_of(context)
@@ -68,3 +63,57 @@ def open_resources(settings: "Settings") -> None:
     resources.reader(settings)
     resources.retriever(settings)
     resources.calibration(settings)
+
+
+def mcp(
+    context: typer.Context,
+    knowledge_base: shared.KnowledgeBaseName = None,
+    document: shared.Document = None,
+    document_encoder: shared.DocumentEncoder = None,
+    model: shared.Model = None,
+    extract_model: shared.ExtractModel = None,
+    prompts: shared.PromptsFolder = None,
+    route: shared.Route = None,
+    top_k: shared.TopK = None,
+    include_retracted: shared.IncludeRetracted = False,
+    http: Annotated[
+        bool,
+        shared.server_option(
+            "--http", help="Serve streamable HTTP, on a host and a port. Default: standard input and output."
+        ),
+    ] = False,
+    host: shared.Host = "127.0.0.1",
+    port: shared.Port = 8765,
+    token: shared.Token = None,
+) -> None:
+    """Serve the tools ask, search and fetch_source over the Model Context Protocol (MCP)."""
+    settings = shared.settings_of(context)
+    # There since version 2.
+    _check_extra("To serve MCP, the package mcp is needed, version 2 or newer", "mcp", "mcp.server.mcpserver")
+    from briefcontext.graphs import resources
+    from briefcontext.guard import Limits
+    from briefcontext.mcp_server import build_server, http_app
+
+    # What is wrong with what they name is told now. An encoder is loaded when it is needed: some clients wait briefly.
+    resources.searched(settings)
+    if model or extract_model or prompts:
+        resources.reader(settings)
+    server = build_server(settings)
+    if not http:
+        server.run("stdio")
+        return
+    needed = access_token(token, host)
+    app = http_app(server, token=needed, limits=Limits.from_environment())
+    with listen(host, port) as listener:
+        if needed and not token:
+            typer.echo(f"Clients need this header: Authorization: Bearer {needed}", err=True)
+        typer.echo(f"MCP at {address(listener, host)}mcp", err=True)
+        run(app, listener)
+
+
+def _check_extra(needs: str, extra: str, *modules: str) -> None:
+    try:
+        for module in modules:
+            import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(f"{needs}: pip install 'briefcontext[{extra}]'.") from error
