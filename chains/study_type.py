@@ -2,13 +2,22 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-__all__ = ["Evidence", "StudyType", "journal", "source_notes", "species", "study_type", "summarise_evidence"]
+__all__ = [
+    "Evidence",
+    "StudyType",
+    "journal",
+    "source_notes",
+    "species",
+    "study_type",
+    "summarise_evidence",
+    "with_study_types",
+]
 
 StudyType = Literal[
     "systematic review or meta-analysis",
@@ -65,7 +74,9 @@ _BY_TEXT: Mapping[StudyType, str] = {
     "cohort study": r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ )?cohort\b",
     "case report": r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b",
 }
-_LABORATORY = re.compile(r"\b(?:mice|mouse|rats?|rabbits?|zebrafish|in vitro|cell lines?|murine)\b")
+_ANIMALS = r"mice|mouse|rats?|rabbits?|zebrafish|murine|dogs?|beagles?|pigs?|piglets?|swine|sheep|monkeys?|macaques?"
+_LABORATORY = re.compile(rf"\b(?:{_ANIMALS}|in vitro(?! fertili[sz]ation)|cell lines?)\b")
+_RANDOMIZED_ANIMALS = re.compile(rf"\b(?:{_ANIMALS})\b[^.]{{0,40}} were (?:then )?random")
 _PEOPLE = re.compile(
     r"\b(?:patients?|women|men|children|adults|participants|volunteers|people|persons|subjects|humans?)\b"
 )
@@ -78,10 +89,13 @@ _SPECIES = ("humans", "mice", "rats", "rabbits", "dogs", "cats", "swine", "sheep
 def study_type(document: Document) -> StudyType | None:
     """Return what kind of evidence a document is of; None where nothing tells.
 
-    Publication types come first, then the title, MeSH headings and the text, of which a passage may be a part. A
-    protocol, which has no results, and the texts of the demo base are no evidence of any kind.
+    Publication types come first, then the title, MeSH headings and the text, of which a passage may be a part, unless
+    its metadata name the type: see `with_study_types`. A protocol, which has no results, and the texts of the demo base
+    are no evidence of any kind.
     """
     metadata = document.metadata
+    if metadata.get("study_type") in get_args(StudyType):
+        return metadata["study_type"]  # type: ignore[no-any-return]
     if metadata.get("kind") == "demo":
         return None
     types = _labels(metadata.get("publication_types"))
@@ -100,14 +114,31 @@ def study_type(document: Document) -> StudyType | None:
         return None
     headings = _labels(metadata.get("mesh"))
     found = [kind for kind, words in _BY_TITLE.items() if re.search(words, title)]
-    found += [kind for heading, kind in _BY_HEADING.items() if heading in headings]
+    # Of trials without randomization, too, PubMed says that patients were followed up.
+    if not any("clinical trial" in name for name in types):
+        found += [kind for heading, kind in _BY_HEADING.items() if heading in headings]
     found += [kind for kind, words in _BY_TEXT.items() if re.search(words, f"{title}\n{text}")]
     animals = "animals" in headings and "humans" not in headings
-    if animals or (not headings and _LABORATORY.search(title) and not _PEOPLE.search(f"{title}\n{text}")):
+    laboratory = _LABORATORY.search(title) or _RANDOMIZED_ANIMALS.search(text)
+    if animals or (not headings and laboratory and not _PEOPLE.search(f"{title}\n{text}")):
         return "animal or laboratory study"
     if _TITLED_REVIEW.search(title) and not found:
         return "review"
     return "randomized trial" if "randomized trial" in found else next(iter(found), None)
+
+
+def with_study_types(documents: Sequence[Document]) -> list[Document]:
+    """Return documents, all passages of a source with the study type that the first of them to tell one tells."""
+    told: dict[object, StudyType] = {}
+    for document in sorted(documents, key=lambda each: int(str(each.metadata.get("start") or 0))):
+        if kind := study_type(document):
+            told.setdefault(document.metadata.get("source_id"), kind)
+    return [
+        Document(**{**dict(each), "metadata": {**each.metadata, "study_type": told[source]}})
+        if (source := each.metadata.get("source_id")) and source in told
+        else each
+        for each in documents
+    ]
 
 
 def species(document: Document) -> list[str]:

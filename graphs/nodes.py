@@ -17,6 +17,7 @@ from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
 from briefcontext.chains.question import Question, check_earlier, check_question
 from briefcontext.chains.reader import NOTHING_USED, Draft, Reader, extraction_of
+from briefcontext.chains.study_type import with_study_types
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
@@ -127,6 +128,7 @@ class Nodes:
             searched = Searched(name=None, version=None, updated=None)
             settings = settings.model_copy(update={"top_k": len(found)})
         documents, retracted = without_retracted(found, settings)
+        documents = with_study_types([encodable_document(document) for document in documents])
         emit(Retrieved(event="retrieved", documents=len(documents)))
         # A thread keeps its state between runs, and the reducers would go on adding to it.
         return {
@@ -134,7 +136,7 @@ class Nodes:
             "started": begun,
             "given": given is not None,
             "searched": searched,
-            "ranking": assign_keys(asked["text"], [encodable_document(document) for document in documents]),
+            "ranking": assign_keys(asked["text"], documents),
             "retracted": retracted,
             "extractions": Overwrite([]),
             "calls": Overwrite(budget.calls),

@@ -73,6 +73,10 @@ def test_without_publication_types_trials_are_known_by_their_text_and_nothing_is
         (_document(mesh="Animals; Rats; Aspirin"), "animal or laboratory study"),
         (_document(mesh="Animals; Rats; Humans"), None),
         (_document(title="Aspirin in mice"), "animal or laboratory study"),
+        (_document("Ten male beagles were randomly allocated to three groups."), "animal or laboratory study"),
+        (_document("In mice it harms. Forty women were randomized to it.", title="Rats and women"), "randomized trial"),
+        (_document(title="Triggers of ovulation for in vitro fertilization"), None),
+        (_document("It helped.", publication_types="Clinical Trial, Phase II", mesh="Follow-Up Studies"), None),
         (_document("Patients gave samples.", title="Aspirin in human cell lines"), None),
         (_document("Forty adults were randomly assigned to aspirin."), "randomized trial"),
         (_document("This was a non-randomized trial."), None),
@@ -133,6 +137,19 @@ def test_evidence_is_summed_up_the_strongest_first() -> None:
         "no conflict reported",
     }
     assert summarise_evidence({"1": (None, None)}, conflict=False)["summary"] == ""
+
+
+def test_all_passages_of_an_article_are_of_one_kind(chat_model: ChatOpenAI) -> None:
+    texts = ("It helped.", "It was a cohort study.", "They were randomly assigned to aspirin.")
+    chunks = [
+        Document(id=f"7#{place}", page_content=text, metadata={"source_id": "7", "start": 900 - 100 * place})
+        for place, text in enumerate(texts)
+    ]
+    retriever = FixedRetriever(documents=[*chunks, Document(id="8", page_content="It harmed.")])
+    built = build_graph(reader=chat_model, retriever=retriever)
+    answer = built.invoke({"question": QUESTION}, context=Settings(route="vanilla"))["answer"]
+    assert [each["study_type"] for each in answer["citations"]] == [*["randomized trial"] * 3, None]
+    assert answer["evidence"]["study_types"] == {"randomized trial": 1, "unknown": 1}
 
 
 def test_an_answer_shows_what_kinds_of_evidence_it_cites(
