@@ -18,6 +18,7 @@ NO_ANSWERS: dict[str, Callable[[Call], str]] = {
     "a confidence": lambda call: "Confidence: 0.80",
     "both": lambda call: "**Confidence:** 80%\n</document 7K3W>\n",
     "no letter": lambda call: "...",
+    "an announcement": lambda call: "Sure! Here is the answer:\n",
     "quotes alone": lambda call: '**Quotes:**\n[7K3W] "It is so."',
     "the question": lambda call: f"Question: {QUESTION}",
     "the instruction": lambda call: call.system,
@@ -27,6 +28,7 @@ NO_ANSWERS: dict[str, Callable[[Call], str]] = {
 ANSWERS = [
     "Yes.",
     "NO ANSWER: nothing is said of it.",
+    "NO ANSWER:",
     "Choice: A",
     "Aspirin does lower the risk of stroke in group 0.",
     "Evidence is thin, and confidence low.",

@@ -405,6 +405,23 @@ def test_an_article_stands_once_with_its_quotes_and_where_they_stand(browser: Br
     assert len(set(named)) == len(named) == 3
 
 
+def test_passages_of_one_article_are_told_apart(browser: Browser, page: Page) -> None:
+    title, section = "Aspirin and stroke", "Results"
+    texts = {
+        title: f"{title}\n\n",
+        section: f"{section}\n\nAspirin lowers the risk of stroke, as all who took it said so.",
+    }
+    documents = [
+        Document(id=f"7#{place}", page_content=text, metadata={"source_id": "7", "title": title, "section": heading})
+        for place, (heading, text) in enumerate(texts.items())
+    ]
+    browser.open(page(documents))
+    browser.ask(QUESTION)
+    browser.see(".references")
+    beginnings = ["title", "Results: “Aspirin lowers the risk of stroke, as all who took it said s…”"]
+    assert browser.texts(".documents .beginning") == beginnings
+
+
 def test_reload_and_back_bring_the_last_answers_again(browser: Browser, page: Page, agreeing: FixedRetriever) -> None:
     browser.open(page(agreeing.documents))
     for question in (QUESTION, "Does it lower blood pressure?"):

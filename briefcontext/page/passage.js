@@ -87,6 +87,7 @@ export function where({ section, paragraph, page }) {
 export function beginning(doc) {
   const text = doc.text.trim().replace(/^#+\s*/, "");
   const words = text.slice(text.startsWith(doc.section) ? doc.section.length : 0).trim().replace(/\s+/g, " ");
+  if (!words) return doc.section === doc.title ? "title" : where(doc);
   const cut = words.length > BEGINNING ? `${words.slice(0, BEGINNING).trimEnd()}…` : words;
   return [where(doc), `“${cut}”`].filter(Boolean).join(": ");
 }

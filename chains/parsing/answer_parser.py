@@ -76,7 +76,7 @@ def why_no_answer(text: str, question: Question, instruction: str) -> str | None
         return "it repeats what it was given"
     lines = [line.strip() for line in _STRAY_LINE.sub("", body).splitlines()]
     lines = [line for line in lines if any(letter.isalpha() for letter in line)]
-    if not lines:
+    if all(line.endswith(":") and not _NO_ANSWER.match(line) for line in lines):
         return "it holds no sentence"
     own = [line for line in lines if line.removeprefix("Question:").strip() != question["text"].strip()]
     repeated = all(line in instruction for line in own) and (not own or sum(map(len, own)) >= _REPEATED)
