@@ -3,7 +3,7 @@
 import multiprocessing
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +25,7 @@ WARMING = 20
 """Questions that are asked before time is taken: they fill the caches of indexes."""
 FILTERS = {"": Filters(), ", a tenth": Filters(first_year=2020), ", a hundredth": Filters(mesh=(heading(7),))}
 TIMES = ("median ms", "p95 ms", "CPU ms")
-"""Of each way of asking."""
+"""Milliseconds of a call."""
 
 
 def isolated(case: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
@@ -112,18 +112,23 @@ def ask(folder: Path, asked: list[Question], cached: float = 1.0) -> dict[str, A
         for way, search in ways.items():
             for question in asked[:WARMING]:
                 search(question.text)
-            taken, cpu, answers = [], time.process_time(), []
-            for question in asked:
-                before = time.perf_counter()
-                documents = search(question.text)
-                taken.append((time.perf_counter() - before) * 1000)
-                answers.append([int(str(document.id)) for document in documents])
-            cpu = (time.process_time() - cpu) * 1000 / len(asked)
-            times = np.median(taken), np.percentile(taken, 95), cpu
-            figures |= {f"{way}: {what}": time for what, time in zip(TIMES, times, strict=True)}
+            times, answers = timed(search, [(question.text,) for question in asked])
+            figures |= {f"{way}: {what}": time for what, time in times.items()}
             if way.startswith("dense"):
-                figures["found"][way] = answers
+                figures["found"][way] = [[int(str(document.id)) for document in found] for found in answers]
     return {"opening, s": np.median(opened), **figures}
+
+
+def timed(ask: Callable[..., Any], questions: Sequence[tuple[Any, ...]]) -> tuple[dict[str, float], list[Any]]:
+    """The `TIMES` of a call, and what the calls return."""
+    taken, cpu, answers = [], time.process_time(), []
+    for question in questions:
+        before = time.perf_counter()
+        answers.append(ask(*question))
+        taken.append((time.perf_counter() - before) * 1000)
+    cpu = (time.process_time() - cpu) * 1000 / len(taken)
+    times = float(np.median(taken)), float(np.percentile(taken, 95)), cpu
+    return dict(zip(TIMES, times, strict=True)), answers
 
 
 def exact(chunks: Path, size: int, questions: list[Question]) -> dict[str, list[list[int]]]:

@@ -1,12 +1,12 @@
 """What the benchmark of the preflight measures, each as rows of a table."""
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
+from parts.measured import timed
 from parts.report import Row
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -57,7 +57,7 @@ def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions], name: str) -> 
                 try:
                     measured = calibrate(labelled, base.manifest, target, positive=positive)[0].measured
                 except InputError as error:
-                    refused = str(error).split(", and a recall")[0]
+                    refused = str(error).partition(":")[0]
                     rows.append({"check": f"calibrated, {name}", **head, "target": target, "refused": refused})
                     continue
                 rows.append(
@@ -145,32 +145,21 @@ def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibrat
     """Milliseconds of the preflight, from documents that are retrieved to the decision."""
     vectors = base.encoder.encode_queries(list(questions))
     statistics = base.term_statistics
+
+    def overlap(question: str, documents: Sequence[Document]) -> object:
+        return _agreement(rank_by_bm25(question, documents, statistics).order)
+
+    def calibrated(question: str, documents: Sequence[Document]) -> object:
+        rankings = TwoRankings.of(question, documents, statistics)
+        return _agreement(rankings.bm25_order), calibration.predict(rankings)
+
     rows = []
     for k in ks:
-        found = [base.search_by_vector(vector, k) for vector in vectors]
-        for name, decide in (
-            ("IoU", lambda question, documents: _overlap(question, documents, statistics)),
-            ("calibrated", lambda question, documents: _calibrated(question, documents, statistics, calibration)),
-        ):
-            decide(questions[0], found[0])
-            taken, busy = [], time.process_time()
-            for question, documents in zip(questions, found, strict=True):
-                start = time.perf_counter()
-                decide(question, documents)
-                taken.append(1000 * (time.perf_counter() - start))
-            busy = 1000 * (time.process_time() - busy) / len(taken)
-            wall = {"median ms": float(np.median(taken)), "p95 ms": float(np.quantile(taken, 0.95))}
-            rows.append({"k": k, "preflight": name, **wall, "mean CPU ms": busy})
+        asked = list(zip(questions, (base.search_by_vector(vector, k) for vector in vectors), strict=True))
+        for name, decide in (("IoU", overlap), ("calibrated", calibrated)):
+            decide(*asked[0])
+            rows.append({"k": k, "preflight": name, **timed(decide, asked)[0]})
     return rows
-
-
-def _overlap(question: str, documents: Sequence[Document], statistics: Any) -> object:
-    return _agreement(rank_by_bm25(question, documents, statistics).order)
-
-
-def _calibrated(question: str, documents: Sequence[Document], statistics: Any, calibration: Calibration) -> object:
-    rankings = TwoRankings.of(question, documents, statistics)
-    return _agreement(rankings.bm25_order), calibration.predict(rankings)
 
 
 def _agreement(bm25: Sequence[int]) -> float:

@@ -127,19 +127,16 @@ def create_page(
 
     async def ask(request: Request) -> Response:
         given = await _read_json(request)
-        asked = check_question(given.get("question"), given.get("options"))
+        question = _question(given)
         settings = choose(fixed, given.get("settings"))
         ranking = "retrieved" if own else "re-ranked" if settings.cross_encoder else settings.retrieval
-        earlier = check_earlier(given.get("earlier"))
-        return JSONLines(run(graph, asked, settings, ranking=ranking, earlier=earlier))
+        return JSONLines(run(graph, question, settings, ranking=ranking))
 
     async def ask_file(request: Request) -> Response:
         given = await _read_json(request)
-        asked = check_question(given.get("question"), given.get("options"))
+        question = _question(given)
         settings = choose(_over_one_file(fixed), given.get("settings"))
-        earlier = check_earlier(given.get("earlier"))
-        document = await read_file(given.get("file"))
-        return JSONLines(run_over(document, asked, settings, earlier=earlier))
+        return JSONLines(run_over(await read_file(given.get("file")), question, settings))
 
     async def whole_source(request: Request) -> Response:
         wanted = (await _read_json(request)).get("source_id")
@@ -245,6 +242,12 @@ def _examples() -> list[dict[str, Any]]:
     from briefcontext.knowledge.demo import demo_questions
 
     return [{"question": row["question"], "options": row.get("options", {})} for row in demo_questions()]
+
+
+def _question(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check a question, its options, and those that it is a follow-up to: what the graph takes."""
+    asked = check_question(given.get("question"), given.get("options"))
+    return {"question": asked["text"], "options": asked["options"], "earlier": check_earlier(given.get("earlier"))}
 
 
 async def _read_json(request: Request) -> Mapping[str, Any]:

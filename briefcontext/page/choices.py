@@ -6,22 +6,10 @@ from typing import Any
 from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.errors import InputError
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.store.filters import LABELLED
 
 __all__ = ["choose", "describe"]
 
-FILTERS = ("years", *LABELLED)
-CHOICES = (
-    *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
-    *("retrieval", *FILTERS),
-    *("include_retracted", "min_quote_similarity"),
-)
-STUDY_TYPES = (
-    *("Randomized Controlled Trial", "Clinical Trial", "Meta-Analysis", "Systematic Review", "Review"),
-    *("Practice Guideline", "Observational Study", "Case Reports"),
-)
-"""The publication types of PubMed that the form offers."""
-_LABELS = {
+CHOICES = {
     "route": "How to read",
     "fallback": "Where the rankings agree",
     "top_k": "Documents to retrieve",
@@ -29,18 +17,28 @@ _LABELS = {
     "preflight_top_n": "Top documents to compare",
     "iou_threshold": "Overlap of rankings that agree",
     "retrieval": "How to search",
+    "years": "Years",
+    "publication_types": "Study types",
+    "journals": "Journals",
+    "mesh": "Subject headings (MeSH)",
+    "languages": "Languages",
     "include_retracted": "Retracted articles, too",
     "min_quote_similarity": "Least likeness of a quote",
 }
-"""What the form calls the other settings."""
-_WORDS = {
-    "years": ("Years", "Both included; leave either empty."),
-    "publication_types": ("Study types", "Any of these, as PubMed calls them."),
-    "journals": ("Journals", "Titles, or abbreviations as in PubMed. Several: with semicolons between."),
-    "mesh": ("Subject headings (MeSH)", "As PubMed writes them. Several: with semicolons between."),
-    "languages": ("Languages", "PubMed's codes, such as eng or fre. Several: with semicolons between."),
+"""What the form calls the settings, in its order."""
+FILTERS = {
+    "years": "Both included; leave either empty.",
+    "publication_types": "Any of these, as PubMed calls them.",
+    "journals": "Titles, or abbreviations as in PubMed. Several: with semicolons between.",
+    "mesh": "As PubMed writes them. Several: with semicolons between.",
+    "languages": "PubMed's codes, such as eng or fre. Several: with semicolons between.",
 }
-"""What the form calls the filters, and says of them."""
+"""What the form says of the filters; of other settings it says what their descriptions say."""
+STUDY_TYPES = (
+    *("Randomized Controlled Trial", "Clinical Trial", "Meta-Analysis", "Systematic Review", "Review"),
+    *("Practice Guideline", "Observational Study", "Case Reports"),
+)
+"""The publication types of PubMed that the form offers."""
 _COUNTS = ("top_k", "partition_size", "preflight_top_n")
 
 
@@ -61,11 +59,10 @@ def _describe(name: str, schema: Mapping[str, Any], default: Any, labels: Sequen
         kind, offered = ("years", None) if name == "years" else ("labels", labels)
     if name == "publication_types":
         kind, offered = "array", dict.fromkeys([*STUDY_TYPES, *default])
-    label, description = _WORDS.get(name) or (_LABELS[name], schema["description"])
     return {
         "name": name,
-        "label": label,
-        "description": description,
+        "label": CHOICES[name],
+        "description": FILTERS.get(name) or schema["description"],
         "type": kind,
         "default": default,
         "minimum": schema.get("minimum"),

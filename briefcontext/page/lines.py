@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from briefcontext.chains.citation import paragraph, printed_page, publication_year, source_id, web_link
-from briefcontext.chains.question import Question
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
 from briefcontext.chains.study_type import source_notes
 from briefcontext.errors import BriefContextError
@@ -40,35 +39,31 @@ UNEXPECTED = "Something went wrong that was not foreseen. The log of the server 
 
 async def run(
     graph: CompiledStateGraph[Any, Any, Any, Any],
-    asked: Question,
+    question: Mapping[str, Any],
     settings: Settings,
     *,
     ranking: str = "retrieved",
-    earlier: Sequence[str] = (),
 ) -> AsyncGenerator[Line]:
-    """Answer a question, and tell of each step.
+    """Answer a question, given as the graph takes it, and tell of each step.
 
     Besides the graph's own events and the answer's tokens (`graphs/events.py`) there are: `documents` (all that were
     retrieved), `preflight` (both rankings), `partitions` (the ids of each one's documents), `extraction` (what one
     gave), and at the end `answer`, or else one `error` with its kind and message. `ranking` is how the page calls the
-    documents' order. `earlier` are questions that this one is a follow-up to.
+    documents' order.
     """
-    given = {"question": asked["text"], "options": asked["options"], "earlier": list(earlier)}
-    parts: Any = graph.astream(given, context=settings, stream_mode=["custom", "messages", "updates"])
+    parts: Any = graph.astream(question, context=settings, stream_mode=["custom", "messages", "updates"])
     tokens = AnswerTokens()
     try:
         async for mode, part in parts:
             if mode == "messages":
                 for token in tokens.of(part):
                     yield dict(token)
-                continue
-            if mode == "custom":
-                if isinstance(part, Mapping) and isinstance(part.get("event"), str):
-                    yield dict(part)
-                continue
-            for update in part.values():
-                for line in _told(update, ranking) if isinstance(update, Mapping) else ():
-                    yield line
+            elif mode == "updates":
+                for update in part.values():
+                    for line in _told(update, ranking) if isinstance(update, Mapping) else ():
+                        yield line
+            elif isinstance(part, Mapping) and isinstance(part.get("event"), str):
+                yield dict(part)
     except BriefContextError as error:
         yield {"event": "error", "kind": type(error).__name__, "message": str(error)}
     except Exception:  # noqa: BLE001 - whatever it is, the page must learn that no answer comes

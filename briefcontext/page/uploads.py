@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePath
@@ -16,7 +16,6 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from pydantic import Field, SkipValidation
 
-from briefcontext.chains.question import Question
 from briefcontext.errors import InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import tell_encoding
@@ -121,14 +120,12 @@ class _Upload(RankingRetriever):
         return retriever.invoke(query, {"callbacks": run_manager.get_child()}, k=k, filters=filters)
 
 
-async def run_over(
-    document: Document, asked: Question, settings: Settings, *, earlier: Sequence[str]
-) -> AsyncGenerator[Line]:
+async def run_over(document: Document, question: Mapping[str, Any], settings: Settings) -> AsyncGenerator[Line]:
     """Answer a question from a document as `run` does, and tell all its passages."""
     upload = _Upload(name=str(document.id), document=document, settings=settings)
     try:
         graph = build_graph(retriever=upload)
-        async for line in run(graph, asked, settings, ranking=settings.retrieval, earlier=earlier):
+        async for line in run(graph, question, settings, ranking=settings.retrieval):
             if line["event"] == "answer":
                 yield {"event": "source", "source_id": document.metadata["source_id"], **listed(upload.encoded.chunks)}
             yield line
