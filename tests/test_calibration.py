@@ -37,7 +37,6 @@ from briefcontext.evaluation.statistics.labelled import (
     LabelledQuestions,
     count_decisions,
     gold_rank,
-    is_misplaced,
     label_questions,
 )
 from briefcontext.graphs.graph import build_graph
@@ -100,7 +99,7 @@ def test_a_question_is_misplaced_when_its_key_is_below_rank_three(
 ) -> None:
     documents = [Document(id=id, page_content="", metadata={"source_id": f"src-{id}"}) for id in "abcd"]
     assert gold_rank(documents, gold) == rank
-    assert is_misplaced(rank) is misplaced
+    assert replace(_made("placed", 0), rank=rank).misplaced is misplaced
 
 
 def test_the_best_ranked_of_several_keys_counts() -> None:

@@ -75,16 +75,12 @@ def run_preflight(
     The folder is taken as a run's is: not that of another run, or of other settings. The same study writes it anew.
 
     Args:
-        items: those without gold ids are left out, and counted.
         kb: a knowledge base's folder, or `demo`.
+        items: those without gold ids are left out, and counted.
         k: documents retrieved for the two checks, by default the calibration's, or 16; n is the settings' default.
-        ks: what the IoU check is tabulated over.
-        seed: of the folds.
-        target_recall: of the nested cross-validation.
-        positive: what the nested cross-validation is fitted to predict.
-        iou_threshold: of the IoU check.
+        ks, iou_threshold: what the IoU check is tabulated over, and decides by.
+        seed, target_recall, positive: of the nested cross-validation; what it is fitted to predict.
         data_set_left_out: why questions of the data set are not among the items, and how many.
-        figures: whether to draw them.
         progress: called with how many questions are done, and of how many.
 
     Raises:
@@ -120,30 +116,24 @@ def run_preflight(
             }
         )
         at = label_questions(base, items, sorted({k, *ks}), progress)
-        labelled = at[k]
-        labels = labelled.misplaced
-        reason, shortfall, runs = None, None, list[NestedRun]()
-        passages = len(base)
-        measured: dict[str, Any] | None = None
+        labelled, passages = at[k], len(base)
+        reason, shortfall, run, measured = None, None, None, None
         if given is not None:
             predictions = [given.predict(question.rankings) for question in labelled.questions]
-            mapped = np.array([prediction.misplaced for prediction in predictions])
-            runs = [NestedRun(np.array([prediction.probability for prediction in predictions]), mapped)]
-            source, positive, shortfall = "calibration", given.positive, given.shortfall()
+            probability = np.array([prediction.probability for prediction in predictions])
+            run = NestedRun(probability, np.array([prediction.misplaced for prediction in predictions]))
+            positive, shortfall = given.positive, given.shortfall()
         else:
-            source = HELD_OUT
             try:
-                fitted, runs = calibrate(labelled, base.manifest, target_recall, positive=positive, seed=seed)
-                shortfall = fitted.shortfall()
-                measured = fitted.measured.model_dump(mode="json")
+                fitted, (run, *_) = calibrate(labelled, base.manifest, target_recall, positive=positive, seed=seed)
+                shortfall, measured = fitted.shortfall(), fitted.measured.model_dump(mode="json")
             except InputError as error:
                 reason = str(error)
-    overlap = labelled.iou(PREFLIGHT_TOP_N)
+    labels, overlap = labelled.misplaced, labelled.iou(PREFLIGHT_TOP_N)
     checks = {"iou": (overlap <= iou_threshold, -overlap)}
-    if runs:
-        checks["calibrated"] = (runs[0].mapped, runs[0].probability)
-    every = np.ones(len(labels), dtype=bool)
-    decided = {name: _decided(labelled, check, every, seed) for name, check in checks.items()}
+    if run is not None:
+        checks["calibrated"] = (run.mapped, run.probability)
+    decided = _decided(labelled, checks, np.ones(len(labels), dtype=bool), seed)
     summary: dict[str, Any] = {
         "experiment": "preflight",
         "n": len(labels),
@@ -156,8 +146,8 @@ def run_preflight(
         "passages": passages,
         "k": k,
         "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **decided["iou"]},
-        "calibrated": decided.get("calibrated"),
-        "calibrated_by": source,
+        "calibrated": decided["calibrated"],
+        "calibrated_by": HELD_OUT if given is None else "calibration",
         "calibrated_reason": reason,
         "nested_cross_validation": measured,
         "calibration": given and given.model_dump(mode="json", include=_NAMED),
@@ -177,12 +167,12 @@ def run_preflight(
             for threshold in sorted({*THRESHOLDS, iou_threshold})
         ],
     }
-    write_whole(out / STUDY_ROWS, "".join(map(json_line, _rows(labelled, runs, iou_threshold))))
+    write_whole(out / STUDY_ROWS, "".join(map(json_line, _rows(labelled, run, iou_threshold))))
     of = labelled.counted(positive)
-    if figures and runs and 0 < labels[of].sum() < of.sum():
+    if figures and run is not None and 0 < labels[of].sum() < of.sum():
         held_out = HELD_OUT if given is None else "by the calibration given"
         counts = [count_decisions(labels[of], checks[name][0][of]) for name in ("calibrated", "iou")]
-        draw_figures(out, labels[of], runs[0].probability[of], *counts, held_out=held_out)
+        draw_figures(out, labels[of], run.probability[of], *counts, held_out=held_out)
     write_whole(out / REPORT, preflight_report(summary, figures=figures))
     summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
     write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
@@ -219,7 +209,7 @@ def _warnings(
     return warnings
 
 
-def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold: float) -> list[dict[str, Any]]:
+def _rows(labelled: LabelledQuestions, run: NestedRun | None, iou_threshold: float) -> list[dict[str, Any]]:
     return [
         {
             "id": question.item.id,
@@ -230,8 +220,8 @@ def _rows(labelled: LabelledQuestions, runs: Sequence[NestedRun], iou_threshold:
             "misplaced": question.misplaced,
             "iou": (overlap := question.iou(PREFLIGHT_TOP_N)),
             "iou_maps": overlap <= iou_threshold,
-            "probability": float(runs[0].probability[place]) if runs else None,
-            "calibrated_maps": bool(runs[0].mapped[place]) if runs else None,
+            "probability": float(run.probability[place]) if run else None,
+            "calibrated_maps": bool(run.mapped[place]) if run else None,
         }
         for place, question in enumerate(labelled.questions)
     ]
@@ -241,25 +231,26 @@ def _counted(labels: NDArray[np.bool_], mapped: NDArray[np.bool_]) -> dict[str, 
     return count_decisions(labels, mapped).model_dump(mode="json")
 
 
-Check = tuple[NDArray[np.bool_], NDArray[np.float64]]
-"""What a check maps (n,), and the scores (n,) that it decides by, higher for the map."""
+Checks = Mapping[str, tuple[NDArray[np.bool_], NDArray[np.float64]]]
+"""What each check maps (n,), and the scores (n,) that it decides by, higher for the map."""
 
 
-def _decided(labelled: LabelledQuestions, check: Check, of: NDArray[np.bool_], seed: int) -> dict[str, Any]:
-    """Count a check's decisions on some questions: over both kinds of positives, and for each kind."""
-    (mapped, scores), labels, kinds, areas = check, labelled.misplaced, {}, {}
-    for kind in KINDS:
-        some = of & labelled.counted(kind)
-        kinds[kind] = _counted(labels[some], mapped[some])
-        if 0 < labels[some].sum() < some.sum():
-            interval = auc(scores[some & labels], scores[some & ~labels], seed=seed)
-            area = float(roc_auc_score(labels[some], scores[some]))
-            areas[kind] = {"auc": area, **interval._asdict()}
-    both = kinds.pop("misplaced")
-    return {**both, "kinds": kinds, "auc": areas}
+def _decided(labelled: LabelledQuestions, checks: Checks, of: NDArray[np.bool_], seed: int) -> dict[str, Any]:
+    """Count each check's decisions on some questions: over both kinds of positives, and for each kind."""
+    labels, found = labelled.misplaced, dict[str, Any](calibrated=None)
+    for check, (mapped, scores) in checks.items():
+        kinds, areas = {}, {}
+        for kind in KINDS:
+            some = of & labelled.counted(kind)
+            kinds[kind] = _counted(labels[some], mapped[some])
+            if 0 < labels[some].sum() < some.sum():
+                interval = auc(scores[some & labels], scores[some & ~labels], seed=seed)
+                areas[kind] = {"auc": float(roc_auc_score(labels[some], scores[some])), **interval._asdict()}
+        found[check] = {**kinds.pop("misplaced"), "kinds": kinds, "auc": areas}
+    return found
 
 
-def _groups(labelled: LabelledQuestions, checks: Mapping[str, Check], seed: int) -> dict[str, Any]:
+def _groups(labelled: LabelledQuestions, checks: Checks, seed: int) -> dict[str, Any]:
     """The same counts for each data set, where there are several, and pooled without questions that are titles."""
     groups = np.array([question.item.group for question in labelled.questions])
     if len(set(groups)) < 2:
@@ -271,8 +262,7 @@ def _groups(labelled: LabelledQuestions, checks: Mapping[str, Check], seed: int)
         name: {
             "n": int(of.sum()),
             "titles": int(labelled.titled[of].sum()),
-            "calibrated": None,
-            **{check: _decided(labelled, decided, of, seed) for check, decided in checks.items()},
+            **_decided(labelled, checks, of, seed),
         }
         for name, of in parts.items()
     }

@@ -1,7 +1,7 @@
 """Fitting a calibrated preflight, a logistic regression, and measuring it on questions that it was not fitted on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ __all__ = [
     "NestedRun",
     "calibrate",
     "check_enough",
-    "held_out_log_odds",
     "nested_cross_validation",
     "recall_threshold",
     "tune",
@@ -52,13 +51,11 @@ LEAST_OF_A_LABEL = 10
 """Fewer questions of a label than this leave folds with one or none."""
 
 
-@dataclass(frozen=True)
-class Tuned:
+class Tuned(NamedTuple):
     """A model with what cross-validation chose for it."""
 
     model: Pipeline
     """Steps `scale` and `regression`; `decision_function` gives log-odds (n,) for raw features (n, f)."""
-    regularisation: float
     held_out: NDArray[np.float64]
     """Log-odds (n,) of its own questions, each from models that were not fitted on it."""
 
@@ -68,13 +65,27 @@ def folds(seed: int) -> StratifiedKFold:
     return StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
 
 
-def held_out_log_odds(
-    features: NDArray[np.float64], labels: NDArray[np.bool_], regularisation: float, seed: int, repeats: int
-) -> NDArray[np.float64]:
-    """Return log-odds (n,) from models not fitted on the question, averaged over several cuts into folds."""
-    cuts = (folds(seed * TUNING_REPEATS + repeat) for repeat in range(repeats))
-    found = [_held_out(features, labels, cut, [regularisation])[0] for cut in cuts]
-    return np.asarray(np.mean(found, axis=0), dtype=np.float64)
+def tune(
+    features: NDArray[np.float64],
+    labels: NDArray[np.bool_],
+    seed: int,
+    *,
+    regularisations: Sequence[float] = REGULARISATIONS,
+    repeats: int = TUNING_REPEATS,
+) -> Tuned:
+    """Choose C by the held-out log loss, the folds' mean, and fit on all questions (n, f) with it.
+
+    The log-odds held out are averaged over `repeats` cuts into folds.
+    """
+    cut, *others = (folds(seed * TUNING_REPEATS + repeat) for repeat in range(repeats))
+    by_each = _held_out(features, labels, cut, regularisations)
+    losses = np.logaddexp(0, np.where(labels, -1, 1) * by_each)
+    of_folds = [losses[:, outside].mean(axis=1) for _, outside in cut.split(features, labels)]
+    place = int(np.mean(of_folds, axis=0).argmin())
+    best = regularisations[place]
+    held_out = [by_each[place], *(_held_out(features, labels, other, [best])[0] for other in others)]
+    model = Pipeline([("scale", StandardScaler()), ("regression", _regression(best))]).fit(features, labels)
+    return Tuned(model, np.asarray(np.mean(held_out, axis=0), dtype=np.float64))
 
 
 def _held_out(
@@ -92,19 +103,6 @@ def _held_out(
             fitted = _regression(regularisation).fit(own, labels[inside])
             found[place, outside] = fitted.decision_function(others)
     return found
-
-
-def tune(features: NDArray[np.float64], labels: NDArray[np.bool_], seed: int) -> Tuned:
-    """Choose C by the held-out log loss, the folds' mean, and fit on all questions (n, f) with it."""
-    cut, *others = (folds(seed * TUNING_REPEATS + repeat) for repeat in range(TUNING_REPEATS))
-    by_each = _held_out(features, labels, cut, REGULARISATIONS)
-    losses = np.logaddexp(0, np.where(labels, -1, 1) * by_each)
-    of_folds = [losses[:, outside].mean(axis=1) for _, outside in cut.split(features, labels)]
-    place = int(np.mean(of_folds, axis=0).argmin())
-    best = REGULARISATIONS[place]
-    held_out = [by_each[place], *(_held_out(features, labels, other, [best])[0] for other in others)]
-    model = Pipeline([("scale", StandardScaler()), ("regression", _regression(best))]).fit(features, labels)
-    return Tuned(model, best, np.asarray(np.mean(held_out, axis=0), dtype=np.float64))
 
 
 def _regression(regularisation: float) -> LogisticRegression:
@@ -125,8 +123,7 @@ def recall_threshold(held_out: Sequence[float] | NDArray[np.float64], target: fl
     return float(ordered[max(0, int(np.count_nonzero(sure)) - 1)])
 
 
-@dataclass(frozen=True)
-class NestedRun:
+class NestedRun(NamedTuple):
     """One pass of nested cross-validation: each question judged by a model, C and threshold chosen without it."""
 
     probability: NDArray[np.float64]
@@ -231,7 +228,7 @@ def calibrate(
             Feature(name=name, mean=float(mean), sd=float(sd), coefficient=float(coefficient))
             for name, mean, sd, coefficient in columns
         ],
-        regularisation=tuned.regularisation,
+        regularisation=regression.C,
         fitted_on=FittedOn(
             n=int(counted.sum()),
             misplaced=int(labels[counted].sum()),

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from langchain_core.documents import Document
@@ -29,7 +29,6 @@ __all__ = [
     "LabelledQuestions",
     "count_decisions",
     "gold_rank",
-    "is_misplaced",
     "label_questions",
     "questions_sha256",
 ]
@@ -56,14 +55,6 @@ def gold_rank(documents: Sequence[Document], gold_ids: Collection[str]) -> int |
     return None
 
 
-def is_misplaced(rank: int | None) -> bool:
-    """Return whether the key document stands below the first three, or was not retrieved (BriefContext).
-
-    With several key documents, `rank` is that of the best-ranked one; None when none was retrieved.
-    """
-    return rank is None or rank > SPOTLIGHT
-
-
 @dataclass(frozen=True)
 class Labelled:
     """One question, as the preflight check meets it."""
@@ -78,14 +69,16 @@ class Labelled:
     """Whether its wording is the title of its key paper, which makes it easy to retrieve."""
 
     @property
-    def misplaced(self) -> bool:
-        """The label: the key document is below rank 3, or was not retrieved."""
-        return is_misplaced(self.rank)
-
-    @property
     def kind(self) -> Kind:
         """Where the key document stands: among the first three, below them (a map can repair that), or nowhere."""
-        return "placed" if not self.misplaced else "not_retrieved" if self.rank is None else "ranked_below"
+        if self.rank is None:
+            return "not_retrieved"
+        return "placed" if self.rank <= SPOTLIGHT else "ranked_below"
+
+    @property
+    def misplaced(self) -> bool:
+        """The label: the key document is below rank 3, or was not retrieved (BriefContext)."""
+        return self.kind != "placed"
 
     def iou(self, n: int) -> float:
         """The overlap of the two top n; 0, which leads to the map, where BM25's scores do not tell its top n."""
@@ -106,14 +99,14 @@ class LabelledQuestions:
     """Ids of questions without gold ids, or for which nothing was retrieved."""
 
     @cached_property
-    def misplaced(self) -> NDArray[np.bool_]:
-        """The labels (n,)."""
-        return np.array([question.misplaced for question in self.questions], dtype=bool)
-
-    @cached_property
     def kinds(self) -> NDArray[np.str_]:
         """The kind (n,) of each question."""
         return np.array([question.kind for question in self.questions], dtype=str)
+
+    @property
+    def misplaced(self) -> NDArray[np.bool_]:
+        """The labels (n,)."""
+        return np.asarray(self.kinds != "placed")
 
     def counted(self, positive: str) -> NDArray[np.bool_]:
         """Which questions (n,) count where a key of `KINDS` is positive: those, and the placed ones."""
@@ -226,21 +219,8 @@ def count_decisions(
     """Compare the labels of questions with which of them a check sends to the map."""
     truth, sent = np.asarray(misplaced, dtype=bool), np.asarray(mapped, dtype=bool)
     tp, fp, fn, tn = (int(some.sum()) for some in (truth & sent, ~truth & sent, truth & ~sent, ~truth & ~sent))
-    return Estimate(
-        tp=tp,
-        fp=fp,
-        fn=fn,
-        tn=tn,
-        precision=_share(tp, tp + fp),
-        recall=_share(tp, tp + fn),
-        specificity=_share(tn, tn + fp),
-        f1=_share(2 * tp, 2 * tp + fp + fn),
-        skip_share=_share(tn + fn, len(truth)),
-        precision_interval=wilson(tp, tp + fp) if tp + fp else None,
-        recall_interval=wilson(tp, tp + fn) if tp + fn else None,
-        specificity_interval=wilson(tn, tn + fp) if tn + fp else None,
-    )
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+    parts = {"precision": (tp, tp + fp), "recall": (tp, tp + fn), "specificity": (tn, tn + fp)}
+    every = {**parts, "f1": (2 * tp, 2 * tp + fp + fn), "skip_share": (tn + fn, len(truth))}
+    shares: dict[str, Any] = {name: part / whole if whole else None for name, (part, whole) in every.items()}
+    shares |= {f"{name}_interval": wilson(*part) if part[1] else None for name, part in parts.items()}
+    return Estimate(tp=tp, fp=fp, fn=fn, tn=tn, **shares)
