@@ -12,8 +12,15 @@ from briefcontext.evaluation.figures.plots import OKABE_ITO, stacked_plot
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables, paired, tally
 from briefcontext.evaluation.statistics.inference import wilson
-from briefcontext.evaluation.statistics.score_tables import Row, answered, condition_of
-from briefcontext.evaluation.statistics.tables import WIN_TIE_LOSE, Table, interval_of, percent
+from briefcontext.evaluation.statistics.tables import (
+    WIN_TIE_LOSE,
+    Row,
+    Table,
+    answered,
+    condition_of,
+    interval_of,
+    percent,
+)
 
 __all__ = ["Conflict", "ConflictOnRealRankings"]
 

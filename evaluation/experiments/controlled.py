@@ -16,8 +16,18 @@ from briefcontext.evaluation.figures.plots import bar_plot, line_plot
 from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import compare_conditions, comparison_tables, correct
 from briefcontext.evaluation.statistics.inference import bootstrap_spread, spread, spread_of_shares, spread_test
-from briefcontext.evaluation.statistics.score_tables import Row, grouped, scored, titled_by_metric
-from briefcontext.evaluation.statistics.tables import METHOD, P_VALUES, Columns, N, Table, interval_of
+from briefcontext.evaluation.statistics.tables import (
+    METHOD,
+    P_VALUES,
+    Columns,
+    N,
+    Row,
+    Table,
+    grouped,
+    interval_of,
+    scored,
+    titled_by_metric,
+)
 
 __all__ = ["PERCENTILES", "AttentionBias", "ContextLength", "Position", "key_place"]
 

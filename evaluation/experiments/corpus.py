@@ -96,18 +96,14 @@ class Corpus:
         Raises:
             InputError: the knowledge base has not so many.
         """
-        key = set(item.gold_ids)
-        depth = count + 16
-        while True:
-            found = [document for document in self.ranking(item, depth) if not _is_key(document, key)]
-            if len(found) >= count:
-                return found[:count]
-            if depth >= len(self.knowledge_base):
-                raise InputError(
-                    f"The knowledge base has only {len(found):,} passages beside the key documents of question "
-                    f"{item.id}, and {count:,} are needed. Take a larger one, or a smaller k."
-                )
-            depth *= 2
+        keys = {document.id for document in self.key_documents(item)}
+        found = [document for document in self.ranking(item, count + len(keys)) if document.id not in keys]
+        if len(found) < count:
+            raise InputError(
+                f"The knowledge base has only {len(found):,} passages beside the key documents of question "
+                f"{item.id}, and {count:,} are needed. Take a larger one, or a smaller k."
+            )
+        return found[:count]
 
     def random(self, item: Item, count: int, seed: int) -> list[Document]:
         """Return `count` passages drawn at random, none a key document or among the question's 64 nearest.
@@ -115,21 +111,15 @@ class Corpus:
         Raises:
             InputError: the knowledge base has not so many.
         """
-        near = {document.id for document in self.ranking(item, 64)}
-        key = set(item.gold_ids)
+        related = {document.id for document in [*self.ranking(item, _LONGEST), *self.key_documents(item)]}
         order = random.Random(f"{seed}\0{item.id}").sample(self._ids, len(self._ids))
-        drawn = [id for id in order[: 2 * count + 256] if id not in near]
-        found = [document for document in self.knowledge_base.get(drawn) if not _is_key(document, key)]
-        if len(found) < count:
+        drawn = [id for id in order if id not in related][:count]
+        if len(drawn) < count:
             raise InputError(
                 f"The knowledge base has only {len(self._ids):,} passages, too few to draw {count:,} that have nothing "
                 "to do with a question. Take a larger one, or a smaller k."
             )
-        return found[:count]
-
-
-def _is_key(document: Document, key: set[str]) -> bool:
-    return str(document.id) in key or str(document.metadata.get("source_id")) in key
+        return self.knowledge_base.get(drawn)
 
 
 class LongDocuments:
@@ -137,7 +127,10 @@ class LongDocuments:
 
     def __init__(self, documents: Mapping[str, LongDocument], encoder: "Encoder", *, exact: bool = False) -> None:
         """`exact` is that of `chunk_document`."""
-        self._documents = documents
+        self._documents = {
+            id: Document(id=id, page_content=long.text, metadata={"source_id": id, "title": long.title})
+            for id, long in documents.items()
+        }
         self.encoder = encoder
         self._exact = exact
         self._locks: dict[str, Lock] = {}
@@ -151,25 +144,21 @@ class LongDocuments:
         """
         if item.document is None or item.document not in self._documents:
             raise InputError(f"Question {item.id} is asked on no long document of this data set.")
-        return self._whole(item.document)
-
-    def _whole(self, id: str) -> Document:
-        long = self._documents[id]
-        return Document(id=id, page_content=long.text, metadata={"source_id": id, "title": long.title})
+        return self._documents[item.document]
 
     def ranking(self, item: Item, k: int) -> Sequence[Document]:
         """Return the `k` chunks nearest to the question, best first; all of them where there are fewer."""
-        whole = self.whole(item)
+        id = str(self.whole(item).id)
         # Questions on one document that come at the same time must not encode it twice.
-        with self._locks.setdefault(str(whole.id), Lock()):
-            retriever = self._retriever(str(whole.id))
+        with self._locks.setdefault(id, Lock()):
+            retriever = self._retriever(id)
         return retriever.invoke(item.question, k=k)
 
     def _encoded(self, id: str) -> "LongDocumentRetriever":
         from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-        document = self._whole(id)
-        return LongDocumentRetriever.from_document(document, self.encoder, tokens=CHUNK_TOKENS, exact=self._exact)
+        whole = self._documents[id]
+        return LongDocumentRetriever.from_document(whole, self.encoder, tokens=CHUNK_TOKENS, exact=self._exact)
 
 
 def corpus_tables(base: "KnowledgeBase") -> list[Table]:
@@ -183,16 +172,16 @@ def corpus_tables(base: "KnowledgeBase") -> list[Table]:
     ids = base.ids()
     for start in range(0, len(ids), _READ_AT_ONCE):
         for document in base.get(ids[start : start + _READ_AT_ONCE]):
-            kind = str(document.metadata.get("kind") or "none stated")
-            passages[kind] += 1
-            lengths[kind][str(document.metadata["source_id"])] += len(base.encoder.token_offsets(document.page_content))
-    rows = [(kind, passages[kind], np.array(list(of.values()))) for kind, of in sorted(lengths.items())]
-    rows.append(("all", passages.total(), np.concatenate([np.zeros(0, dtype=int), *(of for _, _, of in rows)])))
-    totals = [[kind, f"{len(of):,}", f"{count:,}", f"{int(of.sum()):,}"] for kind, count, of in rows]
+            tokens = len(base.encoder.token_offsets(document.page_content))
+            for kind in (str(document.metadata.get("kind") or "none stated"), "all"):
+                passages[kind] += 1
+                lengths[kind][str(document.metadata["source_id"])] += tokens
+    rows = [(kind, np.array(list(lengths[kind].values()))) for kind in [*sorted(lengths.keys() - {"all"}), "all"]]
+    totals = [[kind, f"{len(of):,}", f"{passages[kind]:,}", f"{int(of.sum()):,}"] for kind, of in rows]
     spans = [
         [kind, f"{of.mean():,.1f}", f"{of.std(ddof=1) if len(of) > 1 else 0:,.1f}",
          *(f"{value:,.0f}" for value in np.quantile(of, _QUANTILES))]
-        for kind, _, of in rows if len(of)
+        for kind, of in rows if len(of)
     ]  # fmt: skip
     note = f"Tokens of the encoder {base.manifest.encoder.name}."
     quantiles = ["Least", "First quartile", "Median", "Third quartile", "Most"]

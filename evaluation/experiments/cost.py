@@ -12,18 +12,16 @@ from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.statistics.comparison import paired
 from briefcontext.evaluation.statistics.inference import bootstrap, bootstrap_ratio
-from briefcontext.evaluation.statistics.score_tables import (
-    Row,
-    answered,
-    condition_of,
-    grouped,
-)
 from briefcontext.evaluation.statistics.tables import (
     METHOD,
     N,
     Record,
+    Row,
     Table,
     amount_of,
+    answered,
+    condition_of,
+    grouped,
     interval_of,
     percent_of,
     title_of,

@@ -12,8 +12,7 @@ from briefcontext.evaluation.data_sets.data_set import Item, balanced_sample
 from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
 from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables
-from briefcontext.evaluation.statistics.score_tables import Cell, Row, cells, cells_tables
-from briefcontext.evaluation.statistics.tables import Table
+from briefcontext.evaluation.statistics.tables import Cell, Row, Table, cells, cells_tables
 
 __all__ = ["EXPERIMENTS", "Condition", "Experiment", "OnCorpus", "OnDocuments", "Report", "experiment"]
 

@@ -17,18 +17,22 @@ from briefcontext.evaluation.statistics.comparison import (
     correct,
 )
 from briefcontext.evaluation.statistics.inference import bootstrap
-from briefcontext.evaluation.statistics.score_tables import (
+from briefcontext.evaluation.statistics.tables import (
+    METHOD,
     SCORE_NAMES,
+    N,
     Row,
+    Table,
     by_metric,
     cells,
     cells_tables,
     condition_of,
     grouped,
+    interval_of,
     question_means,
     scored,
+    under,
 )
-from briefcontext.evaluation.statistics.tables import METHOD, N, Table, interval_of, under
 
 __all__ = ["Integration", "RealRankings"]
 

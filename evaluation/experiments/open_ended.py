@@ -17,13 +17,15 @@ from briefcontext.evaluation.methods.method import VANILLA, Reading
 from briefcontext.evaluation.runs.results import is_simulated
 from briefcontext.evaluation.statistics.comparison import correct
 from briefcontext.evaluation.statistics.inference import mcnemar_exact, wilson
-from briefcontext.evaluation.statistics.score_tables import cells, cells_table, grouped
 from briefcontext.evaluation.statistics.tables import (
     P_VALUES,
     WIN_TIE_LOSE,
     N,
     Record,
     Table,
+    cells,
+    cells_table,
+    grouped,
     interval_of,
     p_value,
     percent,

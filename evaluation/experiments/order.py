@@ -8,7 +8,7 @@ from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Condition, OnDocuments, Report
 from briefcontext.evaluation.figures.plots import line_plot
 from briefcontext.evaluation.methods.method import Reading
-from briefcontext.evaluation.statistics.score_tables import answered
+from briefcontext.evaluation.statistics.tables import answered
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 
 __all__ = ["Order"]

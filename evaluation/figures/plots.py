@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from briefcontext.errors import MissingExtraError
-from briefcontext.evaluation.statistics.score_tables import SCORE_NAMES, Cell, by_metric
-from briefcontext.evaluation.statistics.tables import title_of
+from briefcontext.evaluation.statistics.tables import SCORE_NAMES, Cell, by_metric, title_of
 from briefcontext.files import replacing
 
 if TYPE_CHECKING:

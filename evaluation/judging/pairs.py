@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 
 from briefcontext.evaluation.statistics.comparison import paired
-from briefcontext.evaluation.statistics.score_tables import Row
+from briefcontext.evaluation.statistics.tables import Row
 from briefcontext.files import sha256, write_whole
 
 __all__ = ["Pair", "make_pairs", "read_key", "write_sheets"]

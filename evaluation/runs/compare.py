@@ -11,8 +11,8 @@ from briefcontext.evaluation.experiments.preflight_report import COUNTS, SHARES,
 from briefcontext.evaluation.runs.folder import SUMMARY
 from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, PUBLISHED
 from briefcontext.evaluation.runs.results import SIMULATION
-from briefcontext.evaluation.statistics.score_tables import SCORE_NAMES
 from briefcontext.evaluation.statistics.tables import (
+    SCORE_NAMES,
     Columns,
     Record,
     Table,

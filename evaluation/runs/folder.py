@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.statistics.score_tables import Row
+from briefcontext.evaluation.statistics.tables import Row
 from briefcontext.files import json_line, json_objects, lock, write_whole
 from briefcontext.prompts import Prompts
 

@@ -12,15 +12,16 @@ from briefcontext.evaluation.judging.verdicts import judges
 from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, PROMPTS, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.runner import LeftOut, row_id
-from briefcontext.evaluation.statistics.score_tables import (
+from briefcontext.evaluation.statistics.tables import (
     Row,
     answered,
     condition_of,
     grouped,
+    label_of,
     repeat_rows,
     repeat_tables,
+    title_of,
 )
-from briefcontext.evaluation.statistics.tables import label_of, title_of
 from briefcontext.files import file_sha256, json_objects, write_whole
 from briefcontext.prompts import Prompts
 

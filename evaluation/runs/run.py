@@ -30,8 +30,7 @@ from briefcontext.evaluation.runs.progress import RunProgress
 from briefcontext.evaluation.runs.results import Summary, write_results
 from briefcontext.evaluation.runs.runner import Runner, Task, plan, usable
 from briefcontext.evaluation.runs.settings import RunSettings, given_name, paper_encoder, provenance, versions
-from briefcontext.evaluation.statistics.score_tables import Row, grouped
-from briefcontext.evaluation.statistics.tables import Table
+from briefcontext.evaluation.statistics.tables import Row, Table, grouped
 from briefcontext.files import sha256
 from briefcontext.graphs import resources
 from briefcontext.knowledge.knowledge_base import KnowledgeBase

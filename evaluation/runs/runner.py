@@ -16,9 +16,8 @@ from briefcontext.evaluation.experiments.experiment import Condition, Experiment
 from briefcontext.evaluation.methods.call_trace import CallTrace
 from briefcontext.evaluation.methods.method import Method, Outcome, Reading
 from briefcontext.evaluation.methods.models import RunModels
-from briefcontext.evaluation.statistics.score_tables import Row, grouped
 from briefcontext.evaluation.statistics.scoring import mirage_choice, score_answer
-from briefcontext.evaluation.statistics.tables import label_of
+from briefcontext.evaluation.statistics.tables import Row, grouped, label_of
 from briefcontext.graphs.settings import Settings
 
 __all__ = ["LeftOut", "Runner", "Task", "plan", "row_id", "usable"]

@@ -65,24 +65,14 @@ def folds(seed: int) -> StratifiedKFold:
     return StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
 
 
-def tune(
-    features: NDArray[np.float64],
-    labels: NDArray[np.bool_],
-    seed: int,
-    *,
-    regularisations: Sequence[float] = REGULARISATIONS,
-    repeats: int = TUNING_REPEATS,
-) -> Tuned:
-    """Choose C by the held-out log loss, the folds' mean, and fit on all questions (n, f) with it.
-
-    The log-odds held out are averaged over `repeats` cuts into folds.
-    """
-    cut, *others = (folds(seed * TUNING_REPEATS + repeat) for repeat in range(repeats))
-    by_each = _held_out(features, labels, cut, regularisations)
+def tune(features: NDArray[np.float64], labels: NDArray[np.bool_], seed: int) -> Tuned:
+    """Choose C by the held-out log loss, the folds' mean, and fit on all questions (n, f) with it."""
+    cut, *others = (folds(seed * TUNING_REPEATS + repeat) for repeat in range(TUNING_REPEATS))
+    by_each = _held_out(features, labels, cut, REGULARISATIONS)
     losses = np.logaddexp(0, np.where(labels, -1, 1) * by_each)
     of_folds = [losses[:, outside].mean(axis=1) for _, outside in cut.split(features, labels)]
     place = int(np.mean(of_folds, axis=0).argmin())
-    best = regularisations[place]
+    best = REGULARISATIONS[place]
     held_out = [by_each[place], *(_held_out(features, labels, other, [best])[0] for other in others)]
     model = Pipeline([("scale", StandardScaler()), ("regression", _regression(best))]).fit(features, labels)
     return Tuned(model, np.asarray(np.mean(held_out, axis=0), dtype=np.float64))

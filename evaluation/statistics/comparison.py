@@ -15,26 +15,24 @@ from briefcontext.evaluation.statistics.inference import (
     permutation_test,
     tango,
 )
-from briefcontext.evaluation.statistics.score_tables import (
-    Row,
-    answered,
-    by_metric,
-    condition_of,
-    grouped,
-    is_choice,
-    question_means,
-    scored,
-    titled_by_metric,
-)
 from briefcontext.evaluation.statistics.tables import (
     METHOD,
     P_VALUES,
     WIN_TIE_LOSE,
     N,
     Record,
+    Row,
     Table,
+    answered,
+    by_metric,
+    condition_of,
+    grouped,
+    is_choice,
     p_value,
     points_with_interval,
+    question_means,
+    scored,
+    titled_by_metric,
     under,
 )
 
@@ -145,10 +143,15 @@ def compare_averages(rows: Sequence[Row], *, seed: int) -> list[Comparison]:
 
 
 def _against_vanilla(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tuple[Comparison, Pairs]]:
-    """Yield each metric, method and condition with its pairs of scored rows, vanilla's second."""
+    """Yield each metric, method and condition with its pairs of scored rows, vanilla's second, condition by condition.
+
+    Resampling depends on the order of pairs.
+    """
+    order = list(dict.fromkeys(map(condition_of, rows)))
     for metric, some in by_metric(scored(rows)).items():
         for name in dict.fromkeys(row["method"] for row in rows if row["method"] != VANILLA):
             pairs = [(other, vanilla) for vanilla, other in paired(some, VANILLA, name)]
+            pairs.sort(key=lambda pair: order.index(condition_of(pair[1])))
             for condition, own in grouped(pairs, lambda pair: condition_of(pair[1], by)).items():
                 yield {"metric": metric, "method": name, "condition": dict(condition)}, own
 

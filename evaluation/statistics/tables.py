@@ -1,29 +1,46 @@
-"""Tables of results, and how figures are written in them."""
+"""The rows of a run, the scores of methods in them, and tables of results."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Self
+from statistics import fmean, stdev
+from typing import Any, Self, TypeVar
 
 from briefcontext.evaluation.methods.method import METHODS
+from briefcontext.evaluation.statistics.inference import bootstrap, wilson
 
 __all__ = [
     "METHOD",
     "P_VALUES",
+    "SCORE_NAMES",
     "WIN_TIE_LOSE",
+    "Cell",
     "Columns",
     "N",
     "Record",
+    "Row",
     "Table",
     "amount_of",
-    "head_of",
+    "answered",
+    "by_metric",
+    "cells",
+    "cells_table",
+    "cells_tables",
+    "condition_of",
+    "grouped",
     "interval_of",
+    "is_choice",
     "label_of",
     "p_value",
     "percent",
     "percent_of",
     "points_with_interval",
+    "question_means",
+    "repeat_rows",
+    "repeat_tables",
+    "scored",
     "title_of",
+    "titled_by_metric",
     "under",
     "win_tie_lose",
     "with_interval",
@@ -65,7 +82,6 @@ def title_of(method: str) -> str:
 
 
 METHOD: Columns = {"Method": lambda one: title_of(one["method"])}
-"""The column of methods."""
 N: Columns = {"n": itemgetter("n")}
 WIN_TIE_LOSE: Columns = {"Win / tie / lose": lambda one: win_tie_lose(one)}
 P_VALUES: Columns = {"p": lambda one: p_value(one["p"]), "p (Holm)": lambda one: p_value(one["p_holm"])}
@@ -126,3 +142,185 @@ def points_with_interval(difference: float, low: float | None, high: float | Non
     """Write a difference in percentage points with its interval, if there is one."""
     bounds = "–" if low is None or high is None else f"{100 * low:+.1f}, {100 * high:+.1f}"
     return f"{100 * difference:+.1f} [{bounds}]"
+
+
+Row = dict[str, Any]
+"""One line of items.jsonl."""
+
+Cell = dict[str, Any]
+"""One method under one condition by one metric: n, score, interval, what went wrong, tokens."""
+
+Some = TypeVar("Some")
+Key = TypeVar("Key")
+
+SCORE_NAMES = {"accuracy": "Accuracy", "f1": "F1", "none": "Answers without a key"}
+"""What tables and figures call a metric. Means are never taken over two of them."""
+
+
+def grouped(rows: Iterable[Some], key: Callable[[Some], Key]) -> dict[Key, list[Some]]:
+    """Return rows by a key, in the order in which the keys appear."""
+    groups: dict[Key, list[Some]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def condition_of(row: Record, by: Sequence[str] = ()) -> tuple[tuple[str, Any], ...]:
+    """Return a row's condition as a key, of which `dict` makes it again; all its values, or those of `by`."""
+    return tuple((name, value) for name, value in row["condition"].items() if not by or name in by)
+
+
+def answered(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that the model answered; those whose calls failed say nothing of a method."""
+    return [row for row in rows if row["status"] == "ok"]
+
+
+def is_choice(rows: Sequence[Row]) -> bool:
+    """Return whether all rows are multiple choice, right or wrong, and none an average over several answers."""
+    return all(row["metric"] == "accuracy" and float(row["score"]) in (0, 1) for row in rows)
+
+
+def scored(rows: Sequence[Row]) -> list[Row]:
+    """Return the answered rows of questions with a key; without one there is nothing to score an answer by."""
+    return [row for row in answered(rows) if row["metric"] != "none"]
+
+
+def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each metric, in the order of `SCORE_NAMES`; also of cells, comparisons and spreads."""
+    groups = grouped(rows, itemgetter("metric"))
+    return {metric: groups[metric] for metric in SCORE_NAMES if metric in groups}
+
+
+def titled_by_metric(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
+    """Yield a table's title, the metric and its rows, for each metric; it is named where there are several."""
+    groups = by_metric(rows)
+    for metric, some in groups.items():
+        yield f"{title}, {SCORE_NAMES[metric]}" if len(groups) > 1 else title, metric, some
+
+
+def question_means(values: Iterable[tuple[str, float]]) -> list[float]:
+    """Return for each question the mean of its values: it has several at positions or in repeats."""
+    return [fmean(value for _, value in some) for some in grouped(values, itemgetter(0)).values()]
+
+
+def cells(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Cell]:
+    """Return one cell for each metric, method and condition: metric by metric, in the order of the rows.
+
+    Args:
+        rows: of items.jsonl.
+        seed: for bootstraps.
+        by: condition values to keep apart; none means all. Answers that differ in others are averaged for each
+            question, as are those of repeats.
+    """
+    return [
+        _cell(metric, method, dict(condition), own, seed)
+        for metric, some in by_metric(rows).items()
+        for (method, condition), own in grouped(some, lambda row: (row["method"], condition_of(row, by))).items()
+    ]
+
+
+def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence[Row], seed: int) -> Cell:
+    good = answered(rows)
+    cell: Cell = {
+        "metric": metric,
+        "method": method,
+        "condition": condition,
+        "n": len({row["item"] for row in good}),
+        "failed": len(rows) - len(good),
+        **{outcome: sum(row["outcome"] == outcome for row in good) for outcome in ("unparsed", "abstained")},
+        **{signal: sum(bool(row.get(signal)) for row in good) for signal in _SIGNALS},
+    }
+    if good:
+        if metric != "none":
+            scores = question_means((row["item"], float(row["score"])) for row in good)
+            shares = len(scores) == len(good) and is_choice(good)
+            low, high = wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
+            cell.update(score=fmean(scores), low=low, high=high)
+        for name in ("calls", "input_tokens", "output_tokens"):
+            cell[name] = fmean(row["usage"][name] for row in good)
+        if metric == "accuracy" and all("mirage_score" in row for row in good):
+            cell["mirage"] = fmean(float(row["mirage_score"]) for row in good)
+        if metric == "f1":
+            cell["exact_match"] = fmean(float(row["exact_match"]) for row in good)
+    return cell
+
+
+def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the mean of the repeats' scores and their standard deviation, by metric, method and condition.
+
+    Also on average over the positions of the key document, where there are such.
+    """
+    each = [
+        (row["metric"], row["method"], condition, row)
+        for row in scored(rows)
+        for condition in dict.fromkeys((condition_of(row), tuple(v for v in condition_of(row) if v[0] != "position")))
+    ]
+    found = []
+    for (metric, method, condition), some in grouped(each, itemgetter(0, 1, 2)).items():
+        by_repeat = grouped((row for *_, row in some), lambda row: row.get("repeat", 0)).values()
+        means = [fmean(float(row["score"]) for row in own) for own in by_repeat]
+        if len(means) > 1:
+            found.append({"metric": metric, "method": method, "condition": dict(condition), "repeats": len(means),
+                          "mean": fmean(means), "sd": stdev(means)})  # fmt: skip
+    return found
+
+
+def repeat_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
+    """Make a table of the repeats by each metric."""
+    columns: Columns = {
+        **METHOD,
+        "Condition": lambda one: label_of(one["condition"]),
+        "Repeats": itemgetter("repeats"),
+        "Mean": percent_of("mean"),
+        "SD": percent_of("sd"),
+    }
+    note = (
+        "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation between them. It "
+        "tells how much the model's sampling matters, and nothing of how much the choice of questions does."
+    )
+    return [Table.of(title, some, columns, note) for title, _, some in titled_by_metric("Over the repeats", found)]
+
+
+def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
+    """Make a table for each metric of cells: "Accuracy by position", "F1 by position"."""
+    return [cells_table(f"{SCORE_NAMES[metric]} {what}", some) for metric, some in by_metric(found).items()]
+
+
+_SIGNALS = {
+    "truncated": "Truncated: what did not fit into the model's input window was left out of the prompt. ",
+    "in_parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call. ",
+}
+"""What is shown where it occurs, and what it means."""
+_NOTES = {
+    "accuracy": "In per cent, with Wilson's intervals, and by bootstrap over questions that have several answers each. "
+    "Strict: an answer that settles on no option (unparsed, abstained) is part of n and counts as wrong. MIRAGE: "
+    "the same answers scored as that benchmark does it, and with it the papers' baselines: of several letters the "
+    "first, and A where there is none. ",
+    "f1": "In per cent; intervals by bootstrap, and none (–) where all scores are alike and resampling cannot tell. "
+    "Abstained answers are part of n and count as wrong. ",
+    "none": "",
+}
+
+
+def cells_table(title: str, found: Sequence[Cell]) -> Table:
+    """Make a table of the cells of one metric."""
+    metric = found[0]["metric"]
+    beside = {"MIRAGE": "mirage", "Exact match": "exact_match"}
+    signals = [signal for signal in _SIGNALS if any(cell[signal] for cell in found)]
+    columns: Columns = {
+        **METHOD,
+        **under(*(name for cell in found for name in cell["condition"])),
+        **N,
+        **({} if metric == "none" else {f"{SCORE_NAMES[metric]} [95% CI]": interval_of("score")}),
+        **{head: percent_of(name) for head, name in beside.items() if any(name in cell for cell in found)},
+        **{head_of(name): itemgetter(name) for name in ("unparsed", "abstained", "failed", *signals)},
+        **{head_of(name): amount_of(name) for name in ("calls", "input_tokens", "output_tokens")},
+    }
+    return Table.of(
+        title,
+        found,
+        columns,
+        f"{_NOTES[metric]}Questions whose calls failed are not part of n. "
+        f"{''.join(_SIGNALS[signal] for signal in signals)}"
+        "Calls and tokens are means for one question, as the method alone would need them.",
+    )
