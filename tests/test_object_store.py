@@ -106,7 +106,7 @@ def test_two_builds_do_not_write_at_the_same_time(place: str) -> None:
     first.entries = entries  # type: ignore[method-assign]
     build(place, first)
     assert len(contents(place)["passages"]) == len(TRIALS)
-    assert not open_place(place).exists(LOCK_FILE)
+    assert open_place(place).stamp(LOCK_FILE) is None
 
 
 def test_what_a_killed_build_has_written_is_gone_on_from(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,20 @@ def test_a_build_that_was_taken_for_dead_publishes_nothing(place: str, monkeypat
         assert mine._lost.wait(30)  # type: ignore[attr-defined]
         with pytest.raises(KnowledgeBaseError, match="was taken over by another process"):
             mine.write("manifest.json", b"{}")
-    assert open_place(place).exists(LOCK_FILE)
+    assert open_place(place).stamp(LOCK_FILE) is not None
+
+
+def test_a_lock_that_is_renewed_while_it_is_looked_at_is_not_taken_over(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renewed_meanwhile(_: object) -> bool:
+        open_place(place).write(LOCK_FILE, b'{"renewed": "now"}')
+        return True
+
+    open_place(place).write(LOCK_FILE, b"{}")
+    monkeypatch.setattr(object_store, "_is_given_up", renewed_meanwhile)
+    with pytest.raises(KnowledgeBaseError, match="being built by another process"), open_place(place).lock():
+        pass
 
 
 @pytest.mark.parametrize("url", ["s3://key:secret@literature/kb", "s3://literature/kb?secret=x", "nosuch://a/b"])

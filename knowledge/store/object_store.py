@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,11 +54,9 @@ class ObjectStore(Place):
         return {path.rpartition("/")[2] for path in paths}
 
     def read(self, name: str) -> bytes | None:
-        with self._errors():
-            try:
-                return bytes(self._store.get(name).bytes())
-            except FileNotFoundError:
-                return None
+        with self._errors(), suppress(FileNotFoundError):
+            return bytes(self._store.get(name).bytes())
+        return None
 
     def write(self, name: str, content: bytes) -> None:
         if self._lost.is_set():
@@ -79,11 +77,8 @@ class ObjectStore(Place):
 
     def _head(self, name: str) -> Any:
         """What is known of an object; None where there is none."""
-        with self._errors():
-            try:
-                return self._store.head(name)
-            except FileNotFoundError:
-                return None
+        with self._errors(), suppress(FileNotFoundError):
+            return self._store.head(name)
 
     def size(self) -> int:
         with self._errors():
@@ -109,19 +104,20 @@ class ObjectStore(Place):
                 self.remove(LOCK_FILE)
 
     def is_locked(self) -> bool:
-        return (age := self._lock_age()) is not None and age < GIVEN_UP_SECONDS
+        return (held := self._head(LOCK_FILE)) is not None and not _is_given_up(held)
 
     def _take_lock(self) -> str:
         with self._errors(), suppress(AlreadyExistsError, PreconditionError):
             return self._put_lock("create")
-        age = self._lock_age()
-        if age is None or age < GIVEN_UP_SECONDS:
-            raise KnowledgeBaseError(
-                f"{self} is being built by another process: wait until it has ended. One that was killed is given up "
-                f"{GIVEN_UP_SECONDS:g} s after its last sign of life."
-            )
-        with self._errors():
-            return self._put_lock({"e_tag": self._store.head(LOCK_FILE)["e_tag"]})
+        held = self._head(LOCK_FILE)
+        if held is not None and _is_given_up(held):
+            # Unless it was renewed, or taken over, since it was looked at.
+            with self._errors(), suppress(PreconditionError):
+                return self._put_lock({"e_tag": held["e_tag"]})
+        raise KnowledgeBaseError(
+            f"{self} is being built by another process: wait until it has ended. One that was killed is given up "
+            f"{GIVEN_UP_SECONDS:g} s after its last sign of life."
+        )
 
     def _put_lock(self, mode: Any) -> str:
         holder = {"host": socket.gethostname(), "process": os.getpid(), "renewed": datetime.now(UTC).isoformat()}
@@ -138,10 +134,6 @@ class ObjectStore(Place):
                 # The network may be back the next time.
                 continue
 
-    def _lock_age(self) -> float | None:
-        found = self._head(LOCK_FILE)
-        return found and float((datetime.now(UTC) - found["last_modified"]).total_seconds())
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
@@ -151,3 +143,7 @@ class ObjectStore(Place):
                 f"{self} cannot be used ({first_line(error)}): check the bucket, the network, and the keys and the "
                 "address in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)."
             ) from error
+
+
+def _is_given_up(lock: Any) -> bool:
+    return bool(datetime.now(UTC) - lock["last_modified"] >= timedelta(seconds=GIVEN_UP_SECONDS))
