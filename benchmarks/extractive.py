@@ -33,8 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
 from parts.corpora import CachedEncoder, Question, read_passages, read_questions, read_rows
 from parts.report import Row, options, show, write
 from pydantic import SkipValidation
@@ -72,9 +72,7 @@ class WithoutGold(RankingRetriever):
         """Those of the retriever behind."""
         return self.retriever.term_statistics
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
         left_out = self.left_out[query]
         found = self.retriever.invoke(query, k=k + len(left_out), filters=filters)
         return [document for document in found if document.metadata["source_id"] not in left_out][:k]

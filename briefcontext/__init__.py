@@ -92,8 +92,4 @@ __all__ = [
     "load_encoder",
 ]
 
-__getattr__ = lazy(__name__, __file__)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy(__name__, __file__)

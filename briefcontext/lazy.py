@@ -9,8 +9,8 @@ from typing import Any
 __all__ = ["lazy"]
 
 
-def lazy(package: str, file: str) -> Callable[[str], Any]:
-    """Return a package's `__getattr__`, which imports what the package imports for type checkers alone.
+def lazy(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's `__getattr__`, which imports what it imports for type checkers alone, and its `__dir__`.
 
     Args:
         package: its name.
@@ -25,4 +25,4 @@ def lazy(package: str, file: str) -> Callable[[str], Any]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(homes[name]), name)
 
-    return load
+    return load, lambda: list(homes)

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import get_runtime
 from pydantic import Field
 
@@ -38,14 +38,12 @@ class LongDocumentSettings(Settings):
 class NamedDocument(RankingRetriever):
     """Retrieves from the file that the run's settings name, and from nothing else."""
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
         settings: object = get_runtime(Settings).context
         if not isinstance(settings, Settings) or settings.document is None:
             raise InputError("There is no document to answer from. Name its file in the setting document.")
         retriever = resources.retriever(settings, tell_encoding)
-        return retriever.invoke(query, {"callbacks": run_manager.get_child()}, k=k, filters=filters)
+        return retriever.invoke(query, config, k=k, filters=filters)
 
 
 graph = build_graph(retriever=NamedDocument(), settings=LongDocumentSettings, name="LongDocument")

@@ -40,8 +40,4 @@ __all__ = [
     "retriever_over",
 ]
 
-__getattr__ = lazy(__name__, __file__)
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy(__name__, __file__)

@@ -6,7 +6,6 @@ from os import PathLike
 from typing import Annotated, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
@@ -25,7 +24,6 @@ from briefcontext.retrievers.ranking_retriever import (
     as_passages,
     as_ranking_retriever,
     ranked,
-    refuse_filters,
 )
 from briefcontext.retrievers.rankings import RRF_K, BM25Pool, reciprocal_rank_fusion
 
@@ -53,7 +51,7 @@ class DenseSearch(Protocol):
         """How often terms occur over all passages."""
 
     def search(self, query: str, k: int, filters: Filters) -> list[Document]:
-        """Return the `k` nearest passages that fulfil the filters, best first, with `score` in their metadata."""
+        """Return the `k` nearest passages that fulfil the filters, best first, with `rank` and `score`."""
 
 
 def _opened(given: object) -> object:
@@ -79,11 +77,8 @@ class DenseRetriever(RankingRetriever):
         """The manifest of the knowledge base."""
         return self.knowledge_base.manifest
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        found = self.knowledge_base.search(query, k, filters)
-        return ranked((document, document.metadata["score"]) for document in found)
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        return self.knowledge_base.search(query, k, filters)
 
 
 class MedCPTRetriever(DenseRetriever):
@@ -110,10 +105,7 @@ class LexicalSearch(Protocol):
     """What a lexical retriever uses of a `KnowledgeBase`, or of a document."""
 
     def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
-        """Return the `k` passages that BM25 scores highest of those that fulfil the filters, best first.
-
-        They have `score` in their metadata.
-        """
+        """Return the `k` passages that fulfil the filters and that BM25 scores highest, with `rank` and `score`."""
 
 
 class BM25Retriever(RankingRetriever):
@@ -133,25 +125,10 @@ class BM25Retriever(RankingRetriever):
     @classmethod
     def from_documents(cls, documents: Sequence[Document], k: int = DEFAULT_K) -> Self:
         """Retrieve from documents in memory, made for thousands of them; ids and metadata are completed."""
-        return cls(knowledge_base=_Documents(documents), k=k)
+        return cls(knowledge_base=BM25Pool(as_passages(documents)), k=k)
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        found = self.knowledge_base.search_terms(query, k, filters)
-        return ranked((document, document.metadata["score"]) for document in found)
-
-
-class _Documents:
-    """A list of documents that is searched by BM25."""
-
-    def __init__(self, documents: Sequence[Document]) -> None:
-        self._documents = as_passages(documents)
-        self._pool = BM25Pool(self._documents)
-
-    def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
-        refuse_filters(filters, "A list of documents")
-        return ranked((self._documents[place], score) for place, score in self._pool.best(query, k))
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        return self.knowledge_base.search_terms(query, k, filters)
 
 
 class HybridRetriever(RankingRetriever):
@@ -182,16 +159,12 @@ class HybridRetriever(RankingRetriever):
         known = (retriever.term_statistics for retriever in self.retrievers)
         return next((statistics for statistics in known if statistics is not None), None)
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        config, depth = RunnableConfig(callbacks=run_manager.get_child()), max(k, self.fetch_k)
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        depth = max(k, self.fetch_k)
         return self._fused([each.invoke(query, config, k=depth, filters=filters) for each in self.retrievers], k)
 
-    async def _asearch(
-        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        config, depth = RunnableConfig(callbacks=run_manager.get_child()), max(k, self.fetch_k)
+    async def _asearch(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        depth = max(k, self.fetch_k)
         asked = (each.ainvoke(query, config, k=depth, filters=filters) for each in self.retrievers)
         return self._fused(await asyncio.gather(*asked), k)
 
@@ -227,16 +200,12 @@ class RerankingRetriever(RankingRetriever):
         """Those of the retriever behind."""
         return self.retriever.term_statistics
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        config, depth = RunnableConfig(callbacks=run_manager.get_child()), max(k, self.fetch_k)
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        depth = max(k, self.fetch_k)
         return self._reranked(query, self.retriever.invoke(query, config, k=depth, filters=filters), k)
 
-    async def _asearch(
-        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        config, depth = RunnableConfig(callbacks=run_manager.get_child()), max(k, self.fetch_k)
+    async def _asearch(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        depth = max(k, self.fetch_k)
         candidates = await self.retriever.ainvoke(query, config, k=depth, filters=filters)
         return await run_in_executor(None, self._reranked, query, candidates, k)
 

@@ -10,8 +10,8 @@ from typing import Self
 from zipfile import BadZipFile
 
 import numpy as np
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
 from numpy.typing import NDArray
 from pydantic import SkipValidation
 
@@ -66,8 +66,7 @@ class LongDocumentRetriever(RankingRetriever):
     ) -> Self:
         """Cut a document into chunks (see `chunk_document`) and encode them.
 
-        Raises:
-            KnowledgeBaseError: there is no text in it.
+        Raises KnowledgeBaseError when there is no text in it.
         """
         encoder = load_encoder(encoder)
         chunks = chunk_document(document, encoder, tokens=tokens, exact=exact)
@@ -97,8 +96,7 @@ class LongDocumentRetriever(RankingRetriever):
         Chunks, which hold the document's text, and vectors are kept in the user's cache folder by the file's content
         and format, the encoder and `tokens`. Where nothing can be written there, they are made each time.
 
-        Raises:
-            KnowledgeBaseError: the file is missing, cannot be read, or holds no document or more than one.
+        Raises KnowledgeBaseError when the file is missing, cannot be read, or holds no document or more than one.
         """
         source, *others = open_sources(path)
         if others:
@@ -133,18 +131,14 @@ class LongDocumentRetriever(RankingRetriever):
     @cached_property
     def _terms(self) -> BM25Pool:
         """The chunks as BM25 scores them: their own words, and those of what they stand under."""
-        return BM25Pool(
-            [chunk.model_copy(update={"metadata": {**chunk.metadata, "title": titles(chunk)}}) for chunk in self.chunks]
-        )
+        return BM25Pool(self.chunks, title=titles)
 
     def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
         """Return the `k` chunks that BM25 scores highest of those with any term of the query, best first."""
         refuse_filters(filters, "One document")
-        return ranked((self.chunks[place], score) for place, score in self._terms.best(query, k))
+        return self._terms.search_terms(query, k)
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
         refuse_filters(filters, "One document")
         scores = self.vectors @ self.encoder.encode_queries([query])[0]
         order = np.argsort(-scores, kind="stable")[:k]

@@ -3,19 +3,19 @@
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import sha256
 from numbers import Real
 from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.vectorstores import VectorStore
 from pydantic import ConfigDict, ModelWrapValidatorHandler, ValidationError, field_validator, model_validator
 
 from briefcontext.errors import InputError, problems
+from briefcontext.files import sha256
 from briefcontext.knowledge.sources.publication import article_url, normalised
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import Manifest
@@ -74,16 +74,15 @@ class RankingRetriever(BaseRetriever):
         return False
 
     @abstractmethod
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        """Return at most `k` documents that fulfil the filters, best first, made by `ranked`."""
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        """Return at most `k` documents that fulfil the filters, best first, made by `ranked`.
 
-    async def _asearch(
-        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
+        `config` is for other retrievers that are asked meanwhile: they are traced as parts of this one.
+        """
+
+    async def _asearch(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
         """Return what `_search` returns; by default from another thread, as BaseRetriever does it."""
-        return await run_in_executor(None, self._search, query, k, filters, run_manager.get_sync())
+        return await run_in_executor(None, self._search, query, k, filters, config)
 
     def _get_relevant_documents(
         self,
@@ -93,7 +92,7 @@ class RankingRetriever(BaseRetriever):
         k: int | None = None,
         filters: Filters = NO_FILTERS,
     ) -> list[Document]:
-        return self._search(query, *self._asked(k, filters), run_manager)
+        return self._search(query, *self._asked(k, filters), RunnableConfig(callbacks=run_manager.get_child()))
 
     async def _aget_relevant_documents(
         self,
@@ -103,7 +102,7 @@ class RankingRetriever(BaseRetriever):
         k: int | None = None,
         filters: Filters = NO_FILTERS,
     ) -> list[Document]:
-        return await self._asearch(query, *self._asked(k, filters), run_manager)
+        return await self._asearch(query, *self._asked(k, filters), RunnableConfig(callbacks=run_manager.get_child()))
 
     def _asked(self, k: int | None, filters: Filters) -> tuple[int, Filters]:
         if not isinstance(filters, Filters):
@@ -153,27 +152,31 @@ class WrappedRetriever(RankingRetriever):
         """Retrieve from a LangChain vector store by similarity."""
         return cls(retriever=store.as_retriever(), k=k)
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        self._check(filters)
-        retriever, arguments = _asked_for(self.retriever, k)
-        found = retriever.invoke(query, {"callbacks": run_manager.get_child()}, **arguments)
-        return self._completed(found, k)
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        retriever, arguments = self._asked_for(k, filters)
+        return self._completed(retriever.invoke(query, config, **arguments), k)
 
-    async def _asearch(
-        self, query: str, k: int, filters: Filters, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        self._check(filters)
-        retriever, arguments = _asked_for(self.retriever, k)
+    async def _asearch(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        retriever, arguments = self._asked_for(k, filters)
         if arguments and not _takes_k(retriever._aget_relevant_documents):  # type: ignore[attr-defined]
             # It inherits BaseRetriever's asynchronous side, which passes no arguments on.
-            return await super()._asearch(query, k, filters, run_manager)
-        found = await retriever.ainvoke(query, {"callbacks": run_manager.get_child()}, **arguments)
-        return self._completed(found, k)
+            return await super()._asearch(query, k, filters, config)
+        return self._completed(await retriever.ainvoke(query, config, **arguments), k)
 
-    def _check(self, filters: Filters) -> None:
-        refuse_filters(filters, f"{type(self.retriever).__name__}, a retriever of your own,")
+    def _asked_for(self, k: int, filters: Filters) -> tuple[RetrieverLike, dict[str, int]]:
+        """The retriever, or a copy of it, and the arguments of a call that returns `k` documents."""
+        retriever = self.retriever
+        refuse_filters(filters, f"{type(retriever).__name__}, a retriever of your own,")
+        if not isinstance(retriever, BaseRetriever):
+            return retriever, {}
+        if _takes_k(retriever._get_relevant_documents):
+            return retriever, {"k": k}
+        fields = type(retriever).model_fields
+        if "search_kwargs" in fields:
+            search_kwargs = {**(retriever.search_kwargs or {}), "k": k}  # type: ignore[attr-defined]
+            return retriever.model_copy(update={"search_kwargs": search_kwargs}), {}
+        name = next((name for name in _K_FIELDS if name in fields), None)
+        return (retriever.model_copy(update={name: k}) if name else retriever), {}
 
     def _completed(self, found: Any, k: int) -> list[Document]:
         if not (isinstance(found, list) and all(isinstance(document, Document) for document in found)):
@@ -191,11 +194,7 @@ def as_ranking(documents: Sequence[Document], k: int | None = None) -> list[Docu
 
 
 def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetriever:
-    """Return the retriever itself if it ranks as BriefContext's own do, else wrapped so that it does.
-
-    Raises:
-        InputError: it is none.
-    """
+    """Return the retriever, wrapped if it does not rank as BriefContext's do. Raises InputError where it is none."""
     if isinstance(retriever, VectorStore):
         return WrappedRetriever.from_vectorstore(retriever)
     if not isinstance(retriever, Runnable):
@@ -204,22 +203,6 @@ def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetri
             "knowledge base as DenseRetriever(knowledge_base=…)."
         )
     return retriever if isinstance(retriever, RankingRetriever) else WrappedRetriever(retriever=retriever)
-
-
-def _asked_for(retriever: RetrieverLike, k: int) -> tuple[RetrieverLike, dict[str, int]]:
-    """The retriever, or a copy of it, and the arguments of a call that returns `k` documents."""
-    if not isinstance(retriever, BaseRetriever):
-        return retriever, {}
-    if _takes_k(retriever._get_relevant_documents):
-        return retriever, {"k": k}
-    fields = type(retriever).model_fields
-    if "search_kwargs" in fields:
-        search_kwargs = {**(retriever.search_kwargs or {}), "k": k}  # type: ignore[attr-defined]
-        return retriever.model_copy(update={"search_kwargs": search_kwargs}), {}
-    for name in _K_FIELDS:
-        if name in fields:
-            return retriever.model_copy(update={name: k}), {}
-    return retriever, {}
 
 
 def _takes_k(method: Callable[..., Any]) -> bool:
@@ -288,4 +271,4 @@ def _offset(value: object, default: int) -> int:
 
 
 def _digest(document: Document) -> str:
-    return sha256(document.page_content.encode()).hexdigest()[:12]
+    return sha256(document.page_content)[:12]

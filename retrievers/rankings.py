@@ -1,7 +1,7 @@
 """Rankings: BM25's of a pool, how far two agree, several made into one, and documents put back in their order."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,9 @@ from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge.encoders.encoder import title_of
+from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.terms import BM25_B, BM25_K1, TermStatistics, lexical_text, tokenize
+from briefcontext.retrievers.ranking_retriever import ranked, refuse_filters
 
 PREFLIGHT_TOP_N = 3
 """How many documents of each ranking are compared (BriefContext, preflight check)."""
@@ -58,7 +60,9 @@ def reciprocal_rank_fusion(
     """
     if k < 0:
         raise InputError(f"The k of reciprocal rank fusion must be 0 or more, not {k}.")
-    weights = _checked_weights(weights, len(rankings))
+    n, weights = len(rankings), [1.0] * len(rankings) if weights is None else weights
+    if len(weights) != n or not all(weight > 0 for weight in weights):
+        raise InputError(f"Fusing {n} rankings needs {n} positive weights, not {list(weights)}.")
     parts: dict[str, list[float]] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         for rank, id in enumerate(dict.fromkeys(ranking), start=1):
@@ -66,14 +70,6 @@ def reciprocal_rank_fusion(
     # The exact sum, so that equal ranks in another order of the rankings remain equal scores.
     fused = [(id, math.fsum(scores)) for id, scores in parts.items()]
     return sorted(fused, key=lambda pair: -pair[1])
-
-
-def _checked_weights(weights: Sequence[float] | None, n: int) -> Sequence[float]:
-    if weights is None:
-        return [1.0] * n
-    if len(weights) != n or not all(weight > 0 for weight in weights):
-        raise InputError(f"Fusing {n} rankings needs {n} positive weights, not {list(weights)}.")
-    return weights
 
 
 def order_preserving(documents: Sequence[Document]) -> list[Document]:
@@ -84,17 +80,12 @@ def order_preserving(documents: Sequence[Document]) -> list[Document]:
     source this is equation 2 of the paper. The result is a permutation, and arranging it again changes nothing.
     """
     group: dict[str, int] = {}
-    for document in documents:
-        group.setdefault(_source(document), len(group))
-    return sorted(documents, key=lambda document: (group[_source(document)], _position(document)))
 
+    def place(document: Document) -> tuple[int, int, int]:
+        source = group.setdefault(str(document.metadata.get("source_id", document.id)), len(group))
+        return source, int(document.metadata.get("chunk_index", 0)), int(document.metadata.get("start", 0))
 
-def _source(document: Document) -> str:
-    return str(document.metadata.get("source_id", document.id))
-
-
-def _position(document: Document) -> tuple[int, int]:
-    return int(document.metadata.get("chunk_index", 0)), int(document.metadata.get("start", 0))
+    return sorted(documents, key=place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +111,16 @@ def rank_by_bm25(query: str, documents: Sequence[Document], statistics: TermStat
 class BM25Pool:
     """Documents in memory, ready to be scored for one query after another."""
 
-    def __init__(self, documents: Sequence[Document], statistics: TermStatistics | None = None) -> None:
-        """Take the terms of the documents; `statistics` as in `rank_by_bm25`."""
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        statistics: TermStatistics | None = None,
+        title: Callable[[Document], str] = title_of,
+    ) -> None:
+        """Take the terms of the documents and of their titles; `statistics` as in `rank_by_bm25`."""
+        self._documents = documents
         self._statistics = statistics
-        terms = [tokenize(lexical_text(title_of(document), document.page_content)) for document in documents]
+        terms = [tokenize(lexical_text(title(document), document.page_content)) for document in documents]
         self._held = [set(document) for document in terms]
         # BM25Okapi divides by the mean length.
         self._okapi = _Okapi(terms, k1=BM25_K1, b=BM25_B) if any(terms) else None
@@ -141,10 +138,11 @@ class BM25Pool:
                 self._okapi.idf[term] = self._rarity(term)
         return [float(score) for score in self._okapi.get_scores(terms)]
 
-    def best(self, query: str, k: int) -> list[tuple[int, float]]:
-        """Return the places and scores of the `k` best documents, best first, of those with any term of a query."""
-        scored = [(place, score) for place, score in enumerate(self.scores(query)) if score > 0]
-        return sorted(scored, key=lambda pair: -pair[1])[:k]
+    def search_terms(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
+        """Return the `k` best documents of those with any term of a query, best first, with `rank` and `score`."""
+        refuse_filters(filters, "A list of documents")
+        scored = zip(self._documents, self.scores(query), strict=True)
+        return ranked(sorted((pair for pair in scored if pair[1] > 0), key=lambda pair: -pair[1])[:k])
 
     def coverage(self, query: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return which document holds which distinct term of a query (n, t), and the terms' rarity (t,).

@@ -27,8 +27,7 @@ CORPUS_SIZE = -0.4
 """Log-odds that a document answers: by the similarity of its sentence and its best one, each at most 1; by the share of
 the question's terms that the sentence and the document hold; and by the logarithm of the number of documents searched,
 as among more of them more come near a question by chance. Chosen on one half of the questions of
-`benchmarks/extractive.py`; weights a third larger or smaller rank about as well. Its README says what was left out, as
-it brought nothing."""
+`benchmarks/extractive.py`; weights a third larger or smaller rank about as well."""
 FINDING = 1.0
 """What a sentence gains on the others of its source if it reports a finding, and loses if it says only what was asked
 or done. Chosen on the same half."""
@@ -96,12 +95,8 @@ class SentenceRanker:
 
     Sources rank by their best sentence. Within one, what was found comes before what was asked or done.
 
-    What a similarity means differs from encoder to encoder. So it is put on a scale on which a sentence that has
-    nothing to do with a question is at 0 and one that answers it at 1, by a few such pairs that the encoder is given
-    first.
-
-    Args:
-        encoder: similarity is the inner product of its vectors, whatever their lengths.
+    Similarity is the inner product of the encoder's vectors, on a scale on which a sentence that has nothing to do with
+    a question is at 0 and one that answers it at 1, by a few such pairs that the encoder is given first.
     """
 
     def __init__(self, encoder: Encoder) -> None:

@@ -1,9 +1,6 @@
 """Signals of a misplaced key document: pure functions of two rankings of the same documents.
 
-All of them are computed from what the preflight check has at hand: the k documents with the dense ranking's scores,
-BM25's scores of the same documents, and which terms of the question each document holds. None asks a model, and
-`measure` takes a few milliseconds. Where fewer than four documents were retrieved, "the rest" below the top three is
-the last document.
+None asks a model. Where fewer than four documents were retrieved, "the rest" below the top three is the last document.
 """
 
 import math
@@ -58,16 +55,6 @@ class TwoRankings:
                 "use a retriever of BriefContext's, or the preflight 'iou'."
             ) from None
         return cls(dense=dense, bm25=np.array(pool.scores(query)), rarity=rarity, holds=holds, question=query)
-
-    @cached_property
-    def bm25_order(self) -> list[int]:
-        """Places in the dense ranking, from 0, in BM25's order; equal scores keep the dense order."""
-        return [int(place) for place in np.argsort(-self.bm25, kind="stable")]
-
-    @cached_property
-    def bm25_places(self) -> NDArray[np.int64]:
-        """For each document (n,), its place in BM25's ranking, from 0."""
-        return np.argsort(np.array(self.bm25_order), kind="stable")
 
     @cached_property
     def coverage(self) -> NDArray[np.float64]:
@@ -159,8 +146,7 @@ SIGNALS: dict[str, Signal] = {
 }
 """The signals that a calibration is fitted on, by name: few, as labelled questions are few.
 
-Chosen by forward selection, each data set left out in turn, over the questions of the benchmark of the preflight: the
-choice has seen them, and their labels, once.
+Chosen by forward selection, each data set left out in turn, over the questions of the benchmark of the preflight.
 """
 
 

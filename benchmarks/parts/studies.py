@@ -151,7 +151,7 @@ def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibrat
 
     def calibrated(question: str, documents: Sequence[Document]) -> object:
         rankings = TwoRankings.of(question, documents, statistics)
-        return _agreement(rankings.bm25_order), calibration.predict(rankings)
+        return _agreement(np.argsort(-rankings.bm25, kind="stable").tolist()), calibration.predict(rankings)
 
     rows = []
     for k in ks:

@@ -12,8 +12,8 @@ from pathlib import PurePath
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
 from pydantic import Field, SkipValidation
 
 from briefcontext.errors import InputError
@@ -113,11 +113,9 @@ class _Upload(RankingRetriever):
     def ranks_by_bm25(self) -> bool:
         return self.settings.retrieval == "bm25"
 
-    def _search(
-        self, query: str, k: int, filters: Filters, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
         retriever = resources.retriever(self.settings, over=self.encoded)
-        return retriever.invoke(query, {"callbacks": run_manager.get_child()}, k=k, filters=filters)
+        return retriever.invoke(query, config, k=k, filters=filters)
 
 
 async def run_over(document: Document, question: Mapping[str, Any], settings: Settings) -> AsyncGenerator[Line]:
