@@ -4,6 +4,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -43,7 +44,6 @@ class KnowledgeBase:
     """
 
     def __init__(self, manifest: Manifest, encoder: "Encoder | None") -> None:
-        """For `open`."""
         self.path = manifest.place.path
         """The folder, or the URL in an object store."""
         self.manifest = manifest
@@ -63,15 +63,8 @@ class KnowledgeBase:
             KnowledgeBaseError: there is none, its first build is not complete, it is damaged, or of another format; or
                 the encoder given is not the one it was built with.
         """
-        place = _place(path)
-        if (manifest := Manifest.published(place)) is None:
-            raise KnowledgeBaseError(_why_not(place))
-        if encoder is None:
-            return cls(manifest, None)
-        from briefcontext.knowledge.encoders import load_encoder
-
-        manifest.check(loaded := load_encoder(encoder))
-        return cls(manifest, loaded)
+        manifest = _published(_place(path))
+        return cls(manifest, None if encoder is None else _checked(encoder, manifest))
 
     def close(self) -> None:
         with self._loading:
@@ -90,8 +83,7 @@ class KnowledgeBase:
         return self.published.passages
 
     def __bool__(self) -> bool:
-        """True, also when it is empty."""
-        return True
+        return True  # also when it is empty
 
     def __repr__(self) -> str:
         return f"KnowledgeBase({str(self._place)!r}, {len(self):,} passages, encoder {self.manifest.encoder.name!r})"
@@ -104,11 +96,7 @@ class KnowledgeBase:
         """
         with self._loading:
             if self._encoder is None:
-                from briefcontext.knowledge.encoders import load_encoder
-
-                encoder = load_encoder(self.manifest.encoder.name)
-                self.manifest.check(encoder)
-                self._encoder = encoder
+                self._encoder = _checked(self.manifest.encoder.name, self.manifest)
             return self._encoder
 
     def count(self, filters: Filters = NO_FILTERS, *, retracted: bool = True) -> int:
@@ -178,24 +166,16 @@ class KnowledgeBase:
 
     def ids(self) -> list[str]:
         """The ids of all passages, sorted."""
-
-        def read(snapshot: "Snapshot") -> list[str]:
-            return sorted(id for page in snapshot.table.pages(["id"]) for id in page["id"].to_pylist())
-
-        return self._read(read)
+        return sorted(self._read(lambda snapshot: snapshot.table.read(["id"])["id"].to_pylist()))
 
     def documents(self) -> list[dict[str, Any]]:
         """What it holds, by source id: `source_id`, `title`, `kind`, `year`, and how many `passages` of each."""
-
-        def read(snapshot: "Snapshot") -> list[dict[str, Any]]:
-            found: dict[str, dict[str, Any]] = {}
-            for page in snapshot.table.pages(["source_id", "title", "kind", "year"]):
-                for row in page.to_pylist():
-                    known = found.setdefault(row["source_id"], {**row, "passages": 0})
-                    known["passages"] += 1
-            return [found[id] for id in sorted(found)]
-
-        return self._read(read)
+        told = ["title", "kind", "year"]
+        rows = self._read(lambda snapshot: snapshot.table.read(["source_id", *told], scan_in_order=True))
+        by_source = rows.group_by("source_id", use_threads=False)
+        found = by_source.aggregate([*((name, "first") for name in told), ([], "count_all")])
+        documents: list[dict[str, Any]] = found.rename_columns(["source_id", *told, "passages"]).to_pylist()
+        return sorted(documents, key=itemgetter("source_id"))
 
     @property
     def term_statistics(self) -> "TermStatistics | None":
@@ -208,9 +188,7 @@ class KnowledgeBase:
         stamp = self._place.stamp(MANIFEST_FILE)
         if stamp != self._stamp:
             with self._loading:
-                if (published := Manifest.published(self._place)) is None:
-                    raise KnowledgeBaseError(_why_not(self._place))
-                self._published, self._stamp = published, stamp
+                self._published, self._stamp = _published(self._place), stamp
         return self._published
 
     def _read(self, read: "Callable[[Snapshot], _T]") -> _T:
@@ -247,8 +225,7 @@ def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     place = _place(path)
     published, draft = Manifest.published(place), Manifest.draft(place)
-    if (manifest := published or draft) is None:
-        raise KnowledgeBaseError(_why_not(place))
+    manifest = published or draft or _published(place)
     counts = Counts.total(source.counts for source in manifest.sources)
     info = {
         "path": str(place),
@@ -271,19 +248,31 @@ def _place(path: str | os.PathLike[str]) -> Place:
     return open_place(path)
 
 
+def _checked(encoder: "Encoder | str", manifest: Manifest) -> "Encoder":
+    """Load an encoder. Raises KnowledgeBaseError where it is not the one that a base was built with."""
+    from briefcontext.knowledge.encoders import load_encoder
+
+    manifest.check(loaded := load_encoder(encoder))
+    return loaded
+
+
 def _check(k: int) -> None:
     if k < 1:
         raise InputError(f"k is {k}, and at least 1 passage must be asked for.")
 
 
-def _why_not(place: Place) -> str:
-    """Return why a base cannot be opened that has no published state."""
+def _published(place: Place) -> Manifest:
+    """The state that readers see. Raises KnowledgeBaseError, which says why there is none."""
+    if (manifest := Manifest.published(place)) is not None:
+        return manifest
     if isinstance(place.path, Path) and place.path.is_file():
-        return f"{place} is a file: make a knowledge base of it with `briefcontext index {place} --kb FOLDER`."
-    if isinstance(place.path, Path) and not place.path.is_dir():
-        return f"There is no knowledge base at {place}: build one with `briefcontext index SOURCE --kb {place}`."
-    if Manifest.draft(place) is None:
-        return f"{place} is not a knowledge base (it has no {MANIFEST_FILE}): check the path."
-    if place.is_locked():
-        return f"The knowledge base {place} is being built at this moment: wait until that has ended."
-    return f"The knowledge base {place} is half-built: run the same index command again to finish it."
+        why = f"{place} is a file: make a knowledge base of it with `briefcontext index {place} --kb FOLDER`."
+    elif isinstance(place.path, Path) and not place.path.is_dir():
+        why = f"There is no knowledge base at {place}: build one with `briefcontext index SOURCE --kb {place}`."
+    elif Manifest.draft(place) is None:
+        why = f"{place} is not a knowledge base (it has no {MANIFEST_FILE}): check the path."
+    elif place.is_locked():
+        why = f"The knowledge base {place} is being built at this moment: wait until that has ended."
+    else:
+        why = f"The knowledge base {place} is half-built: run the same index command again to finish it."
+    raise KnowledgeBaseError(why)

@@ -69,12 +69,10 @@ class DenseRetriever(RankingRetriever):
 
     @property
     def term_statistics(self) -> TermStatistics | None:
-        """How often terms occur over all passages of the knowledge base."""
         return self.knowledge_base.term_statistics
 
     @property
     def dense_over(self) -> Manifest | None:
-        """The manifest of the knowledge base."""
         return self.knowledge_base.manifest
 
     def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
@@ -119,7 +117,6 @@ class BM25Retriever(RankingRetriever):
 
     @property
     def ranks_by_bm25(self) -> bool:
-        """BM25's own ranking."""
         return True
 
     @classmethod
@@ -197,7 +194,6 @@ class RerankingRetriever(RankingRetriever):
 
     @property
     def term_statistics(self) -> TermStatistics | None:
-        """Those of the retriever behind."""
         return self.retriever.term_statistics
 
     def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -118,11 +119,7 @@ def build_knowledge_base(
 
 
 def place_to_build(path: str | os.PathLike[str]) -> Place:
-    """Return the place of a base that may be written.
-
-    Raises:
-        KnowledgeBaseError: it is the bundled one.
-    """
+    """Return the place of a base that may be written. Raises KnowledgeBaseError for the bundled one."""
     if path == DEMO:
         raise KnowledgeBaseError(
             f"{DEMO} names the bundled knowledge base, which stays as it is: name another folder, or ./{DEMO}."
@@ -192,11 +189,8 @@ def _build(
     if ledger.due():
         draft.begin(ledger)
         pipeline = Pipeline(draft, ledger, encoder)
-        if on is None:
-            written = pipeline.run(progress)
-        else:
-            with ray_workers(encoder, draft.passages.uri) as encode_all:
-                written = pipeline.run(progress, encode_all)
+        with ray_workers(encoder, draft.passages.uri) if on else nullcontext() as encode_all:
+            written = pipeline.run(progress, encode_all)
     if ledger.read or ledger.entries != before or not draft.is_published():
         draft.publish(ledger)
     reports = []
@@ -211,7 +205,7 @@ def _build(
         sources=reports,
         passages=draft.manifest.passages,
         vectors_written=written,
-        rejects_file=place.named(REJECTS_FILE) if place.exists(REJECTS_FILE) else None,
+        rejects_file=place.named(REJECTS_FILE) if place.stamp(REJECTS_FILE) else None,
         unfinished=unfinished(ledger.entries),
     )
 
@@ -219,11 +213,8 @@ def _build(
 def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> BuildReport:
     """Take documents out of the knowledge base at `path`, by their source ids; no encoder is loaded.
 
-    One whose file is indexed again comes back.
-
-    Raises:
-        KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete, or one of the ids is
-            not held; nothing is removed then.
+    One whose file is indexed again comes back. Raises KnowledgeBaseError, and removes nothing, when there is no base,
+    it is the bundled one, a build of it is not complete, or one of the ids is not held.
     """
     place = place_to_build(path)
     with KnowledgeBase.open(path) as base:

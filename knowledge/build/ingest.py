@@ -110,18 +110,16 @@ class Ingest:
                     record.passages = list(self._passages_of(record))
         self._held.look_up_ids([id for record in checked if isinstance(record, Record) for id in record.ids])
         changes.counts = Counts(read=len(items), **Counter[str](map(self._apply, checked)))
-        self._ledger.advance(source, items[-1][1] if items else None, changes.counts, finished=finished)
+        entry = self._ledger.entries[source]
+        position = items[-1][1] if items else entry.position
+        self._ledger.change(source, position=position, finished=finished, counts=entry.counts + changes.counts)
         changes.sources, changes.next_number = list(self._ledger.entries), self._next_number
         return changes
 
     def _apply(self, item: Item) -> Outcome:
-        match item:
-            case Record():
-                return self._upsert(item)
-            case Deletion():
-                return self._delete(item)
-            case Reject():
-                return self._reject(item.position, item.reason)
+        if isinstance(item, Reject):
+            return self._reject(item.position, item.reason)
+        return self._delete(item) if isinstance(item, Deletion) else self._upsert(item)
 
     def _reject(self, position: str, reason: str) -> Outcome:
         self._changes.rejects.append((self._source, position, reason))

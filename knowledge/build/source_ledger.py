@@ -7,7 +7,7 @@ from typing import Any
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.sources.source import Deletion, EntrySource, FileSource, Source
-from briefcontext.knowledge.store.manifest import RECORDS, Counts, IndexedSource, Manifest, open_place
+from briefcontext.knowledge.store.manifest import RECORDS, IndexedSource, Manifest, open_place
 from briefcontext.knowledge.store.table import Table
 
 
@@ -25,28 +25,23 @@ class SourceLedger:
         self.read: dict[int, int] = {}
         """The places of the sources that were read among those given, and under which entries."""
         self._given = given
-        self._numbers: dict[str, list[int]] = {}
+        self._numbers: dict[str | int, list[int]] = {}
+        """The entries of the same content, or of the source at one place, where its content is unknown."""
         for number, entry in enumerate(held):
             self._numbers.setdefault(entry.fingerprint, []).append(number)
-        self._registered = [self._register(source) for source in given]
+        for place, source in enumerate(given):
+            if (source.fingerprint or place) not in self._numbers:
+                self._add(place)
+            path, known = _path_of(source), self.entries[self.entry(place)].path
+            if path is not None and not (known is not None and Path(known).is_file()):
+                self.change(self.entry(place), path=path)
         self._last = {source.fingerprint: place for place, source in enumerate(given) if source.fingerprint}
 
-    def _register(self, source: Source) -> int:
-        """The latest entry of the same content, or a new one when there is none."""
-        if not source.fingerprint or source.fingerprint not in self._numbers:
-            return self._add(source)
-        number = self._numbers[source.fingerprint][-1]
-        path, held = _path_of(source), self.entries[number].path
-        if path is not None and not (held is not None and Path(held).is_file()):
-            self.change(number, path=path)
-        return number
-
-    def _add(self, source: Source) -> int:
-        number, note = len(self.entries), getattr(source, "note", "")
-        self.entries.append(
-            IndexedSource(name=source.name, fingerprint=source.fingerprint, note=note, path=_path_of(source))
-        )
-        self._numbers.setdefault(source.fingerprint, []).append(number)
+    def _add(self, place: int) -> int:
+        source, number = self._given[place], len(self.entries)
+        note, path = getattr(source, "note", ""), _path_of(source)
+        self.entries.append(IndexedSource(name=source.name, fingerprint=source.fingerprint, note=note, path=path))
+        self._numbers.setdefault(source.fingerprint or place, []).append(number)
         return number
 
     def change(self, number: int, **changes: Any) -> None:
@@ -54,8 +49,7 @@ class SourceLedger:
 
     def entry(self, place: int) -> int:
         """The entry that the source at a place among those given has by now."""
-        fingerprint = self._given[place].fingerprint
-        return self._numbers[fingerprint][-1] if fingerprint else self._registered[place]
+        return self._numbers[self._given[place].fingerprint or place][-1]
 
     def due(self) -> list[int]:
         """The entries of the sources that would have to be read now."""
@@ -66,7 +60,7 @@ class SourceLedger:
         for place, source in enumerate(self._given):
             if self._is_due(place):
                 entry = self.entry(place)
-                self.read[place] = self._add(source) if self.entries[entry].finished else entry
+                self.read[place] = self._add(place) if self.entries[entry].finished else entry
                 yield source, self.read[place]
 
     def _is_due(self, place: int) -> bool:
@@ -105,12 +99,6 @@ class SourceLedger:
         fingerprint = self.entries[number].fingerprint
         earlier = self._numbers[fingerprint] if fingerprint else []
         return any(other < number and self.entries[other].finished for other in earlier)
-
-    def advance(self, number: int, position: int | None, counts: Counts, *, finished: bool) -> None:
-        """Note the new position of a source (None: it has not moved), and what became of the records up to there."""
-        source = self.entries[number]
-        position = source.position if position is None else position
-        self.change(number, position=position, finished=finished, counts=source.counts + counts)
 
 
 def _path_of(source: object) -> str | None:

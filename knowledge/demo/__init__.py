@@ -1,6 +1,5 @@
 """The bundled demo knowledge base: a few passages, and questions that they answer."""
 
-import hashlib
 import json
 from importlib.metadata import version
 from importlib.resources import files
@@ -10,7 +9,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.files import CACHE_VARIABLE, cache_folder
+from briefcontext.files import CACHE_VARIABLE, cache_folder, sha256
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import FORMAT_VERSION, MANIFEST_FILE
 
@@ -35,10 +34,21 @@ def demo_folder() -> Path:
         KnowledgeBaseError: the cache folder cannot be written.
     """
     made_of = json.dumps([version("briefcontext"), FORMAT_VERSION, ENCODER, LABEL]).encode() + _read("passages.jsonl")
-    folder = cache_folder() / f"demo-{hashlib.sha256(made_of).hexdigest()[:16]}"
+    folder = cache_folder() / f"demo-{sha256(made_of)[:16]}"
     try:
-        if not (folder / MANIFEST_FILE).exists():
-            _build(folder)
+        if (folder / MANIFEST_FILE).exists():
+            return folder
+
+        from filelock import FileLock
+
+        from briefcontext.knowledge.build import build_knowledge_base
+        from briefcontext.knowledge.encoders import load_encoder
+
+        encoder = load_encoder(ENCODER)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f"{folder.name}.lock")):
+            if not (folder / MANIFEST_FILE).exists():
+                build_knowledge_base(_documents(), folder, encoder=encoder)
     except OSError as error:
         raise KnowledgeBaseError(
             f"The demo knowledge base cannot be built in {folder.parent} ({error}): set {CACHE_VARIABLE} to a folder "
@@ -50,19 +60,6 @@ def demo_folder() -> Path:
 def demo_questions() -> list[dict[str, Any]]:
     """Questions on the demo passages: `id`, `question`, `gold_ids`, and for some `options` and `answer`."""
     return _rows("questions.jsonl")
-
-
-def _build(folder: Path) -> None:
-    from filelock import FileLock
-
-    from briefcontext.knowledge.build import build_knowledge_base
-    from briefcontext.knowledge.encoders import load_encoder
-
-    encoder = load_encoder(ENCODER)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_name(f"{folder.name}.lock")):
-        if not (folder / MANIFEST_FILE).exists():
-            build_knowledge_base(_documents(), folder, encoder=encoder)
 
 
 def _documents() -> list[Document]:

@@ -1,6 +1,5 @@
 """Model checkpoints: finding them, telling their revisions, and running them."""
 
-import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from briefcontext.errors import InputError, KnowledgeBaseError, first_line
-from briefcontext.files import file_sha256
+from briefcontext.files import file_sha256, sha256
 
 _OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.gguf"]
 
@@ -83,10 +82,8 @@ def revision_of(folder: Path) -> str:
     """Return which weights a folder holds: the commit of a Hugging Face snapshot, else a SHA-256 of the weights."""
     if folder.parent.name == "snapshots":
         return folder.name
-    digest = hashlib.sha256()
-    for file in _weight_files(folder):
-        digest.update(bytes.fromhex(file_sha256(file)))
-    return f"sha256:{digest.hexdigest()}"
+    digests = (bytes.fromhex(file_sha256(file)) for file in _weight_files(folder))
+    return f"sha256:{sha256(b''.join(digests))}"
 
 
 class Model:

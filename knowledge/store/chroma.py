@@ -48,9 +48,7 @@ class ChromaVectors:
     def __init__(self, manifest: Manifest, *, create: bool = False) -> None:
         """Open a base's collection, in its folder or on the server that it names; `create` it where it is missing.
 
-        Raises:
-            InputError: the URL is not one.
-            KnowledgeBaseError: there is no such collection, or the server does not answer.
+        Raises KnowledgeBaseError when there is no such collection, or the server does not answer.
         """
         self.where = _folder(manifest) if manifest.store == EMBEDDED else str(manifest.store)
         name = f"briefcontext-{manifest.id}"

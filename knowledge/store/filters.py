@@ -64,8 +64,6 @@ NO_FILTERS = Filters()
 
 def labels(name: str, text: object) -> list[str]:
     """The labels of a list, or of a text with semicolons between them, as the column of that name holds them."""
-    if not text:
-        return []
     parts = text.split(";") if isinstance(text, str) else text if isinstance(text, list | tuple) else []
     found = (_label(name, part) for part in parts if isinstance(part, str))
     return list(dict.fromkeys(filter(None, found)))

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -54,9 +54,6 @@ class Place:
     def table(self, name: str) -> str:
         return str(self.named(f"{name}.lance"))
 
-    def exists(self, name: str) -> bool:
-        return self.stamp(name) is not None
-
     def names(self) -> set[str]:
         """The names of the files and folders in it. Raises KnowledgeBaseError where it cannot hold any."""
         if self.folder.exists() and not self.folder.is_dir():
@@ -65,10 +62,9 @@ class Place:
 
     def read(self, name: str) -> bytes | None:
         """The content of a file; None where there is none. Raises OSError where it cannot be read."""
-        try:
+        with suppress(FileNotFoundError, NotADirectoryError):
             return (self.folder / name).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return None
 
     def write(self, name: str, content: bytes) -> None:
         """Put a file there, whole or not at all."""
@@ -80,11 +76,10 @@ class Place:
 
     def stamp(self, name: str) -> object:
         """Return what differs once a file was written again; None where there is none."""
-        try:
+        with suppress(OSError):
             status = os.stat(self.folder / name)
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_ino, status.st_size
+            return status.st_mtime_ns, status.st_ino, status.st_size
+        return None
 
     def size(self) -> int:
         """Bytes of all that it holds."""
@@ -94,24 +89,18 @@ class Place:
         """Keep other builds out. Raises KnowledgeBaseError when another process builds there."""
         # The operating system releases the lock of a process that dies; `is_locked` takes it for a moment.
         self.folder.mkdir(parents=True, exist_ok=True)
-        return self._locked(timeout=1.0)
-
-    def _locked(self, timeout: float) -> AbstractContextManager[object]:
         busy = KnowledgeBaseError(f"{self} is being built by another process: wait until it has ended.")
-        return lock(self.folder / LOCK_FILE, busy, timeout=timeout)
+        return lock(self.folder / LOCK_FILE, busy, timeout=1.0)
 
     def is_locked(self) -> bool:
         """Return whether a build runs at this moment."""
-        if not self.exists(LOCK_FILE):
-            return False
+        busy = KnowledgeBaseError()
         try:
-            with self._locked(timeout=0):
+            with lock(self.folder / LOCK_FILE, busy):
                 return False
-        except KnowledgeBaseError:
-            return True
-        except OSError:
+        except (KnowledgeBaseError, OSError) as error:
             # Nobody builds where nothing can be written.
-            return False
+            return error is busy
 
 
 def open_place(path: str | os.PathLike[str]) -> Place:
@@ -126,6 +115,11 @@ def open_place(path: str | os.PathLike[str]) -> Place:
     from briefcontext.knowledge.store.object_store import ObjectStore
 
     return ObjectStore(os.fspath(path))
+
+
+def timestamp() -> str:
+    """Now, in UTC, as ISO 8601 to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class Counts(BaseModel):
@@ -180,15 +174,13 @@ class IndexedSource(BaseModel):
 class EncoderRecord(BaseModel):
     """The encoder that the vectors were made with, and that every query must use."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     name: str
     revision: str
     dimension: int
     metric: Literal["cosine", "ip"]
     text_format: str
-
-    @classmethod
-    def of(cls, encoder: "Encoder") -> Self:
-        return cls(**{name: getattr(encoder, name) for name in cls.model_fields})
 
 
 class Manifest(BaseModel):
@@ -201,8 +193,8 @@ class Manifest(BaseModel):
     """Stays the same for the life of the base; names its collection in Chroma."""
     serial: int = 0
     """How many states were written before it: of the manifest and the draft, the one with more is the later one."""
-    created: str
-    updated: str
+    created: str = Field(default_factory=timestamp)
+    updated: str = Field(default_factory=timestamp)
     encoder: EncoderRecord
     store: str | None = None
     """Where vectors are searched: None: in the table of passages; `chroma`; or the URL of a Chroma server."""
@@ -234,8 +226,8 @@ class Manifest(BaseModel):
 
     @classmethod
     def new(cls, place: Place, encoder: "Encoder", *, store: str | None, chunk_tokens: int | None) -> Self:
-        now, record = timestamp(), EncoderRecord.of(encoder)
-        manifest = cls(created=now, updated=now, encoder=record, store=store, chunk_tokens=chunk_tokens)
+        record = EncoderRecord.model_validate(encoder)
+        manifest = cls(encoder=record, store=store, chunk_tokens=chunk_tokens)
         manifest._place = place
         return manifest
 
@@ -311,7 +303,7 @@ class Manifest(BaseModel):
 
         Of an encoder that is not loaded, the name is enough. None stands for what the base has.
         """
-        given = {"name": encoder} if isinstance(encoder, str) else EncoderRecord.of(encoder).model_dump()
+        given = {"name": encoder} if isinstance(encoder, str) else EncoderRecord.model_validate(encoder).model_dump()
         for name, got in given.items():
             if (wanted := getattr(self.encoder, name)) != got:
                 raise KnowledgeBaseError(
@@ -351,8 +343,3 @@ def first_problem(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg']}" if where else first["msg"]
-
-
-def timestamp() -> str:
-    """Now, in UTC, as ISO 8601 to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

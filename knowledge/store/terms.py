@@ -1,12 +1,9 @@
 """Terms for BM25, one spelling for the many in which biomedical names are written, and how often they occur.
 
-A term is a run of letters or a number, folded to plain lower-case letters and stemmed. Splitting where
-letters meet digits, hyphens or Greek letters gives `IL-6`, `IL6` and `IL 6`, or `TNF-α` and `TNF alpha`, the
-same terms in queries and passages, and as no spelling yields more terms than another, none scores higher for
-its punctuation. Adding a joined form to the parts (`il`, `6`, `il6`) was measured too, and found no more.
-
-Function words are left out as running text writes them (`all`, `who`, `no`), but not in capitals (`ALL`,
-`WHO`, `NO`), where they are names; `A` stays for vitamin A and hepatitis A.
+A term is a run of letters or a number, folded to plain lower-case letters and stemmed. Splitting where letters meet
+digits, hyphens or Greek letters gives `IL-6`, `IL6` and `IL 6`, or `TNF-α` and `TNF alpha`, the same terms.
+Function words are left out as running text writes them (`all`, `who`, `no`), but not in capitals (`ALL`, `WHO`, `NO`),
+where they are names; `A` stays for vitamin A and hepatitis A.
 """
 
 import math
