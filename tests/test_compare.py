@@ -8,8 +8,7 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.experiment import EXPERIMENTS
-from briefcontext.evaluation.runs.compare import compare_runs
-from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, NPJ, OP_RAG, PREPRINT, PUBLISHED
+from briefcontext.evaluation.runs.compare import NOT_AVAILABLE, NPJ, OP_RAG, PREPRINT, PUBLISHED, compare_runs
 from briefcontext.evaluation.runs.run import Run as ExperimentRun
 from briefcontext.evaluation.statistics.tables import points_with_interval
 from briefcontext.knowledge import demo_knowledge_base

@@ -13,9 +13,8 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.methods.call_trace import CallTrace
 from briefcontext.evaluation.methods.method import METHODS, Outcome, Reading
-from briefcontext.evaluation.methods.models import SHORT_ANSWER, RunModels
+from briefcontext.evaluation.methods.models import SHORT_ANSWER, CallTrace, RunModels
 from briefcontext.graphs.settings import Settings
 from tests.openai_server import Call, OpenAIServer, Reply
 

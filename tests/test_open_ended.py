@@ -10,9 +10,15 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.judging.agreement import agreement, consensus, outcomes_of
 from briefcontext.evaluation.judging.pairs import make_pairs, write_sheets
-from briefcontext.evaluation.judging.verdicts import Verdict, judge_pairs, kept_verdicts
+from briefcontext.evaluation.judging.verdicts import (
+    Verdict,
+    agreement,
+    consensus,
+    judge_pairs,
+    kept_verdicts,
+    outcomes_of,
+)
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.run import Run

@@ -41,15 +41,7 @@ def calibrate(
     from briefcontext.evaluation.statistics.labelled import label_questions
     from briefcontext.evaluation.statistics.tables import percent, with_interval
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.retrievers.calibration import CALIBRATION_FILE, Estimate, rounded_down
-
-    def row(name: str, counted: Estimate) -> None:
-        shares = ", ".join(
-            f"{what} {with_interval(getattr(counted, what), *interval)}"
-            for what in ("recall", "specificity", "precision")
-            if (interval := getattr(counted, f"{what}_interval")) is not None
-        )
-        say(f"{name:<11} {shares}; {percent(counted.skip_share)} of the questions skip the map")
+    from briefcontext.retrievers.calibration import CALIBRATION_FILE, rounded_down
 
     data_set = load_data_set(questions)
     for reason, count in data_set.left_out.items():
@@ -65,35 +57,33 @@ def calibrate(
             say(f"Questions with no gold id that it holds: {without}; they count as not retrieved.")
         calibration, runs = fit(labelled, base.manifest, target_recall, positive=positives, seed=seed)
     calibration.write(out)
-    measured, target = calibration.measured, Path(out)
+    measured, fitted, of = calibration.measured, calibration.fitted_on, labelled.counted(positives)
+    target = Path(out)
     folder = Path(figures) if figures is not None else target.with_name(f"{target.stem}-figures")
-    of = labelled.counted(positives)
-    draw_figures(
-        folder,
-        labelled.misplaced[of],
-        runs[0].probability[of],
-        measured.calibrated,
-        measured.iou,
-        held_out="nested cross-validation",
-    )
-    fitted = calibration.fitted_on
+    probability = runs[0].probability[of]
+    counts = (measured.calibrated, measured.iou)
+    draw_figures(folder, labelled.misplaced[of], probability, *counts, held_out="nested cross-validation")
+    placed = "ranked below 3" if positives == "ranked_below" else "misplaced"
+    lost = f"Left out, as their key document was not retrieved and no map repairs that: {fitted.not_retrieved}. "
     say(
-        f"{fitted.n} questions, {fitted.misplaced} with their key document "
-        f"{'ranked below 3' if positives == 'ranked_below' else 'misplaced'} ({fitted.base_rate:.1%}). "
-        + (
-            f"Left out, as their key document was not retrieved and no map repairs that: {fitted.not_retrieved}. "
-            if fitted.not_retrieved
-            else ""
-        )
-        + "On held-out questions, by nested cross-validation, in per cent, with 95% intervals:"
+        f"{fitted.n} questions, {fitted.misplaced} with their key document {placed} ({fitted.base_rate:.1%}). "
+        f"{lost if fitted.not_retrieved else ''}"
+        "On held-out questions, by nested cross-validation, in per cent, with 95% intervals:"
     )
-    row("IoU check", measured.iou)
-    row("calibrated", measured.calibrated)
+    for name, counted in (("IoU check", measured.iou), ("calibrated", measured.calibrated)):
+        shares = ", ".join(
+            f"{what} {with_interval(getattr(counted, what), *interval)}"
+            for what in ("recall", "specificity", "precision")
+            if (interval := getattr(counted, f"{what}_interval")) is not None
+        )
+        say(f"{name:<11} {shares}; {percent(counted.skip_share)} of the questions skip the map")
+    areas = [
+        with_interval(area, *(interval or (None, None)))
+        for area, interval in ((measured.auc, measured.auc_interval), (measured.iou_auc, measured.iou_auc_interval))
+    ]
     say(
         f"Over {measured.repeats} repeats: recall {percent(measured.recall_mean)} for a target of "
-        f"{100 * target_recall:g}, specificity {percent(measured.specificity_mean)}, AUC "
-        f"{with_interval(measured.auc, *(measured.auc_interval or (None, None)))} (IoU "
-        f"{with_interval(measured.iou_auc, *(measured.iou_auc_interval or (None, None)))})."
+        f"{100 * target_recall:g}, specificity {percent(measured.specificity_mean)}, AUC {areas[0]} (IoU {areas[1]})."
     )
     say(
         "The threshold is chosen so that the recall of new questions reaches "
@@ -111,10 +101,8 @@ def calibrate(
     for feature in sorted(calibration.features, key=lambda feature: -abs(feature.coefficient)):
         say(f"  {feature.coefficient:+.2f}  {feature.name}")
     travels = target.resolve() == (Path(kb) / CALIBRATION_FILE).resolve()
-    say(f"Written to {out}; figures in {folder}.")
-    say(
-        f'Use it: briefcontext ask --kb {kb} {"--preflight calibrated" if travels else f"--calibration-file {out}"} "…"'
-    )
+    option = "--preflight calibrated" if travels else f"--calibration-file {out}"
+    say(f'Written to {out}; figures in {folder}.\nUse it: briefcontext ask --kb {kb} {option} "…"')
 
 
 def _listed(ids: list[str], most: int = 10) -> str:

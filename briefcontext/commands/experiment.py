@@ -1,20 +1,16 @@
 """`briefcontext experiment`: the papers' experiments on a model and a corpus of one's own."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from briefcontext.commands.experiment_options import check_methods, check_options, given_options
 from briefcontext.commands.interrupt import Interrupted
 from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFolder, settings_from
 from briefcontext.commands.printable import say
 from briefcontext.errors import InputError
-
-if TYPE_CHECKING:
-    from briefcontext.evaluation.runs.run import Run
 
 __all__ = ["experiment"]
 
@@ -24,17 +20,42 @@ _questions, _design, _model, _output = (
 )
 
 _Name = Literal[
-    "position",
-    "integration",
-    "conflict",
-    "context_length",
-    "attention_bias",
-    "order",
-    "open_ended",
-    "cost",
-    "preflight",
-    "verify",
-]
+    "position", "integration", "conflict", "context_length", "attention_bias", "order", "open_ended", "cost",
+    "preflight", "verify"
+]  # fmt: skip
+
+_OF_A_MODEL = {
+    "model": "names the model that answers",
+    "extract_model": "names the model that extracts",
+    "prompts": "names what the model is told",
+    "method": "names what is compared",
+    "per_class": "draws questions by their answers",
+    "repeats": "is for a model's replies",
+    "partition_size": "cuts documents for a model to read",
+    "temperature": "is for a model's replies",
+    "max_input_tokens": "is a model's window",
+    "in_flight": "is for calls of a model",
+    "requests_per_minute": "is for calls of a model",
+    "tokens_per_minute": "is for calls of a model",
+    "input_price": "is the price of a model's calls",
+    "output_price": "is the price of a model's calls",
+    "dry_run": "foretells the calls of a model",
+    "batch": "writes the calls of a model to a file",
+    "replies": "takes the replies of a model",
+}
+"""Options that the experiment preflight does not use, which asks none, and what they are for."""
+_OF_ONE = {
+    "positives": ("preflight", "says what the preflight study predicts"),
+    "rankings": ("conflict", "is for the experiment conflict"),
+    "encoder": ("order", "encodes the chunks of long documents, which only the experiment order reads"),
+    "exact_chunks": ("order", "cuts long documents, which only the experiment order reads"),
+    "judge": ("open_ended", "judges the pairs of the experiment open_ended"),
+    "verdicts": ("open_ended", "takes verdicts on the pairs of the experiment open_ended"),
+}
+"""Options that one experiment uses, and what they are for."""
+_KB = "names the knowledge base to read from, and the experiment order reads the data set's long documents"
+_OF_METHODS = {"iou_threshold": ["briefcontext"], "partition_size": ["briefcontext", "map_reduce"]}
+"""Options that some methods heed."""
 
 
 def experiment(
@@ -68,7 +89,8 @@ def experiment(
         list[str] | None, _design(help="A method to compare; give it once for each. Default: the experiment's.")
     ] = None,
     k: Annotated[
-        list[int] | None, _design("--k", help="Number of documents; give it once for each. Default: the paper's.")
+        list[int] | None,
+        _design("--k", min=1, help="Number of documents; give it once for each. Default: the paper's."),
     ] = None,
     limit: Annotated[int | None, _questions(min=1, help="At most so many questions, drawn by the seed.")] = None,
     per_class: Annotated[
@@ -123,7 +145,8 @@ def experiment(
         raise InputError(f"{run_folder} is one argument too many: leave it out. Only verify takes a folder.")
     if questions is None or out is None:
         raise InputError("An experiment needs its questions and a folder for its results: --questions and --out.")
-    check_options(name, given_options(context))
+    given = _given(context)
+    _check_options(name, given)
     if name == "preflight":
         _preflight(context.params, questions, out)
         return
@@ -165,12 +188,21 @@ def experiment(
             reading=reading,
         )
     )
-    check_methods(name, [method.name for method in run.methods], given_options(context))
+    _check_methods([method.name for method in run.methods], given)
     if dry_run:
         say(run.estimate(out).markdown())
         return
     if batch is not None:
-        if not _print_batch(run, out, replies):
+        done = run.batch(out, replies)
+        if replies is not None:
+            typer.echo(", ".join(f"{count} {what}" for what, count in done.imported.items()))
+        for file in done.files:
+            typer.echo(str(file))
+        if done.files:
+            typer.echo(
+                f"Answers that wait for these requests: {done.waiting}. Send them as a batch, and give the results: "
+                f"--batch import --replies FILE."
+            )
             return
     else:
         try:
@@ -193,21 +225,6 @@ def _verify(run: Path | None) -> None:
     if problems := verify_run(run):
         raise InputError(f"{run}: {' '.join(problems)}")
     typer.echo(f"{run} is sound: configuration, prompts, rows, report and summary belong together.")
-
-
-def _print_batch(run: "Run", out: Path, replies: Path | None) -> bool:
-    """Take replies and tell the requests to send next; return whether there are none, so that the run is finished."""
-    done = run.batch(out, replies)
-    if replies is not None:
-        typer.echo(", ".join(f"{count} {what}" for what, count in done.imported.items()))
-    for file in done.files:
-        typer.echo(str(file))
-    if done.files:
-        typer.echo(
-            f"Answers that wait for these requests: {done.waiting}. Send them as a batch, and give the results: "
-            f"--batch import --replies FILE."
-        )
-    return not done.files
 
 
 def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
@@ -245,3 +262,46 @@ def _print_report(out: Path) -> None:
     head, *tables = (out / REPORT).read_text(encoding="utf-8").split("\n### ")
     say("\n### ".join([head, *tables[:1]]).strip())
     typer.echo(f"\nAll tables and figures: {out / REPORT}")
+
+
+def _given(context: typer.Context) -> list[str]:
+    """Return the names of the parameters that were given, and not left to their defaults."""
+    return [
+        name
+        for name in context.params
+        if getattr(context.get_parameter_source(name), "name", "DEFAULT") not in ("DEFAULT", "DEFAULT_MAP")
+    ]
+
+
+def _check_options(experiment: str, given: Collection[str]) -> None:
+    """Refuse options that the experiment does not use, with what they are for, or that exclude each other."""
+    refused = {option: purpose for option, (only, purpose) in _OF_ONE.items() if only != experiment}
+    asks = ""
+    if experiment == "preflight":
+        refused |= _OF_A_MODEL
+        asks = ", which asks no model and reads every question by both checks"
+    elif experiment == "order":
+        refused["kb"] = _KB
+    for option in given:
+        if option in refused:
+            raise InputError(
+                f"{_written(option)} {refused[option]}: the experiment {experiment}{asks} does not use it. "
+                "Leave it out."
+            )
+    steps = [option for option in ("dry_run", "batch", "judge", "verdicts") if option in given]
+    if len(steps) > 1 and steps != ["judge", "verdicts"]:
+        raise InputError(f"{_written(steps[0])} and {_written(steps[1])} are two steps. Give one of them at a time.")
+
+
+def _check_methods(methods: Sequence[str], given: Collection[str]) -> None:
+    """Refuse options that none of the methods that are compared would heed."""
+    for option, needed in _OF_METHODS.items():
+        if option in given and not {*needed}.intersection(methods):
+            raise InputError(
+                f"{_written(option)} is for {' or '.join(needed)}, and the methods of this run are "
+                f"{', '.join(methods)}. Leave it out, or add a --method."
+            )
+
+
+def _written(option: str) -> str:
+    return "--" + option.replace("_", "-")

@@ -1,13 +1,12 @@
 """Printing an answer in the terminal."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
 from langchain_core.documents import Document
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
@@ -31,115 +30,101 @@ def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
 
     Into a pipe or a file no line is wrapped or padded, unless COLUMNS is exported.
     """
-    _print(partial(_print_answer, state=state, verbose=verbose))
+    _print(_answer(state["answer"], state["ranking"], verbose=verbose))
 
 
 def print_passages(documents: Sequence[Document]) -> None:
     """Print passages with their texts, best first, as `print_answer` prints those that were read."""
-    _print(partial(_print_documents, documents=documents, texts=True))
+    _print(_documents(documents, texts=True))
 
 
-def _print(printing: Callable[[Console], None]) -> None:
+def _print(parts: Iterable[RenderableType]) -> None:
     console = Console(highlight=False, emoji=False)
     if console.is_terminal:
-        printing(console)
+        console.print(Group(*parts))
         return
     if "COLUMNS" not in os.environ:
         console.width = UNWRAPPED
     with console.capture() as captured:
-        printing(console)
+        console.print(Group(*parts))
     typer.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
 
 
-def _print_answer(console: Console, state: Mapping[str, Any], *, verbose: bool) -> None:
-    answer: Answer = state["answer"]
-    documents: list[Document] = state["ranking"]
-    console.print()
+def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> Iterator[RenderableType]:
+    yield ""
     if answer["cautions"]:
-        console.print("[bold]Caution[/bold]")
-        for caution in answer["cautions"]:
-            _print_item(console, "!", caution)
-        console.print()
-    if answer["choice"]:
-        letter = answer["choice"]
-        console.print(f"[bold]{_line(letter + '. ' + answer['options'].get(letter, ''))}[/bold]")
+        yield "[bold]Caution[/bold]"
+        yield from (_item("!", caution) for caution in answer["cautions"])
+        yield ""
+    if letter := answer["choice"]:
+        yield f"[bold]{_line(letter + '. ' + answer['options'].get(letter, ''))}[/bold]"
     if answer["abstained"]:
-        console.print(f"[bold]{NO_ANSWER}[/bold]")
-    console.print(_words(marked(answer["text"], answer["doubts"])))
-    if answer["citations"]:
-        _heading(console, f"Sources: {counted_references(answer['references'])}")
-        for reference in answer["references"]:
-            _print_reference(console, reference, answer["citations"])
-        if answer["evidence"]["summary"]:
-            _heading(console, "Summary of evidence")
-            console.print(_line(answer["evidence"]["summary"]))
-    if answer["conflict"]:
-        _heading(console, "Conflict")
-        _print_conflict(console, answer["conflict"])
-    _heading(console, "Route")
-    _print_route(console, answer)
-    if answer["extractions"]:
-        _heading(console, "Partitions")
-        for extraction in answer["extractions"]:
-            _print_extraction(console, extraction, verbose=verbose)
-    if verbose or (answer["abstained"] and documents):
-        _heading(console, "Documents" if verbose else "Documents (to read their texts, add --verbose)")
-        _print_documents(console, documents, texts=verbose)
-    _heading(console, "Used")
-    console.print(_usage(answer))
-    if answer["warnings"]:
-        _heading(console, "Take note")
-        for warning in answer["warnings"]:
-            _print_item(console, "-", warning)
-    console.print("\n[dim]Not medical advice: check every statement against its source.[/dim]")
+        yield f"[bold]{NO_ANSWER}[/bold]"
+    yield _words(marked(answer["text"], answer["doubts"]))
+    references, summary = answer["references"], answer["evidence"]["summary"] if answer["citations"] else ""
+    listed = documents if verbose or answer["abstained"] else []
+    sections: dict[str, list[RenderableType]] = {
+        f"Sources: {counted_references(references)}": [
+            part for reference in references for part in _reference(reference, answer["citations"])
+        ],
+        "Summary of evidence": [_line(summary)] if summary else [],
+        "Conflict": list(_conflict(answer["conflict"])) if answer["conflict"] else [],
+        "Route": list(_route(answer)),
+        "Partitions": [part for each in answer["extractions"] for part in _extraction(each, verbose=verbose)],
+        "Documents" if verbose else "Documents (to read their texts, add --verbose)": list(
+            _documents(listed, texts=verbose)
+        ),
+        "Used": [_usage(answer)],
+        "Take note": [_item("-", warning) for warning in answer["warnings"]],
+    }
+    for heading, parts in sections.items():
+        if parts:
+            yield f"\n[bold]{heading}[/bold]"
+            yield from parts
+    yield "\n[dim]Not medical advice: check every statement against its source.[/dim]"
 
 
-def _heading(console: Console, text: str) -> None:
-    console.print(f"\n[bold]{text}[/bold]")
-
-
-def _print_item(console: Console, mark: str, text: str) -> None:
-    """Print a text in one paragraph, indented throughout, so that no part of it passes for a heading or an item."""
+def _item(mark: str, text: str) -> Table:
+    """Lay a text out in one paragraph, indented throughout, so that no part of it passes for a heading or an item."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
     grid.add_row(escape(mark), _line(text))
-    console.print(grid)
+    return grid
 
 
-def _print_indented(console: Console, text: str, spaces: int = 4) -> None:
-    console.print(Padding(_words(text), (0, 0, 0, spaces), expand=False))
+def _indented(text: str, spaces: int = 4) -> Padding:
+    return Padding(_words(text), (0, 0, 0, spaces), expand=False)
 
 
-def _print_reference(console: Console, reference: Reference, citations: Sequence[Citation]) -> None:
-    """Print an article once, with the quotes from each passage of it that is cited."""
+def _reference(reference: Reference, citations: Sequence[Citation]) -> Iterator[RenderableType]:
+    """An article once, with the quotes from each passage of it that is cited."""
     passages = [citation for citation in citations if citation["key"] in reference["keys"]]
-    _print_item(console, f"[{reference['number']}]", described(reference, passages))
+    yield _item(f"[{reference['number']}]", described(reference, passages))
     for citation in passages:
         key = f"[{citation['key']}] " if len(passages) > 1 else ""
         for quote in citation["quotes"]:
             told = [place_words(quote), "" if quote["match"] in ("exact", "title") else quote["match"]]
             where = ", ".join(filter(None, told))
-            text = f"{key}“{quote['text']}”{f' ({where})' if where else ''}"
-            _print_indented(console, text)
+            yield _indented(f"{key}“{quote['text']}”{f' ({where})' if where else ''}")
         if not citation["quotes"]:
-            _print_indented(console, f"{key}(cited without a quote)")
+            yield _indented(f"{key}(cited without a quote)")
     if reference["url"]:
-        _print_indented(console, printable_line(reference["url"]))
+        yield _indented(printable_line(reference["url"]))
 
 
-def _print_conflict(console: Console, conflict: Conflict) -> None:
+def _conflict(conflict: Conflict) -> Iterator[str]:
     if conflict["statement"]:
-        console.print(_words(conflict["statement"]))
+        yield _words(conflict["statement"])
     for letter, partitions in conflict["choices"].items():
         places = ", ".join(str(index + 1) for index in partitions)
-        console.print(f"{_line(letter)}: partition{'s' if len(partitions) > 1 else ''} {places}")
+        yield f"{_line(letter)}: partition{'s' if len(partitions) > 1 else ''} {places}"
     if conflict["settled"]:
-        console.print(f"The answer settles on {_line(conflict['settled'])}.")
+        yield f"The answer settles on {_line(conflict['settled'])}."
 
 
-def _print_route(console: Console, answer: Answer) -> None:
+def _route(answer: Answer) -> Iterator[RenderableType]:
     preflight = answer["preflight"]
-    console.print(f"{answer['route']}: {_line(preflight['reason'])}")
+    yield f"{answer['route']}: {_line(preflight['reason'])}"
     if preflight["iou"] is not None:
         grid = Table.grid(padding=(0, 2))
         grid.add_row("  retrieved", _line(", ".join(preflight["dense_top"])))
@@ -150,10 +135,10 @@ def _print_route(console: Console, answer: Answer) -> None:
             grid.add_row("  misplaced", shown)
             for name, added in (preflight["contributions"] or {}).items():
                 grid.add_row(f"    {added:+.2f}", _line(name))
-        console.print(grid)
+        yield grid
 
 
-def _print_extraction(console: Console, extraction: Extraction, *, verbose: bool) -> None:
+def _extraction(extraction: Extraction, *, verbose: bool) -> Iterator[RenderableType]:
     told = {"evidence": "evidence", "none": "nothing on the question", "failed": "NOT READ"}
     parts = [told[extraction["status"]]]
     if extraction["quotes"]:
@@ -162,27 +147,25 @@ def _print_extraction(console: Console, extraction: Extraction, *, verbose: bool
         parts.append(f"choice {extraction['choice']}")
     if extraction["confidence"] is not None:
         parts.append(f"confidence {extraction['confidence']:.2f}")
-    console.print(f"{extraction['index'] + 1}  {_line(', '.join(parts))}")
+    yield f"{extraction['index'] + 1}  {_line(', '.join(parts))}"
     if extraction["finding"]:
-        _print_indented(console, extraction["finding"], 3)
-    if verbose:
-        for quote in extraction["quotes"]:
-            _print_indented(console, f"{quote['document_id']}: “{quote['text']}”", 3)
+        yield _indented(extraction["finding"], 3)
+    for quote in extraction["quotes"] if verbose else []:
+        yield _indented(f"{quote['document_id']}: “{quote['text']}”", 3)
 
 
-def _print_documents(console: Console, documents: Sequence[Document], *, texts: bool) -> None:
+def _documents(documents: Sequence[Document], *, texts: bool) -> Iterator[RenderableType]:
     for place, document in enumerate(documents, start=1):
         known = document.metadata
         score = f"  {known['score']:.3f}" if known.get("score") is not None else ""
         title = str(known.get("title") or document.id)
-        _print_item(console, f"{place:>3}{score} ", title)
+        yield _item(f"{place:>3}{score} ", title)
         page = known.get("page") and f"page {known['page']}"
         section, year, url = (known.get(name) for name in ("section", "year", "url"))
         told = (document.id, *source_notes(document), section, page, year, url)
-        about = " · ".join(str(part) for part in told if part and part != title)
-        _print_indented(console, printable_line(about), 5)
+        yield _indented(printable_line(" · ".join(str(part) for part in told if part and part != title)), 5)
         if texts:
-            _print_indented(console, printable_line(document.page_content), 5)
+            yield _indented(printable_line(document.page_content), 5)
 
 
 def _usage(answer: Answer) -> str:

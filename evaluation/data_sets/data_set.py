@@ -84,8 +84,6 @@ def balanced_sample(items: Iterable[Item], per_class: int = PER_CLASS, seed: int
     Raises:
         InputError: an answer has fewer items, or no item can be drawn.
     """
-    if per_class < 1:
-        raise InputError(f"{per_class} questions of each answer cannot be drawn: ask for 1 or more.")
     classes: dict[tuple[str, str], list[Item]] = {}
     for item in items:
         if item.options and item.answers:

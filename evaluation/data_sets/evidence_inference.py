@@ -9,7 +9,7 @@ from pathlib import Path
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
-from briefcontext.evaluation.data_sets.json_lines import read_json_lines
+from briefcontext.evaluation.data_sets.rows import read_json_lines
 
 __all__ = ["read_evidence_inference"]
 
@@ -54,7 +54,7 @@ def _published(folder: Path) -> DataSet:
     data = DataSet("evidence-inference")
     read: dict[str, dict[str, str]] = {}
     for place, row in _csv_rows(folder / "prompts_merged.csv", *_PROMPT_COLUMNS):
-        prompt, document = row["PromptID"].strip(), f"PMC{row['PMCID'].strip().upper().removeprefix('PMC')}"
+        prompt, document = row["PromptID"], f"PMC{row['PMCID'].upper().removeprefix('PMC')}"
         ballot = votes.get(prompt, Counter()).most_common()
         if read.get(prompt) == row:
             data.left_out["repeats another prompt"] += 1
@@ -68,8 +68,8 @@ def _published(folder: Path) -> DataSet:
             data.left_out["the annotators' labels are tied"] += 1
         else:
             question = (
-                f"With respect to {row['Outcome'].strip()}, characterize the reported difference between patients "
-                f"receiving {row['Intervention'].strip()} and those receiving {row['Comparator'].strip()}."
+                f"With respect to {row['Outcome']}, characterize the reported difference between patients "
+                f"receiving {row['Intervention']} and those receiving {row['Comparator']}."
             )
             if document not in data.documents:
                 data.documents[document] = _text(folder / "txt_files" / f"{document}.txt", document, place)
@@ -78,33 +78,32 @@ def _published(folder: Path) -> DataSet:
 
 
 def _votes(path: Path) -> dict[str, Counter[str]]:
-    if not path.is_file():
-        raise InputError(f"There is no {path}. It is published at https://github.com/jayded/evidence-inference.")
     cast: dict[str, set[tuple[str, str]]] = {}
     for place, row in _csv_rows(path, "PromptID", "UserID", "Valid Label", "Label", "Label Code"):
-        label, code = row["Label"].strip().casefold(), row["Label Code"].strip().removesuffix(".0")
-        if row["Valid Label"].strip().casefold() not in ("1", "1.0", "true") or label in ("", "invalid prompt"):
+        code, valid = row["Label Code"].removesuffix(".0"), row["Valid Label"].casefold() in ("1", "1.0", "true")
+        if not valid or row["Label"].casefold() in ("", "invalid prompt"):
             continue
         if code not in _CODES:
             raise InputError(f"{path}, line {place}: the Label Code {code!r} is none of {', '.join(_CODES)}.")
         # An annotator has a row for each piece of evidence, and still one vote.
-        cast.setdefault(row["PromptID"].strip(), set()).add((row["UserID"], _CODES[code]))
+        cast.setdefault(row["PromptID"], set()).add((row["UserID"], _CODES[code]))
     return {prompt: Counter(label for _, label in ballots) for prompt, ballots in cast.items()}
 
 
 def _csv_rows(path: Path, *columns: str) -> Iterator[tuple[int, dict[str, str]]]:
+    if not path.is_file():
+        raise InputError(f"There is no {path}. It is published at https://github.com/jayded/evidence-inference.")
     csv.field_size_limit(_ROW_BYTES)
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file)
-        if missing := [column for column in columns if column not in (rows.fieldnames or [])]:
-            raise InputError(
-                f"{path} has no column {missing[0]!r}: its columns are {', '.join(rows.fieldnames or [])}."
-            )
+        names = rows.fieldnames or []
+        if missing := [column for column in columns if column not in names]:
+            raise InputError(f"{path} has no column {missing[0]!r}: its columns are {', '.join(names)}.")
         try:
             for row in rows:
                 if not (row["PromptID"] or "").strip():
                     raise InputError(f"{path}, line {rows.line_num}: there is no PromptID.")
-                yield rows.line_num, {column: row[column] or "" for column in columns}
+                yield rows.line_num, {column: (row[column] or "").strip() for column in columns}
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{path}, line {rows.line_num}: {error}.") from error
 

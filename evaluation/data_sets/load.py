@@ -1,28 +1,28 @@
 """Opening a data set by its kind and path."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet
 from briefcontext.evaluation.data_sets.evidence_inference import read_evidence_inference
-from briefcontext.evaluation.data_sets.json_lines import read_json_lines
-from briefcontext.evaluation.data_sets.medq import read_medq
 from briefcontext.evaluation.data_sets.published import (
     read_bioasq,
     read_en_mc,
     read_en_qa,
+    read_medq,
     read_mirage,
     read_pubmedqa,
 )
+from briefcontext.evaluation.data_sets.rows import read_json_lines
 from briefcontext.files import file_sha256, lone_surrogate, sha256
 
 __all__ = ["KINDS", "Kind", "load_data_set"]
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """One layout: who reads it, and where the real data are."""
 
     read: Callable[[Path], DataSet]
@@ -31,27 +31,22 @@ class Kind:
     """Whether a folder can be read."""
 
 
+_INFINITEBENCH = "of https://huggingface.co/datasets/xinrongzhang2022/InfiniteBench"
 KINDS = {
     "mirage": Kind(read_mirage, "benchmark.json of https://github.com/Teddy-XiongGZ/MIRAGE"),
     "pubmedqa": Kind(read_pubmedqa, "data/ori_pqal.json of https://github.com/pubmedqa/pubmedqa"),
     "bioasq": Kind(
         read_bioasq,
         "the golden files at http://participants-area.bioasq.org/datasets/ (free, after registration)",
-        folder=True,
+        True,
     ),
-    "infinitebench-qa": Kind(
-        read_en_qa,
-        "longbook_qa_eng.jsonl of https://huggingface.co/datasets/xinrongzhang2022/InfiniteBench",
-    ),
-    "infinitebench-mc": Kind(
-        read_en_mc,
-        "longbook_choice_eng.jsonl of https://huggingface.co/datasets/xinrongzhang2022/InfiniteBench",
-    ),
+    "infinitebench-qa": Kind(read_en_qa, f"longbook_qa_eng.jsonl {_INFINITEBENCH}"),
+    "infinitebench-mc": Kind(read_en_mc, f"longbook_choice_eng.jsonl {_INFINITEBENCH}"),
     "evidence-inference": Kind(
         read_evidence_inference,
         "the folder annotations/ (prompts_merged.csv, annotations_merged.csv, txt_files/) of "
         "https://github.com/jayded/evidence-inference and http://evidence-inference.ebm-nlp.com/download/",
-        folder=True,
+        True,
     ),
     "medq": Kind(read_medq, "medq/medq-30.xlsx of https://github.com/ebmlab/BriefContext"),
     "jsonl": Kind(read_json_lines, "your own: a JSON object a line, with id, question, options, answer and gold_ids"),
@@ -72,13 +67,12 @@ def load_data_set(spec: str) -> DataSet:
         MissingExtraError: a spreadsheet is to be read without the extra that reads it.
     """
     name, _, rest = spec.partition(":")
+    if name not in KINDS and spec.lower().endswith((".jsonl", ".jsonl.gz")):
+        name, rest = "jsonl", spec
     if name not in KINDS:
-        if spec.lower().endswith((".jsonl", ".jsonl.gz")):
-            name, rest = "jsonl", spec
-        else:
-            raise InputError(
-                f"{spec!r} names no data set: write KIND:PATH, with one of {', '.join(KINDS)}, or the path of a .jsonl."
-            )
+        raise InputError(
+            f"{spec!r} names no data set: write KIND:PATH, with one of {', '.join(KINDS)}, or the path of a .jsonl."
+        )
     kind, subset = KINDS[name], ""
     if name == "mirage" and "#" in rest:
         rest, _, subset = rest.rpartition("#")
@@ -105,19 +99,19 @@ def load_data_set(spec: str) -> DataSet:
             raise InputError(
                 f"{path}: questions {first} and {place} have the same id {item.id!r}. Give each its own, or remove one."
             )
-        _refuse_half_characters(f"question {place}", path, item.id, item.question, *item.options.values(),
-                                *item.answers, *item.gold_ids, item.group)  # fmt: skip
+        texts = (item.id, item.question, *item.options.values(), *item.answers, *item.gold_ids, item.group)
+        _refuse_half_characters(f"{path}, question {place}", texts)
     for document in found.documents.values():
-        _refuse_half_characters("a long document", path, document.id, document.title, document.text)
+        _refuse_half_characters(f"{path}, a long document", (document.id, document.title, document.text))
     digests = (f"{file_sha256(file)}  {file.relative_to(path).as_posix()}\n" for file in found.files)
     found.sha256 = sha256("".join(digests)) if path.is_dir() else file_sha256(path)
     return found
 
 
-def _refuse_half_characters(what: str, path: Path, *texts: str) -> None:
+def _refuse_half_characters(where: str, texts: Iterable[str]) -> None:
     if found := lone_surrogate("".join(texts)):
         around = ascii(found.string[max(0, found.start() - 30) : found.start() + 10])
         raise InputError(
-            f"{path}, {what}: half of a character (a lone surrogate, as a text cut within an emoji leaves it) in "
+            f"{where}: half of a character (a lone surrogate, as a text cut within an emoji leaves it) in "
             f"{around}, which no model can be sent. Remove it, or write the whole character."
         )

@@ -10,9 +10,16 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Report
 from briefcontext.evaluation.experiments.integration import RealRankings
-from briefcontext.evaluation.judging.agreement import OUTCOMES, agreement, consensus, outcomes_of
 from briefcontext.evaluation.judging.pairs import make_pairs, read_key, write_sheets
-from briefcontext.evaluation.judging.verdicts import Verdict, is_judge, kept_verdicts
+from briefcontext.evaluation.judging.verdicts import (
+    OUTCOMES,
+    Verdict,
+    agreement,
+    consensus,
+    is_judge,
+    kept_verdicts,
+    outcomes_of,
+)
 from briefcontext.evaluation.methods.method import VANILLA, Reading
 from briefcontext.evaluation.runs.results import is_simulated
 from briefcontext.evaluation.statistics.comparison import correct

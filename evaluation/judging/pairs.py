@@ -5,9 +5,10 @@ import io
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from langchain_core.utils.mustache import render
 
 from briefcontext.evaluation.statistics.comparison import paired
 from briefcontext.evaluation.statistics.tables import Row
@@ -38,16 +39,12 @@ def make_pairs(rows: Sequence[Row], first: str, second: str, seed: int) -> list[
     pairs = []
     for one, other in paired(rows, first, second):
         name = f"{seed}\0{one['id']}\0{other['id']}"
-        swapped = random.Random(name).random() < 0.5
-        a, b = (other, one) if swapped else (one, other)
-        id = sha256(name)[:10]
-        pairs.append(Pair(id, one["question"], _words(a), _words(b), {"A": str(a["method"]), "B": str(b["method"])}))
+        a, b = (other, one) if random.Random(name).random() < 0.5 else (one, other)
+        said = [str(row["text"]) or "(no answer)" for row in (a, b)]
+        of = {"A": str(a["method"]), "B": str(b["method"])}
+        pairs.append(Pair(sha256(name)[:10], one["question"], said[0], said[1], of))
     random.Random(seed).shuffle(pairs)
     return pairs
-
-
-def _words(row: Row) -> str:
-    return str(row["text"]) or "(no answer)"
 
 
 def read_key(folder: Path) -> dict[str, dict[str, str]]:
@@ -59,17 +56,13 @@ def read_key(folder: Path) -> dict[str, dict[str, str]]:
 def write_sheets(folder: Path, pairs: Sequence[Pair], *, simulated: bool) -> None:
     """Write the sheet for raters, the page for raters, and the key that they do not get."""
     write_whole(folder / KEY, json.dumps({pair.id: dict(pair.methods) for pair in pairs}, indent=2) + "\n")
-    write_whole(folder / SHEET, _sheet(pairs))
-    write_whole(folder / PAGE, _page(pairs, simulated=simulated))
-
-
-def _sheet(pairs: Sequence[Pair]) -> str:
     lines = io.StringIO()
     writer = csv.writer(lines)
     writer.writerow(["pair", "question", "answer A", "answer B", "verdict (A, B or tie)", "rater", "comment"])
-    for pair in pairs:
-        writer.writerow([pair.id, *map(_cell, (pair.question, pair.a, pair.b)), "", "", ""])
-    return lines.getvalue()
+    writer.writerows([pair.id, *map(_cell, (pair.question, pair.a, pair.b)), "", "", ""] for pair in pairs)
+    write_whole(folder / SHEET, lines.getvalue())
+    shown = [{**asdict(pair), "number": number, "count": len(pairs)} for number, pair in enumerate(pairs, 1)]
+    write_whole(folder / PAGE, render(_PAGE, {"pairs": shown, "simulated": simulated}))
 
 
 def _cell(text: str) -> str:
@@ -77,7 +70,15 @@ def _cell(text: str) -> str:
     return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@") else text
 
 
-_STYLE = """
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>Which answer is better?</title>
+<style>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a }
 article { border-top: 1px solid #ccc; padding: 1rem 0 }
 h2 { font-size: 1.1rem }
@@ -85,10 +86,32 @@ h2 { font-size: 1.1rem }
 .answer { background: #f5f5f5; padding: .75rem 1rem; border-radius: .4rem; white-space: pre-wrap }
 fieldset { border: 0; padding: .75rem 0 0; margin: 0 } label { margin-right: 1.5rem }
 .simulation { color: #b00020; font-weight: bold } button { font: inherit; padding: .5rem 1rem }
-"""
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-_SCRIPT = """
+</style>
+</head>
+<body>
+<h1>Which answer is better?</h1>
+{{#simulated}}
+<p class="simulation">SIMULATION: the answers were made by a program, not by a language model.</p>
+{{/simulated}}
+<p>Judge what is right and complete; length and style do not count. Then save the verdicts as a file.</p>
+{{#pairs}}
+<article id="{{id}}">
+<h2>{{number}} of {{count}}: {{question}}</h2>
+<div class="answers">
+<section><h3>A</h3><div class="answer">{{a}}</div></section>
+<section><h3>B</h3><div class="answer">{{b}}</div></section>
+</div>
+<fieldset><legend>Verdict</legend>
+<label><input type="radio" name="{{id}}" value="A"> A is better</label>
+<label><input type="radio" name="{{id}}" value="B"> B is better</label>
+<label><input type="radio" name="{{id}}" value="tie"> Neither is better</label>
+<label>Comment <input type="text"></label></fieldset>
+</article>
+{{/pairs}}
+<p><label>Your name or sign <input id="rater" type="text"></label>
+<button id="save" type="button">Save verdicts</button>
+<span id="status" role="status"></span></p>
+<script>
 const quoted = text => '"' + String(text).replaceAll('"', '""') + '"';
 document.getElementById('save').addEventListener('click', () => {
   const rater = document.getElementById('rater').value.trim();
@@ -108,49 +131,7 @@ document.getElementById('save').addEventListener('click', () => {
   link.click();
   status.textContent = open ? open + ' pairs have no verdict yet.' : 'All pairs have a verdict.';
 });
-"""
-
-
-def _page(pairs: Sequence[Pair], *, simulated: bool) -> str:
-    articles = "\n".join(_article(number, len(pairs), pair) for number, pair in enumerate(pairs, 1))
-    banner = (
-        '<p class="simulation">SIMULATION: the answers were made by a program, not by a language model.</p>'
-        if simulated
-        else ""
-    )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>Which answer is better?</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>Which answer is better?</h1>
-{banner}
-<p>Judge what is right and complete; length and style do not count. Then save the verdicts as a file.</p>
-{articles}
-<p><label>Your name or sign <input id="rater" type="text"></label>
-<button id="save" type="button">Save verdicts</button>
-<span id="status" role="status"></span></p>
-<script>{_SCRIPT}</script>
+</script>
 </body>
 </html>
 """
-
-
-def _article(number: int, count: int, pair: Pair) -> str:
-    choices = "".join(
-        f'<label><input type="radio" name="{pair.id}" value="{value}"> {words}</label>'
-        for value, words in (("A", "A is better"), ("B", "B is better"), ("tie", "Neither is better"))
-    )
-    return f"""<article id="{pair.id}">
-<h2>{number} of {count}: {escape(pair.question)}</h2>
-<div class="answers">
-<section><h3>A</h3><div class="answer">{escape(pair.a)}</div></section>
-<section><h3>B</h3><div class="answer">{escape(pair.b)}</div></section>
-</div>
-<fieldset><legend>Verdict</legend>{choices}<label>Comment <input type="text"></label></fieldset>
-</article>"""

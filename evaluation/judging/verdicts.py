@@ -1,26 +1,44 @@
-"""Verdicts on pairs of answers: files of raters, those that a run keeps, and a model's, asked in both orders."""
+"""Verdicts on pairs of answers: files of raters, a model's, asked in both orders, and what several raters agree on."""
 
 import asyncio
 import csv
 import io
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from briefcontext.chains.model.event_loop import wait_for
+import numpy as np
+from scipy import stats
+
+from briefcontext.chains.model.event_loop import together, wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, MissingExtraError
 from briefcontext.evaluation.judging.pairs import Pair, read_key
 from briefcontext.evaluation.methods.models import RunModels
+from briefcontext.evaluation.statistics.inference import AUC_RESAMPLES, CONFIDENCE
 from briefcontext.files import sha256, write_whole
 
-__all__ = ["Verdict", "import_verdicts", "is_judge", "judge_pairs", "judges", "kept_verdicts"]
+__all__ = [
+    "OUTCOMES",
+    "Agreement",
+    "Verdict",
+    "agreement",
+    "consensus",
+    "import_verdicts",
+    "is_judge",
+    "judge_pairs",
+    "judges",
+    "kept_verdicts",
+    "outcomes_of",
+]
 
+OUTCOMES = ("win", "tie", "lose")
 VERDICTS = {"a": "A", "b": "B", "tie": "tie", "neither": "tie", "both": "tie", "equal": "tie"}
-_DELIMITERS = (",", ";", "\t")
-"""Where a comma marks decimals, spreadsheets write semicolons."""
+_MARK = re.compile(r'pair"?([,;\t])|([,;\t])"?pair')
+"""Where a comma marks decimals, spreadsheets part columns by semicolons."""
 _JUDGE = "judge "
 _SAID = re.compile(r"^[\s*_]*verdict[\s*_]*:[\s*_]*(a|b|tie)\b", re.IGNORECASE | re.MULTILINE)
 _OTHER_SIDE = {"A": "B", "B": "A", "tie": "tie"}
@@ -44,7 +62,8 @@ def _read(file: Path, unnamed: str = "") -> list[Verdict]:
     """
     try:
         text = file.read_text(encoding="utf-8-sig")
-        rows = list(csv.DictReader(io.StringIO(text), delimiter=_delimiter(text)))
+        mark = _MARK.search(text.partition("\n")[0])
+        rows = list(csv.DictReader(io.StringIO(text), delimiter=(mark[1] or mark[2]) if mark else ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file} cannot be read: {error}. Give a CSV file in UTF-8.") from error
     found = []
@@ -54,18 +73,11 @@ def _read(file: Path, unnamed: str = "") -> list[Verdict]:
             raise InputError(f"{file} has no columns 'pair' and 'verdict'. Give the sheet, or what the page saved.")
         if not said.strip():
             continue
-        verdict = VERDICTS.get(said.strip().casefold())
-        if verdict is None:
+        if (verdict := VERDICTS.get(said.strip().casefold())) is None:
             raise InputError(f"{file}, line {number}: the verdict is {said!r}. Write A, B or tie.")
-        rater, comment = ((row.get(name) or "").strip() for name in ("rater", "comment"))
-        found.append(Verdict(str(row["pair"]).strip(), verdict, rater or unnamed, comment))
+        pair, rater, comment = ((row.get(name) or "").strip() for name in ("pair", "rater", "comment"))
+        found.append(Verdict(pair, verdict, rater or unnamed, comment))
     return found
-
-
-def _delimiter(text: str) -> str:
-    """Return what parts the columns: that by which there is one called 'pair'."""
-    header = text.partition("\n")[0]
-    return next((mark for mark in _DELIMITERS if "pair" in next(csv.reader([header], delimiter=mark), [])), ",")
 
 
 def import_verdicts(folder: Path, file: Path) -> int:
@@ -81,10 +93,8 @@ def import_verdicts(folder: Path, file: Path) -> int:
     said, there = _read(file), _files(folder)
     if not read_key(folder).keys() & {verdict.pair for verdict in said}:
         raise InputError(f"{file} holds no verdict on a pair of this run. Give the file that belongs to its sheet.")
-    digest = sha256(_csv(said))[:12]
-    own = file.resolve() in [kept.resolve() for kept in there]
-    if not own and not any(kept.stem.endswith(f"-{digest}") for kept in there):
-        name = file.stem
+    digest, name = sha256(_csv(said))[:12], file.stem
+    if not any(kept.stem.endswith(f"-{digest}") or kept.samefile(file) for kept in there):
         if any(verdict.rater == name for verdict in kept_verdicts(folder)):
             name = f"{name} ({digest[:4]})"
         write_whole(folder / f"verdicts-{len(there) + 1:03}-{digest}.csv", _csv(_read(file, name)))
@@ -102,32 +112,25 @@ def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: st
     Raises:
         ModelError: a call failed for good.
     """
-    said = wait_for(_judge(pairs, models, at_once))
-    verdicts, unsure = [], 0
-    for pair, (one, swapped) in zip(pairs, said, strict=True):
-        agreed = one is not None and swapped is not None and one == _OTHER_SIDE[swapped]
-        unsure += not agreed
-        comment = "" if agreed else f"in this order {one or 'no verdict'}, in the other {swapped or 'no verdict'}"
-        verdicts.append(Verdict(pair.id, one if agreed and one else "tie", f"{_JUDGE}{name}", comment))
-    write_whole(folder / f"verdicts-judge-{sha256(name)[:12]}.csv", _csv(verdicts))
-    return unsure
-
-
-async def _judge(pairs: Sequence[Pair], models: RunModels, at_once: int) -> list[tuple[str | None, str | None]]:
     gate = asyncio.Semaphore(at_once)
 
-    async def ask(question: str, first: str, second: str) -> str | None:
+    async def ask(pair: Pair, first: str, second: str) -> str | None:
         async with gate:
-            words = await models.ask(
-                "judge", Question(text=question, options={}), CallBudget(), first=first, second=second
-            )
+            question = Question(text=pair.question, options={})
+            words = await models.ask("judge", question, CallBudget(), first=first, second=second)
         found = _SAID.findall(words)
         return VERDICTS[found[-1].casefold()] if found else None
 
-    async def both(pair: Pair) -> tuple[str | None, str | None]:
-        return await ask(pair.question, pair.a, pair.b), await ask(pair.question, pair.b, pair.a)
+    async def judged(pair: Pair) -> Verdict:
+        one, swapped = await ask(pair, pair.a, pair.b), await ask(pair, pair.b, pair.a)
+        if one is not None and swapped is not None and one == _OTHER_SIDE[swapped]:
+            return Verdict(pair.id, one, f"{_JUDGE}{name}")
+        comment = f"in this order {one or 'no verdict'}, in the other {swapped or 'no verdict'}"
+        return Verdict(pair.id, "tie", f"{_JUDGE}{name}", comment)
 
-    return list(await asyncio.gather(*map(both, pairs)))
+    verdicts = wait_for(together(map(judged, pairs)))
+    write_whole(folder / f"verdicts-judge-{sha256(name)[:12]}.csv", _csv(verdicts))
+    return sum(bool(verdict.comment) for verdict in verdicts)
 
 
 def kept_verdicts(folder: Path) -> list[Verdict]:
@@ -154,5 +157,79 @@ def _csv(verdicts: Sequence[Verdict]) -> str:
     lines = io.StringIO()
     writer = csv.writer(lines)
     writer.writerow(["pair", "verdict", "rater", "comment"])
-    writer.writerows([v.pair, v.verdict, v.rater, v.comment] for v in verdicts)
+    writer.writerows(map(astuple, verdicts))
     return lines.getvalue()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far raters agree beyond chance, on the pairs that all of them judged."""
+
+    name: str
+    """Cohen's kappa of two raters, Fleiss' of more."""
+    raters: int
+    pairs: int
+    kappa: float | None
+    """None where all verdicts are alike, and chance cannot be told from agreement."""
+    low: float | None
+    high: float | None
+
+
+def consensus(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return for each pair the outcome that more than half of its raters gave; a tie where there is none."""
+    found = {}
+    for pair, by_rater in outcomes.items():
+        outcome, count = Counter(by_rater.values()).most_common(1)[0]
+        found[pair] = outcome if 2 * count > len(by_rater) else "tie"
+    return found
+
+
+def agreement(outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], *, seed: int) -> Agreement | None:
+    """Return Cohen's kappa of two raters with its 95% interval, or Fleiss' of more; None where no pair has all.
+
+    The interval of Cohen's is statsmodels'; of Fleiss', for which it has none, a percentile bootstrap over the pairs.
+    """
+    try:
+        from statsmodels.stats import inter_rater  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingExtraError("Experiments need statsmodels: pip install 'briefcontext[experiments]'.") from error
+    judged = [[OUTCOMES.index(by_rater[rater]) for rater in raters]
+              for by_rater in outcomes.values() if all(rater in by_rater for rater in raters)]  # fmt: skip
+    if len(raters) < 2 or not judged:
+        return None
+    name = "Cohen's kappa" if len(raters) == 2 else "Fleiss' kappa"
+    codes = np.array(judged)
+    if len(np.unique(codes)) == 1:
+        return Agreement(name, len(raters), len(judged), None, None, None)
+    if len(raters) == 2:
+        with np.errstate(invalid="ignore"):  # where a rater's verdicts are all alike, its test divides 0 by 0
+            found = inter_rater.cohens_kappa(inter_rater.to_table(codes, len(OUTCOMES))[0])
+        bounds = float(found.kappa_low), float(found.kappa_upp)
+        return Agreement(name, 2, len(judged), float(found.kappa), *bounds)
+    counts, _ = inter_rater.aggregate_raters(codes, len(OUTCOMES))
+
+    def kappa(places: np.ndarray) -> float:
+        return float(inter_rater.fleiss_kappa(counts[places]))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        resampled = stats.bootstrap(
+            (np.arange(len(counts)),), kappa, vectorized=False, n_resamples=AUC_RESAMPLES, method="percentile",
+            rng=np.random.default_rng(seed),
+        ).bootstrap_distribution  # fmt: skip
+    # A resample whose verdicts are all alike has no kappa.
+    ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = (None, None) if len(counts) < 2 else map(float, np.nanquantile(resampled, ends))
+    return Agreement(name, len(raters), len(judged), kappa(np.arange(len(counts))), low, high)
+
+
+def outcomes_of(
+    verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], preferred: str
+) -> dict[str, dict[str, str]]:
+    """Return win, tie or lose for the preferred method, by rater, by pair of the key; a later verdict counts."""
+    found: dict[str, dict[str, str]] = {}
+    for verdict in verdicts:
+        if verdict.pair in key:
+            won = key[verdict.pair].get(verdict.verdict) == preferred
+            word = "tie" if verdict.verdict == "tie" else "win" if won else "lose"
+            found.setdefault(verdict.pair, {})[verdict.rater] = word
+    return found

@@ -45,13 +45,10 @@ class Reading:
     """Whether the answer has to be short, because it is compared with others word by word."""
 
     def ranking(self, kind: str) -> Sequence[Document]:
-        """The documents of one kind.
-
-        Raises:
-            InputError: the experiment gives none of that kind.
-        """
-        given = {"documents": self.documents, "fused": self.fused, "key documents": self.key_documents}[kind]
-        if not given:
+        """Return the documents of one kind, or raise InputError where the experiment gives none."""
+        whole = [self.whole] if self.whole else []
+        kinds = {"documents": self.documents, "fused": self.fused, "key documents": self.key_documents, "whole": whole}
+        if not (given := kinds[kind]):
             raise InputError(f"Question {self.item.id} has no {kind}, and a method was asked to read them.")
         return given
 
@@ -147,7 +144,7 @@ async def _long_context(reading: Reading, models: RunModels, settings: Settings)
     question, budget = _asked(reading), settings.budget(time())
     ask = {"may_abstain": not (settings.force_choice and question["options"])}
     room = room_for(models.model, budget, models.prompt("long_context", question, documents="", **ask))
-    context, truncated = _fitted(_whole(reading), question, room)
+    context, truncated = _fitted(reading.ranking("whole")[0], question, room)
     output = await models.ask("long_context", question, budget, documents=context, **ask)
     return _from_words(output, question, budget, route="long_context", truncated=truncated)
 
@@ -168,15 +165,6 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
         return _from_words(output, question, budget, route="self_route", truncated=bool(beyond))
     whole = await _long_context(reading, models, settings)
     return replace(whole, truncated=whole.truncated or bool(beyond))
-
-
-def _whole(reading: Reading) -> Document:
-    if reading.whole is None:
-        raise InputError(
-            f"Question {reading.item.id} is not asked on a long document, so that there is no whole one to read. "
-            "Leave long_context and self_route out, or take a data set of long documents."
-        )
-    return reading.whole
 
 
 def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str, bool]:
@@ -229,11 +217,7 @@ METHODS: Mapping[str, Method] = {
 
 
 def methods(names: Sequence[str]) -> list[Method]:
-    """Return methods by their names, each once.
-
-    Raises:
-        InputError: there is none of a name.
-    """
+    """Return methods by their names, each once, or raise InputError where there is none of a name."""
     for name in names:
         if name not in METHODS:
             raise InputError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")

@@ -1,13 +1,21 @@
-"""The models of a run: opened with the run's own store of replies, and read by the graph."""
+"""The models of a run: opened with the run's own store of replies, read by the graph, and traced call by call."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import httpx2
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.load import dumps
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
 
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.call import Model, Request
@@ -17,11 +25,25 @@ from briefcontext.chains.model.reply_cache import ReplyCache
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError
+from briefcontext.files import sha256
 from briefcontext.graphs.graph import build_graph
 from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
-__all__ = ["SHORT_ANSWER", "RunModels", "StrictReader", "refuse_unread", "shortly"]
+__all__ = [
+    "DOCUMENT",
+    "SHORT_ANSWER",
+    "CallTrace",
+    "ReplyWantedError",
+    "RunModels",
+    "StrictReader",
+    "TracedCall",
+    "refuse_unread",
+    "shortly",
+]
+
+DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document>', re.DOTALL)
+"""A document as it stands in a prompt: its key, and its text."""
 
 SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
 """Added to a question whose answer is compared word by word, for every method alike, in prompts and nowhere else."""
@@ -33,16 +55,12 @@ def shortly(question: str) -> str:
 
 
 class ShortAnswers(Prompts):
-    """The same templates for questions that are to be answered in few words.
-
-    Only prompts have what is added to the question: the preflight compares rankings by the question itself.
-    """
+    """The same templates for questions that are to be answered in few words, which the preflight does not see."""
 
     def __init__(self, prompts: Prompts) -> None:
         self.texts = prompts.texts
 
     def render(self, name: str, question: str, options: Mapping[str, str], **values: Any) -> list[BaseMessage]:
-        """Fill a template for one question."""
         return super().render(name, shortly(question), options, **values)
 
 
@@ -57,10 +75,6 @@ class RunModels:
         repeat: which of a run's repeats it serves, from 0; replies to another are never taken for it.
         retriever: over the corpus whose rankings are read; None where all documents are given.
         kwargs: what the provider's class takes besides, such as the temperature.
-
-    Raises:
-        ModelSetupError, MissingExtraError: a model cannot be opened.
-        InputError: the file of replies cannot be opened.
     """
 
     def __init__(
@@ -68,7 +82,7 @@ class RunModels:
         model: str | BaseChatModel,
         *,
         extract_model: str | BaseChatModel | None = None,
-        replies: Path | None,
+        replies: Path | None = None,
         prompts: Prompts = BUNDLED,
         retriever: RankingRetriever | None = None,
         repeat: int = 0,
@@ -78,7 +92,7 @@ class RunModels:
         worker = None if extract_model is None else _open(extract_model, replies, repeat, kwargs)
         self.model = Model(chat, prompts=prompts)
 
-        @lru_cache
+        @cache
         def graph(short: bool) -> Any:
             own = ShortAnswers(prompts) if short else prompts
             return build_graph(reader=StrictReader(chat, extract_model=worker, prompts=own), retriever=retriever)
@@ -91,11 +105,7 @@ class RunModels:
         return self.model.prompts.render(name, question["text"], question["options"], **values)
 
     async def ask(self, name: str, question: Question, budget: CallBudget, **values: Any) -> str:
-        """Ask the answering model once by a template, with retries, and return its words.
-
-        Raises:
-            ModelError: the call failed for good.
-        """
+        """Ask the answering model once by a template, with retries, and return its words."""
         return (await self.model.ask(Request(name, self.prompt(name, question, **values)), budget)).text
 
 
@@ -128,18 +138,103 @@ def refuse_unread(extractions: Sequence[Extraction]) -> None:
 
 
 class StrictReader(LLMReader):
-    """A reader that fails where a part of the documents was not read.
-
-    An experiment measures the method, not what is left of it when a call fails.
-    """
+    """A reader that fails where a partition was not read: an experiment measures the method, not what is left of it."""
 
     async def areduce(
         self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
-        """Answer from the evidence of the partitions.
-
-        Raises:
-            ModelCallError: a partition was not read, so that the evidence would not be complete.
-        """
+        """Answer from the evidence of the partitions, if it is complete."""
         refuse_unread(extractions)
         return await super().areduce(question, documents, extractions, budget)
+
+
+class ReplyWantedError(httpx2.ConnectError):
+    """There is no reply yet to a request that waits to be sent in a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """A request and its reply, whether the reply was fetched now or kept from before."""
+
+    stage: str
+    served_model: str
+    """The model's name as the provider returned it."""
+    index: int
+    """The partition's, from 0; 0 where there are no partitions."""
+    request_sha256: str
+    """Of model, parameters and prompt: equal requests are asked once in a run."""
+    prompt_sha256: str
+    """Of the prompt's messages."""
+    output: str
+    input_tokens: int
+    context_tokens: int
+    """Those of the input tokens that the documents took, by their share of the prompt's characters."""
+    output_tokens: int
+    """Tokens as the provider reported them when the call was made."""
+    kept: bool
+    """Whether the reply was there already, so that nothing was asked or paid now."""
+
+
+class CallTrace(BaseCallbackHandler):
+    """Notes the model calls of one answer, with the stage and partition that their metadata name.
+
+    Args:
+        repeat: which of a run's repeats it is, from 0; equal requests of two repeats are two requests.
+    """
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self, repeat: int = 0) -> None:
+        self._repeat = f"\0repeat {repeat}" if repeat else ""
+        self.calls: list[TracedCall] = []
+        self.wanted = False
+        """Whether a reply is wanted that is not there yet."""
+        self._asked: dict[UUID, tuple[Mapping[str, Any], str, str, float]] = {}
+
+    def ordered(self) -> list[TracedCall]:
+        """Return the calls by stage in order of appearance, and by partition within it."""
+        stages = list(dict.fromkeys(call.stage for call in self.calls))
+        return sorted(self.calls, key=lambda call: (stages.index(call.stage), call.index))
+
+    def on_chat_model_start(
+        self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Note what a model is asked."""
+        parameters = json.dumps(kwargs.get("invocation_params"), sort_keys=True, default=str)
+        prompt = "\n".join(message.text for message in messages[0])
+        context = sum(len(found[0]) for found in DOCUMENT.finditer(prompt)) / max(1, len(prompt))
+        self._asked[run_id] = (kwargs.get("metadata") or {}, parameters, dumps(messages[0]), context)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note what it said."""
+        metadata, parameters, prompt, context = self._asked.pop(run_id)
+        for reply in response.generations[0]:
+            message = reply.message if isinstance(reply, ChatGeneration) else None
+            message = message if isinstance(message, AIMessage) else AIMessage("")
+            usage: Mapping[str, Any] = message.usage_metadata or {}
+            arguments = [call["args"] for call in message.tool_calls]
+            given, made = (int(usage.get(name) or 0) for name in ("input_tokens", "output_tokens"))
+            self.calls.append(
+                TracedCall(
+                    stage=str(metadata.get("stage", "")),
+                    index=int(metadata.get("partition") or 0),
+                    request_sha256=sha256(f"{parameters}\0{prompt}{self._repeat}"),
+                    prompt_sha256=sha256(prompt),
+                    output=reply.text or (json.dumps(arguments, ensure_ascii=False) if arguments else ""),
+                    input_tokens=given,
+                    output_tokens=made,
+                    context_tokens=round(context * given),
+                    served_model=str(message.response_metadata.get("model_name") or ""),
+                    # LangChain marks a reply from its cache with a total cost of zero.
+                    kept=usage.get("total_cost") == 0,
+                )
+            )
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """Note whether a call failed because its reply is still to be fetched."""
+        self._asked.pop(run_id, None)
+        cause: BaseException | None = error
+        while cause is not None:
+            self.wanted = self.wanted or isinstance(cause, ReplyWantedError)
+            cause = cause.__cause__

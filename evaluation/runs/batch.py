@@ -1,7 +1,6 @@
 """Provider batches: requests written to a file instead of sent, and replies read from one.
 
-A batch takes the place of the network under the OpenAI client, so that the requests are exactly those that would be
-sent, and the replies are read by the same code.
+A batch takes the place of the network under the OpenAI client, which makes and reads them as it does others.
 """
 
 import json
@@ -11,8 +10,8 @@ from typing import Any
 import httpx2
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.field_parsers import json_rows
-from briefcontext.evaluation.methods.call_trace import ReplyWantedError
+from briefcontext.evaluation.data_sets.rows import json_rows
+from briefcontext.evaluation.methods.models import ReplyWantedError
 from briefcontext.files import json_line, sha256, write_whole
 
 __all__ = ["Batch"]
@@ -30,18 +29,12 @@ class Batch:
     """The requests and replies of a run that is made by batches, in its folder `batch`."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
         self._folder = folder
-        self._replies: dict[str, dict[str, Any]] = {}
-        self.wanted: dict[str, dict[str, Any]] = {}
-        """Request bodies by custom_id."""
-        for file in sorted(folder.glob("replies-*.jsonl")):
-            for _, row in json_rows(file):
-                self._replies[row["custom_id"]] = row
-
-    @property
-    def stage(self) -> int:
-        """How many imports there were, plus one."""
-        return 1 + len(list(self._folder.glob("replies-*.jsonl")))
+        self._wanted: dict[str, dict[str, Any]] = {}
+        imported = sorted(folder.glob("replies-*.jsonl"))
+        self._replies = {row["custom_id"]: row for file in imported for _, row in json_rows(file)}
+        self._stage = 1 + len(imported)
 
     def client_arguments(self) -> dict[str, Any]:
         """Return what `ChatOpenAI` takes so that it asks this batch and no network."""
@@ -55,15 +48,11 @@ class Batch:
         }
 
     def import_file(self, file: Path) -> dict[str, int]:
-        """Take the replies in a file of a batch's results.
-
-        Raises:
-            InputError: it cannot be read, or holds no reply of this run.
-        """
+        """Take the replies in a file of a batch's results; raise InputError where it holds none of this run."""
         asked = {row["custom_id"] for old in self._folder.glob("requests-*.jsonl") for _, row in json_rows(old)}
         rows = [row for _, row in json_rows(file)]
         ours = [row for row in rows if row.get("custom_id") in asked]
-        kept = [row for row in ours if _usable(row)]
+        kept = {row["custom_id"]: row for row in ours if _usable(row)}
         counts = {
             "replies": len(kept),
             "to ask again": len(ours) - len(kept),
@@ -75,48 +64,41 @@ class Batch:
                 f"({', '.join(f'{count} {what}' for what, count in counts.items())}). "
                 "Give the file of results that belongs to the exported requests."
             )
-        name = f"replies-{self.stage:03}.jsonl"
-        write_whole(self._folder / name, "".join(map(json_line, kept)))
-        self._replies.update((row["custom_id"], row) for row in kept)
+        write_whole(self._folder / f"replies-{self._stage:03}.jsonl", "".join(map(json_line, kept.values())))
+        self._replies |= kept
+        self._stage += 1
         return counts
 
     def export(self) -> list[Path]:
         """Write the wanted requests, in as many files as a provider's limits need, and return them."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        stage = self.stage
-        for old in self._folder.glob(f"requests-{stage:03}*.jsonl"):
+        name = f"requests-{self._stage:03}"
+        for old in self._folder.glob(f"{name}*.jsonl"):
             old.unlink()
         parts: list[list[str]] = []
         size = 0
-        for id, body in sorted(self.wanted.items()):
+        for id, body in sorted(self._wanted.items()):
             line = json_line({"custom_id": id, "method": "POST", "url": URL, "body": body})
             if not parts or len(parts[-1]) == MOST_REQUESTS or size + len(line) > MOST_BYTES:
                 parts.append([])
                 size = 0
             parts[-1].append(line)
             size += len(line)
-        files = []
-        for number, lines in enumerate(parts, 1):
-            suffix = f"-{number:02}" if len(parts) > 1 else ""
-            files.append(self._folder / f"requests-{stage:03}{suffix}.jsonl")
-            write_whole(files[-1], "".join(lines))
-        return files
+        marks = [f"-{number:02}" for number in range(1, len(parts) + 1)] if len(parts) > 1 else [""]
+        files = {self._folder / f"{name}{mark}.jsonl": part for mark, part in zip(marks, parts, strict=False)}
+        for file, lines in files.items():
+            write_whole(file, "".join(lines))
+        return list(files)
 
     def reply(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the reply to a request, or note that it is wanted.
-
-        Raises:
-            ReplyWantedError: there is no reply yet.
-        """
+        """Return the reply to a request, or note that it is wanted and raise ReplyWantedError."""
         if not request.url.path.endswith("/chat/completions"):
             raise InputError(f"Batches hold chat completions, and the model is asked by {request.url.path}.")
         body = json.loads(request.content)
         id = sha256(json.dumps(body, sort_keys=True))[:40]
-        found = self._replies.get(id)
-        if found is not None:
-            response = found["response"]
+        if id in self._replies:
+            response = self._replies[id]["response"]
             return httpx2.Response(int(response["status_code"]), json=response["body"], request=request)
-        self.wanted[id] = body
+        self._wanted[id] = body
         raise ReplyWantedError("This reply is to be fetched in a batch.", request=request)
 
 

@@ -1,15 +1,17 @@
-"""Runs side by side, and beside the papers' figures."""
+"""Runs side by side, and beside the papers' figures, which are of other models and corpora.
 
-import json
+OP-RAG's were checked against its text. BriefContext's two texts, the journal's and the preprint's, differ in places;
+theirs were noted and not checked again, and where a note does not name the place, neither does the list here.
+"""
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.preflight_report import COUNTS, SHARES, decisions, share_of
-from briefcontext.evaluation.runs.folder import SUMMARY
-from briefcontext.evaluation.runs.paper_results import NOT_AVAILABLE, PUBLISHED
+from briefcontext.evaluation.runs.folder import RunFolder
 from briefcontext.evaluation.runs.results import SIMULATION
 from briefcontext.evaluation.statistics.tables import (
     SCORE_NAMES,
@@ -28,7 +30,93 @@ from briefcontext.evaluation.statistics.tables import (
     win_tie_lose,
 )
 
-__all__ = ["compare_runs"]
+__all__ = ["NOT_AVAILABLE", "NPJ", "OP_RAG", "PREPRINT", "PUBLISHED", "Published", "compare_runs"]
+
+NPJ = "Zhang et al., BriefContext, npj Digital Medicine 8, 239, 2025"
+PREPRINT = "Zhang et al., BriefContext, arXiv 2412.15271, 2024"
+OP_RAG = "Yu et al., OP-RAG, arXiv 2409.01666, 2024"
+
+_PAPERS = {"npj": NPJ, "preprint": PREPRINT, "OP-RAG": OP_RAG}
+_PLACES = {
+    "?": "table not available here",
+    "text?": "text; not checked",
+    "S1": "Supplementary Table 1",
+    "S2": "Figure 4 and Supplementary Table 2",
+    # The preprint's table is transposed against its own text.
+    "S4": "Supplementary Table 4; its labels give precision 92.61 and recall 50.18, the text is followed",
+    "3": "Figure 3, as its text gives it",
+    "4": "Figure 4, as its text gives it",
+}
+
+
+class Published(NamedTuple):
+    """One figure as its paper gives it."""
+
+    experiment: str
+    paper: str
+    place: str
+    """The table or figure."""
+    row: str
+    column: str
+    figure: str
+
+
+_NOTED = """
+position | npj | ? | GPT-3.5, k = 8 | Mean over five positions, vanilla -> BriefContext | 54.82 -> 58.11
+position | npj | ? | GPT-3.5, k = 16 | Mean over five positions, vanilla -> BriefContext | 52.12 -> 58.51
+position | npj | ? | Mixtral, k = 16 | Mean over five positions, vanilla -> BriefContext | 57.66 -> 60.41
+position | preprint | S1 | GPT-3.5, k = 8 | Mean over five positions, vanilla -> BriefContext | 53.33 -> 59.51
+position | preprint | S1 | GPT-3.5, k = 8 | Best minus worst of five positions, vanilla (computed) | 15.2 points
+position | preprint | S1 | GPT-3.5, k = 8 | Best minus worst of five positions, BriefContext (computed) | 4.4 points
+position | preprint | S1 | GPT-3.5, k = 8 | BriefContext minus vanilla at position 0 (computed) | -5.3 points
+integration | npj | ? | Llama2-70B | Mean of MedMCQA, PubMedQA and BioASQ, vanilla -> BriefContext | 55.81 -> 66.47
+integration | npj | ? | Llama3-70B | Mean of MedMCQA, PubMedQA and BioASQ, vanilla -> BriefContext | 76.75 -> 79.03
+integration | npj | ? | Mixtral | Mean of MedMCQA, PubMedQA and BioASQ, vanilla -> BriefContext | 70.52 -> 72.20
+integration | npj | ? | GPT-3.5 | Mean of MedMCQA, PubMedQA and BioASQ, vanilla -> BriefContext | 69.19 -> 72.51
+conflict | npj | S2 | Conflicting partitions | Resolved | 396 of 530
+cost | npj | ? | Vanilla, k = 8 | Input and output tokens of a question | 3066 and 183
+cost | npj | ? | BriefContext, k = 8 | Input and output tokens of a question | 5496.5 and 247.5
+cost | npj | ? | BriefContext | Saved by the preflight | up to 35%
+preflight | npj | text? | Check | Precision | 50.2
+preflight | npj | text? | Check | Recall | 92.6
+preflight | npj | text? | Check | Specificity (true negatives filtered) | 35.7
+preflight | preprint | S4 | Check | TP, FP, FN, TN of 1,118 questions | 426, 423, 34, 235
+preflight | preprint | S4 | Check | Precision | 50.18
+preflight | preprint | S4 | Check | Recall | 92.61
+preflight | preprint | S4 | Check | F1 | 65.09
+preflight | preprint | S4 | Check | Specificity (true negatives filtered) | 35.71 (computed from the counts)
+preflight | preprint | S4 | Check | Questions that skip the map | 24.1%
+open_ended | npj | ? | BriefContext against vanilla | Win / tie / lose, in per cent | 29.2 / 58.3 / 12.5
+order | OP-RAG | 4 | 128 chunks, Llama3.1-70B | EN.QA F1, vanilla -> OP-RAG | 38.40 -> 44.43
+order | OP-RAG | 4 | 192 chunks, Llama3.1-70B | EN.MC accuracy, vanilla -> OP-RAG | 81.22 -> 88.65
+order | OP-RAG | 3 | Llama3.1-8B | Best context length, EN.QA and EN.MC | 16K and 16K
+order | OP-RAG | 3 | Llama3.1-70B | Best context length, EN.QA and EN.MC | 48K and 32K
+"""
+_TABLE_1 = """
+Long context, Llama3.1-70B | 34.26 | 117K | 71.62 | 117K
+Long context, GPT-4o | 32.36 | 117K | 78.42 | 117K
+Long context, Gemini-1.5-Pro | 43.08 | 196K | 85.57 | 188K
+SELF-ROUTE, GPT-4o | 34.95 | 85K | 77.29 | 62K
+SELF-ROUTE, Gemini-1.5-Pro | 37.51 | 83K | 76.86 | 62K
+OP-RAG-16K (128 chunks), Llama3.1-70B | 44.43 | 16K | 84.72 | 16K
+OP-RAG-24K (192 chunks), Llama3.1-70B | 45.45 | 24K | 88.65 | 24K
+OP-RAG-48K (384 chunks), Llama3.1-70B | 47.25 | 48K | 85.59 | 48K
+"""
+_COLUMNS_1 = ("EN.QA F1", "EN.QA tokens", "EN.MC accuracy", "EN.MC tokens")
+PUBLISHED = (
+    *(
+        Published(name, _PAPERS[paper], _PLACES[place], *rest)
+        for name, paper, place, *rest in (line.split(" | ") for line in _NOTED.strip().splitlines())
+    ),
+    *(
+        Published("order", OP_RAG, "Table 1", row, column, figure)
+        for row, *figures in (line.split(" | ") for line in _TABLE_1.strip().splitlines())
+        for column, figure in zip(_COLUMNS_1, figures, strict=True)
+    ),
+)
+
+NOT_AVAILABLE = ("context_length", "attention_bias")
+"""Experiments of the papers whose figures are not available here, so that a run has none to stand beside."""
 
 PREFLIGHT = "preflight"
 """The study that asks no model: it has counts of decisions in place of scores."""
@@ -42,12 +130,15 @@ def compare_runs(folders: Sequence[Path]) -> str:
     """
     if not folders:
         raise InputError("There is no run to compare. Name the folders of one or more.")
-    names = _names(folders)
-    summaries = {name: _summary(folder) for name, folder in zip(names, folders, strict=True)}
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [str(folder) for folder in folders]
+    # A study of the preflight may have no other mark than its counts.
+    read = ({"experiment": PREFLIGHT, **RunFolder(folder).summary()} for folder in folders)
+    summaries = dict(zip(names, read, strict=True))
     parts = ["# Runs compared", ""]
-    if any(summary.get("simulation") for summary in summaries.values()):
-        marked = ", ".join(name for name, summary in summaries.items() if summary.get("simulation"))
-        parts += [f"{SIMULATION} This holds for: {marked}.", ""]
+    if marked := [name for name, summary in summaries.items() if summary.get("simulation")]:
+        parts += [f"{SIMULATION} This holds for: {', '.join(marked)}.", ""]
     parts += [_runs_table(summaries).markdown(), ""]
     for experiment in dict.fromkeys(str(summary["experiment"]) for summary in summaries.values()):
         some = {name: summary for name, summary in summaries.items() if summary["experiment"] == experiment}
@@ -59,27 +150,6 @@ def compare_runs(folders: Sequence[Path]) -> str:
         if experiment in NOT_AVAILABLE:
             parts += ["The papers' figures of this experiment are not available here.", ""]
     return "\n".join(parts)
-
-
-def _names(folders: Sequence[Path]) -> list[str]:
-    """Return the folders' names; their whole paths where two are alike."""
-    short = [folder.resolve().name for folder in folders]
-    return short if len(set(short)) == len(short) else [str(folder) for folder in folders]
-
-
-def _summary(folder: Path) -> dict[str, Any]:
-    file = folder / SUMMARY
-    try:
-        summary: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(
-            f"{folder} holds no finished run: there is no {SUMMARY}. Give the same experiment command to finish it."
-        ) from None
-    except (OSError, json.JSONDecodeError) as error:
-        raise InputError(f"{file} cannot be read: {error}. Run the experiment command again.") from error
-    # A study of the preflight may have no other mark than its counts.
-    summary.setdefault("experiment", PREFLIGHT)
-    return summary
 
 
 def _runs_table(summaries: Mapping[str, Record]) -> Table:
@@ -110,10 +180,6 @@ def _knowledge_base(summary: Record) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _label(condition: Record) -> str:
-    return label_of(condition) or "any"
 
 
 def _preflight_tables(summaries: Mapping[str, Record]) -> list[Table]:
@@ -158,7 +224,9 @@ def _score_tables(summaries: Mapping[str, Record]) -> list[Table]:
         groups = summary.get("groups") or {str(summary.get("data_set", "")): summary.get("cells") or []}
         for group, cell in ((group, cell) for group, cells in groups.items() for cell in cells):
             title = f"{SCORE_NAMES.get(cell.get('metric', ''), 'Scores')} on {group}"
-            row = found.setdefault(title, {}).setdefault((title_of(cell["method"]), _label(cell["condition"])), {})
+            row = found.setdefault(title, {}).setdefault(
+                (title_of(cell["method"]), label_of(cell["condition"]) or "any"), {}
+            )
             row[name] = _with_n("score")(cell)
     note = "In per cent, with 95% intervals."
     return [_side_by_side(title, ("Method", "Condition"), rows, summaries, note) for title, rows in found.items()]
@@ -202,7 +270,7 @@ def _own(summary: Record) -> Iterator[tuple[str, str, str]]:
             group = f" on {one['group']}" if "group" in one else ""
             subject = title_of(one["method"]) if "method" in one else one.get("what")
             what = f"{words}{metric}{group}" + (f", {subject}" if subject else "")
-            yield what, _label(one["condition"] if "condition" in one else {"k": one["k"]}), shown(one)
+            yield what, label_of(one.get("condition", {"k": one.get("k")})) or "any", shown(one)
     two = list(dict.fromkeys(title_of(cell["method"]) for cell in summary.get("cells", [])))
     against = f", {two[1]} against {two[0]}" if len(two) == 2 else ""
     for verdict in summary.get("verdicts", []):

@@ -1,11 +1,27 @@
-"""Progress of a run on standard error: rate, time left, cost so far."""
+"""What a run takes: told on standard error as it goes, and estimated beforehand, without a model."""
 
+import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, TextIO
+from datetime import timedelta
+from typing import Any, Self, TextIO
 
-__all__ = ["CountedProgress", "Prices", "RunProgress"]
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from briefcontext.evaluation.methods.models import DOCUMENT, CallTrace, TracedCall
+from briefcontext.evaluation.statistics.tables import Table, title_of
+
+__all__ = ["CountedProgress", "CountingModel", "Prices", "RunProgress", "estimate_table"]
+
+CHARACTERS_PER_TOKEN = 4
+"""About what usual tokenizers make of English medical text."""
+ANSWER_TOKENS = 183
+"""Output tokens of an answer: what BriefContext reports for vanilla RAG at k = 8."""
 
 _SECONDS_BETWEEN_LINES = 5.0
 _MILLION = 1_000_000
@@ -33,18 +49,13 @@ class Prices:
 
 
 class CountedProgress:
-    """Counts what is done; one line that is renewed on a terminal, else a line every few seconds.
+    """Counts what is done, `what` in the plural; one line that is renewed on a terminal, else one every few seconds.
 
-    Args:
-        what: what is counted, in the plural.
-        total: how many there are; 0 while that is not known.
-        done: how many were there already.
-        stream: where to tell of it; standard error by default.
+    `total` is 0 while it is not known, `done` are there already, and `stream` is standard error by default.
     """
 
     def __init__(self, what: str, total: int = 0, *, done: int = 0, stream: TextIO | None = None) -> None:
-        self._what = what
-        self._total, self._done, self._already = total, done, done
+        self._what, self._total, self._done, self._already = what, total, done, done
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._started = self._last = time.monotonic()
@@ -68,12 +79,12 @@ class CountedProgress:
 
     def line(self) -> str:
         """Return how far the run is."""
-        seconds = max(time.monotonic() - self._started, 1e-9)
         made = self._done - self._already
-        rate = made / seconds
-        left = (self._total - self._done) / rate if made >= _TELLING else None
-        parts = [f"{self._done} of {self._total} {self._what}", f"{rate:.1f}/s"]
-        return ", ".join([*parts, *([f"{_duration(left)} left"] if left else [])])
+        rate = made / max(time.monotonic() - self._started, 1e-9)
+        line = f"{self._done} of {self._total} {self._what}, {rate:.1f}/s"
+        if made < _TELLING or self._done == self._total:
+            return line
+        return f"{line}, {timedelta(seconds=round((self._total - self._done) / rate))} left"
 
     def _write(self, line: str, end: str = "\n") -> None:
         start = "\r\x1b[2K" if self._live else ""
@@ -87,25 +98,62 @@ class RunProgress(CountedProgress):
     def __init__(self, total: int, prices: Prices, *, done: int = 0, stream: TextIO | None = None) -> None:
         super().__init__("answers", total, done=done, stream=stream)
         self._prices = prices
-        self._failed = 0
-        self.calls = self.input_tokens = self.output_tokens = 0
+        self._failed = self._calls = self._given = self._made = 0
 
     def add(self, *, failed: bool, calls: int, input_tokens: int, output_tokens: int) -> None:
         """Count an answer, and the calls and tokens that were paid for it."""
         self._failed += failed
-        self.calls += calls
-        self.input_tokens += input_tokens
-        self.output_tokens += output_tokens
+        self._calls += calls
+        self._given += input_tokens
+        self._made += output_tokens
         self.reach(self._done + 1, self._total)
 
     def line(self) -> str:
         """Return how far the run is, and what it cost."""
-        calls = f"{self.calls} {'call' if self.calls == 1 else 'calls'}"
-        facts = [super().line(), calls, self._prices.words(self.input_tokens, self.output_tokens)]
-        return ", ".join([*facts, f"{self._failed} failed"] if self._failed else facts)
+        failed = f", {self._failed} failed" if self._failed else ""
+        calls = f"{self._calls} {'call' if self._calls == 1 else 'calls'}"
+        return f"{super().line()}, {calls}, {self._prices.words(self._given, self._made)}{failed}"
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+class CountingModel(BaseChatModel):
+    """Stands in for the model in a dry run: counts what it is asked, and answers nothing.
+
+    Every partition is taken to have evidence, the first sentence of its first document, so that the figure for the
+    reduce step is no more than about right.
+    """
+
+    @property
+    def _llm_type(self) -> str:
+        return "counting"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        prompt = "\n".join(message.text for message in messages)
+        given, text, made = round(len(prompt) / CHARACTERS_PER_TOKEN), "Choice: A", ANSWER_TOKENS
+        if "JSON" in messages[0].text and (found := DOCUMENT.search(prompt)):
+            sentence = found[2].split("\n")[-1].split(". ")[0]
+            quotes = [{"key": found[1], "quote": sentence}]
+            found_so = {"relevant": True, "quotes": quotes, "finding": sentence, "choice": None, "confidence": 0.8}
+            text = json.dumps(found_so)
+            made = round(len(text) / CHARACTERS_PER_TOKEN)
+        usage = UsageMetadata(input_tokens=given, output_tokens=made, total_tokens=given + made)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))])
+
+
+def estimate_table(answers: Mapping[str, Sequence[CallTrace]], prices: Prices) -> Table:
+    """Make a table of what a run is estimated to take, from the calls of each answer of each method."""
+
+    def row(title: str, count: int, calls: Sequence[TracedCall]) -> list[str]:
+        tokens = [sum(call.input_tokens for call in calls), sum(call.output_tokens for call in calls)]
+        return [title, *(f"{number:,}" for number in (count, len(calls), *tokens)), prices.words(*tokens)]
+
+    calls = {method: [call for trace in some for call in trace.calls] for method, some in answers.items()}
+    every = {call.request_sha256: call for some in calls.values() for call in some}
+    rows = [row(title_of(method), len(some), calls[method]) for method, some in answers.items()]
+    rows.append(row("To be asked, equal requests once", sum(map(len, answers.values())), list(every.values())))
+    return Table(
+        "What this run takes",
+        ["Method", "Answers", "Calls", "Input tokens", "Output tokens", "Cost"],
+        rows,
+        f"Estimated without a call: {CHARACTERS_PER_TOKEN} characters a token, {ANSWER_TOKENS} output tokens an "
+        "answer, evidence in every partition; retries and Self-Route's second readings are not counted.",
+    )

@@ -1,6 +1,5 @@
 """What is made of a run's rows: summary, report and figures; and whether it all belongs together."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from briefcontext.evaluation.experiments.experiment import Experiment, Report
 from briefcontext.evaluation.judging.verdicts import judges
 from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, PROMPTS, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.progress import Prices
-from briefcontext.evaluation.runs.runner import LeftOut, row_id
+from briefcontext.evaluation.runs.runner import row_id
 from briefcontext.evaluation.statistics.tables import (
     Row,
     answered,
@@ -42,12 +41,12 @@ def is_simulated(config: Mapping[str, Any]) -> bool:
 
 
 def write_results(
-    folder: RunFolder, experiment: Experiment, left_out: LeftOut, planned: int, *, prices: Prices, figures: bool
+    folder: RunFolder, experiment: Experiment, left_out: Mapping[str, int], planned: int, prices: Prices, figures: bool
 ) -> Summary:
-    """Make summary, report and figures of a run's rows."""
+    """Make summary, report and figures of a run's rows; `planned` is the number of answers that it has to get."""
     config = {**folder.config(), "judges": judges(folder.path)}
     rows = list(folder.rows().values())
-    facts = {"left_out": left_out, "planned": planned, **_counts(rows)}
+    facts = {"left_out": left_out, "planned": planned, **_counts(rows), "missing": planned - len(rows)}
     config |= {"simulation": is_simulated(config), "folder": str(folder.path), "prices": prices}
     report = Report(rows, config, folder.path / experiment.name if figures else None)
     if facts["answers"]:
@@ -77,7 +76,6 @@ def write_results(
         **({"repeats": repeats} if repeats else {}),
         "simulation": config["simulation"],
         **facts,
-        "missing": planned - len(rows),
         **report.summary,
     }
     write_whole(folder.path / REPORT, _report_markdown(experiment, config, facts, report))
@@ -118,19 +116,17 @@ def _report_markdown(
     parts = [f"# {experiment.title}"]
     if config["simulation"]:
         parts.append(SIMULATION)
-    missing = facts["planned"] - facts["answers"] - facts["failed"]
-    if missing > 0:
+    if facts["missing"] > 0:
         parts.append(
-            f"**UNFINISHED.** Answers that are not there: {missing:,} of {facts['planned']:,}; no figure here counts "
-            "them. Give the same command again to get them."
+            f"**UNFINISHED.** Answers that are not there: {facts['missing']:,} of {facts['planned']:,}; no figure here "
+            "counts them. Give the same command again to get them."
         )
     parts += [experiment.question, "\n".join(f"- {fact}" for fact in _facts(config, facts)), *report.remarks]
     parts += [table.markdown() for table in report.tables]
     for figure in report.figures:
         if figure.suffix == ".png":
             parts += [f"![{experiment.title}]({figure.name})", f"The same as [SVG]({figure.stem}.svg)."]
-    if facts["errors"]:
-        errors = "\n".join(f"- {count} × {error}" for error, count in facts["errors"].items())
+    if errors := "\n".join(f"- {count} × {error}" for error, count in facts["errors"].items()):
         parts += ["### Failed calls", "They are asked again when the same command is given.", errors]
     if commit := (config.get("provenance") or {}).get("git_commit"):
         parts.append(f"Code at commit {commit}.")
@@ -189,14 +185,7 @@ def verify_run(path: Path) -> list[str]:
         InputError: it is no folder of a finished run.
     """
     folder = RunFolder(path)
-    config = folder.config()
-    try:
-        summary = json.loads((path / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise InputError(
-            f"{path} holds no finished run: {SUMMARY} cannot be read ({error}). Give the command that began it again: "
-            "it goes on from there."
-        ) from error
+    config, summary = folder.config(), folder.summary()
     if "sha256" not in summary:
         raise InputError(f"{path} names no hashes: it is a run of an older version. Give the same command again.")
     problems = []
@@ -216,12 +205,12 @@ def verify_run(path: Path) -> list[str]:
                 problems.append(f"The texts in {PROMPTS} are not the prompts that the configuration names.")
         except InputError as error:
             problems.append(f"The prompts cannot be read: {error}")
-        rows = folder.rows()
-        for id, row in rows.items():
+        rows = list(folder.rows().values())
+        for row in rows:
             named = row_id(row["item"], row["method"], row["condition"], row.get("repeat", 0))
-            if id != named or row["method"] not in config["methods"]:
-                problems.append(f"Row {id!r} is not one of this run.")
-        counted = _counts(list(rows.values()))
+            if row["id"] != named or row["method"] not in config["methods"]:
+                problems.append(f"Row {row['id']!r} is not one of this run.")
+        counted = _counts(rows)
     return problems + [
         f"The summary has {name} {summary.get(name)}, and the rows {count}."
         for name, count in counted.items()

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,33 @@ from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
 from briefcontext.evaluation.experiments.experiment import OnCorpus, OnDocuments, experiment
 from briefcontext.evaluation.judging.pairs import make_pairs
 from briefcontext.evaluation.judging.verdicts import import_verdicts, judge_pairs
-from briefcontext.evaluation.methods.call_trace import CallTrace
 from briefcontext.evaluation.methods.method import Method, methods
-from briefcontext.evaluation.methods.models import RunModels
+from briefcontext.evaluation.methods.models import CallTrace, RunModels
 from briefcontext.evaluation.runs.batch import Batch
-from briefcontext.evaluation.runs.checks import calibrated, check_needs, check_repeats
-from briefcontext.evaluation.runs.dry_run import CountingModel, estimate_table
-from briefcontext.evaluation.runs.folder import REPLIES, RunFolder
-from briefcontext.evaluation.runs.progress import RunProgress
+from briefcontext.evaluation.runs.folder import PROMPTS, REPLIES, RunFolder
+from briefcontext.evaluation.runs.progress import CountingModel, RunProgress, estimate_table
 from briefcontext.evaluation.runs.results import Summary, write_results
-from briefcontext.evaluation.runs.runner import Runner, Task, plan, usable
-from briefcontext.evaluation.runs.settings import RunSettings, given_name, paper_encoder, provenance, versions
-from briefcontext.evaluation.statistics.tables import Row, Table, grouped
-from briefcontext.files import sha256
+from briefcontext.evaluation.runs.runner import Runner, plan
+from briefcontext.evaluation.runs.settings import (
+    RunSettings,
+    check_settings,
+    given_name,
+    paper_encoder,
+    provenance,
+    versions,
+)
+from briefcontext.evaluation.statistics.labelled import questions_sha256
+from briefcontext.evaluation.statistics.tables import Row, Table, answered
+from briefcontext.files import sha256, write_whole
 from briefcontext.graphs import resources
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.prompts import Prompts
+from briefcontext.retrievers.calibration import Calibration
 
 __all__ = ["BatchDone", "Run"]
+
+DECIDES = "briefcontext"
+"""The one method whose route the preflight decides."""
 
 
 @dataclass(frozen=True)
@@ -65,26 +73,29 @@ class Run:
         calibration = resources.calibration(settings.reading)
         own_ks = kind.ks if calibration is None else (calibration.k,)
         self.ks = tuple(sorted(set(settings.ks or own_ks)))
-        if self.ks and self.ks[0] < 1:
-            raise InputError(f"--k is {self.ks[0]}. Give at least 1 document.")
-        check_repeats(settings, kind)
+        check_settings(settings, kind, self.methods)
         self._data_set: DataSet = load_data_set(settings.data_set)
         self.experiment = self._opened(kind)
-        check_needs(kind, self.methods)
         oracle = any(method.need == "key documents" for method in self.methods)
-        candidates, left_out = usable(self.experiment, self._data_set.items, oracle=oracle)
-        self.left_out = dict(Counter(self._data_set.left_out) + Counter(left_out))
+        reasons = [self.experiment.left_out(item, oracle=oracle) for item in self._data_set.items]
+        left_out = Counter(filter(None, reasons))
+        self.left_out: dict[str, int] = self._data_set.left_out + left_out
+        self.items = [item for item, reason in zip(self._data_set.items, reasons, strict=True) if reason is None]
         self.sampling: str | None = None
         """How the experiment drew its questions, where nothing else was asked for."""
-        self.items = candidates
+        if not self.items:
+            words = "; ".join(f"{count} {reason}" for reason, count in left_out.items())
+            raise InputError(f"The experiment {settings.experiment} can use none of the questions: {words}.")
         if settings.per_class is None and settings.limit is None:
-            self.items, self.sampling = self.experiment.drawn(candidates, settings.seed)
+            self.items, self.sampling = self.experiment.drawn(self.items, settings.seed)
         if settings.per_class is not None:
             self.items = balanced_sample(self.items, settings.per_class, settings.seed)
         if settings.limit is not None:
             self.items = sample(self.items, settings.limit, settings.seed)
-        self.calibrated = calibrated(calibration, self.experiment, self.methods, self.ks, self._data_set.items)
+        self.calibrated = None if calibration is None else self._calibrated(calibration)
         self.plan = plan(self.items, self.methods, self.experiment.conditions(self.ks), repeats=settings.repeats)
+        self._ids = list(dict.fromkeys(task.id for tasks in self.plan for task in tasks))
+        """Of all answers that the run has to get, in order."""
 
     def _opened(self, kind: type[OnCorpus] | type[OnDocuments]) -> OnCorpus | OnDocuments:
         settings = self.settings
@@ -103,14 +114,40 @@ class Run:
         corpus = Corpus(KnowledgeBase.open(given)) if isinstance(given, str) else given
         return kind(corpus, seed=settings.seed, fused=fused)
 
+    def _calibrated(self, calibration: Calibration) -> dict[str, Any]:
+        """Return what tells the calibration of this run from others, with cautions, if it can decide in this run."""
+        if (corpus := self._corpus) is None or not self.experiment.real_rankings:
+            raise InputError(
+                f"A calibration fits the rankings that a knowledge base gives, and those of the experiment "
+                f"{self.experiment.name} are arranged. Leave --calibration out, or run integration, cost, open_ended "
+                "or conflict with --rankings real."
+            )
+        if DECIDES not in [method.name for method in self.methods]:
+            raise InputError(
+                f"A calibration decides for the method {DECIDES}, which is not among those of this run. Add "
+                f"--method {DECIDES}, or leave --calibration out."
+            )
+        base = corpus.knowledge_base
+        found = [*(calibration.check(base.manifest, k) for k in self.ks), calibration.shortfall()]
+        if len(base) < calibration.k:
+            raise InputError(
+                f"The calibration is for {calibration.k} retrieved documents, and the knowledge base has {len(base):,} "
+                "passages in all. Take a larger one, or leave --calibration out."
+            )
+        if calibration.fitted_on.sha256 == questions_sha256([item for item in self._data_set.items if item.gold_ids]):
+            found.append(
+                "The preflight was calibrated on these very questions, so that it decides better here than it is."
+            )
+        return {
+            "sha256": sha256(calibration.model_dump_json()),
+            "target_recall": calibration.target_recall,
+            "fitted_on": calibration.fitted_on.n,
+            "cautions": list(dict.fromkeys(filter(None, found))),
+        }
+
     @property
     def _corpus(self) -> Corpus | None:
         return self.experiment.corpus if isinstance(self.experiment, OnCorpus) else None
-
-    @property
-    def tasks(self) -> list[Task]:
-        """All answers that the run has to get, in order."""
-        return [task for tasks in self.plan for task in tasks]
 
     def config(self) -> dict[str, Any]:
         """Return the configuration: what a run must have in common with the one that it goes on with."""
@@ -146,12 +183,16 @@ class Run:
 
     def estimate(self, folder: Path | None = None) -> Table:
         """Return what the run takes, without a call; what a folder has already is left out."""
-        there = set() if folder is None or not folder.exists() else RunFolder(folder).answered()
-        answers: list[tuple[str, CallTrace]] = []
-        models = [self._model(CountingModel())] * self.settings.repeats
-        runner = self._runner(models)
-        wait_for(runner.run(self.plan, there, lambda row, trace: answers.append((row["method"], trace))))
-        return estimate_table(grouped(answers, itemgetter(0)), self.settings.prices)
+        there = [] if folder is None else answered(list(RunFolder(folder).rows().values()))
+        traces: dict[str, list[CallTrace]] = {}
+        wait_for(
+            self._runner(CountingModel()).run(
+                self.plan,
+                {row["id"] for row in there},
+                lambda row, trace: traces.setdefault(row["method"], []).append(trace),
+            )
+        )
+        return estimate_table(traces, self.settings.prices)
 
     def execute(self, out: Path) -> Summary:
         """Get all answers that `out` does not have, and write its summary, report and figures.
@@ -161,29 +202,19 @@ class Run:
             ModelSetupError, MissingExtraError: the model cannot be opened, or its provider refuses all calls.
         """
         with self._claimed(out) as folder:
-            self._fetch(folder, self._runner(self._models(folder)))
+            self._fetch(folder)
             return self._finish(folder)
 
     def take_verdicts(self, out: Path, file: Path) -> int:
-        """Take a rater's verdicts into a run of open_ended; return how many.
-
-        Raises:
-            InputError: the file holds none on a pair of this run.
-        """
-        folder = RunFolder(out)
-        with folder.locked():
+        """Take a rater's verdicts into a run of open_ended; return how many. See `import_verdicts`."""
+        with self._claimed(out) as folder:
             taken = import_verdicts(out, file)
             self._finish(folder)
         return taken
 
     def judge(self, out: Path, name: str) -> int:
-        """Have a model judge the pairs of a run of open_ended; return how many it is not sure of.
-
-        Raises:
-            ModelError: it cannot be opened, or a call failed for good.
-        """
-        folder = RunFolder(out)
-        with folder.locked():
+        """Have a model judge the pairs of a run of open_ended; return how many it is not sure of: see `judge_pairs`."""
+        with self._claimed(out) as folder:
             first, second = (method.name for method in self.methods)
             pairs = make_pairs(list(folder.rows().values()), first, second, self.settings.seed)
             models = RunModels(name, replies=out / REPLIES, temperature=0.0)
@@ -197,22 +228,19 @@ class Run:
         Raises:
             InputError: the model is not OpenAI's or compatible, or the file of replies is of no use.
         """
-        model = self.settings.model
-        names = [name for name in (model, self.settings.extract_model) if name is not None]
-        if not names or not all(isinstance(name, str) and name.startswith("openai:") for name in names):
-            raise InputError(
-                "Batches are written in OpenAI's format: give --model openai:NAME, with the name that the batch's "
-                "provider has for the model."
-            )
+        for name in (self.settings.model, self.settings.extract_model or self.settings.model):
+            if not isinstance(name, str) or not name.startswith("openai:"):
+                raise InputError(
+                    "Batches are written in OpenAI's format: give --model openai:NAME, with the name that the batch's "
+                    "provider has for the model."
+                )
         if self.settings.repeats > 1:
             raise InputError("A batch holds each request once, so that repeats of it cannot be told apart. Leave "
                              "--repeats or --batch out.")  # fmt: skip
         with self._claimed(out) as folder:
-            (out / "batch").mkdir(exist_ok=True)
             batch = Batch(out / "batch")
             counts = {} if imported is None else batch.import_file(imported)
-            runner = self._runner(self._models(folder, **batch.client_arguments()), max_retries=0)
-            waiting = self._fetch(folder, runner)
+            waiting = self._fetch(folder, {"max_retries": 0}, **batch.client_arguments())
             files = batch.export()
             if not files:
                 self._finish(folder)
@@ -223,16 +251,29 @@ class Run:
         folder = RunFolder(out)
         with folder.locked():
             folder.claim(self.config())
-            folder.keep_prompts(self.prompts)
+            (out / PROMPTS).mkdir(exist_ok=True)
+            for name, text in self.prompts.texts.items():
+                write_whole(out / PROMPTS / f"{name}.txt", text)
             yield folder
 
-    def _fetch(self, folder: RunFolder, runner: Runner) -> int:
-        done = folder.answered()
-        # In the order of the plan, so that a run that was stopped ends in the same file as one that was not.
-        planned = list(dict.fromkeys(task.id for task in self.tasks))
-        stream = None if self.settings.progress else StringIO()
-        there = len(done.intersection(planned))
-        with RunProgress(len(planned), self.settings.prices, done=there, stream=stream) as progress:
+    def _fetch(self, folder: RunFolder, changed: Mapping[str, Any] | None = None, **opening: Any) -> int:
+        """Get the answers that are not there, and return how many wait for replies; see `_runner`."""
+        settings, rows = self.settings, folder.rows()
+        if settings.model is None:
+            raise InputError(
+                f"The experiment {settings.experiment} asks a model: add --model provider:model, for example "
+                "--model openai:gpt-4o-mini."
+            )
+        if settings.temperature is not None:
+            opening["temperature"] = settings.temperature
+        opening |= {"extract_model": settings.extract_model, "replies": folder.path / REPLIES}
+        runner = self._runner(settings.model, changed, **opening)
+        # Without the line that a kill cut short, which the next one would run into.
+        folder.rewrite(rows.values())
+        done = {row["id"] for row in answered(list(rows.values()))}
+        there = len(done.intersection(self._ids))
+        stream = None if settings.progress else StringIO()
+        with RunProgress(len(self._ids), settings.prices, done=there, stream=stream) as progress:
 
             def keep(row: Row, trace: CallTrace) -> None:
                 folder.append(row)
@@ -245,32 +286,20 @@ class Run:
                 )
 
             waiting = wait_for(runner.run(self.plan, done, keep))
+        # In the order of the plan, so that a run that was stopped ends in the same file as one that was not.
         rows = folder.rows()
-        folder.rewrite(rows[id] for id in planned if id in rows)
+        folder.rewrite(rows[id] for id in self._ids if id in rows)
         return waiting
+
+    def _runner(self, model: str | BaseChatModel, changed: Mapping[str, Any] | None = None, **opening: Any) -> Runner:
+        """Return what asks the model; `changed` are settings of the reading, `opening` is for `RunModels`."""
+        retriever = None if self._corpus is None else self._corpus.retriever
+        opening |= {"prompts": self.prompts, "retriever": retriever}
+        models = [RunModels(model, repeat=repeat, **opening) for repeat in range(self.settings.repeats)]
+        # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
+        changed = {"force_choice": self.experiment.force_choice, "prompts": None, **(changed or {})}
+        return Runner(self.experiment, models, self.settings.reading.model_copy(update=changed))
 
     def _finish(self, folder: RunFolder) -> Summary:
         prices, figures = self.settings.prices, self.settings.figures
-        return write_results(folder, self.experiment, self.left_out, len(self.tasks), prices=prices, figures=figures)
-
-    def _model(self, model: str | BaseChatModel, *, replies: Path | None = None, **kwargs: Any) -> RunModels:
-        retriever = None if self._corpus is None else self._corpus.retriever
-        return RunModels(model, replies=replies, prompts=self.prompts, retriever=retriever, **kwargs)
-
-    def _models(self, folder: RunFolder, **kwargs: Any) -> list[RunModels]:
-        settings = self.settings
-        if settings.model is None:
-            raise InputError(
-                f"The experiment {settings.experiment} asks a model: add --model provider:model, for example "
-                "--model openai:gpt-4o-mini."
-            )
-        if settings.temperature is not None:
-            kwargs["temperature"] = settings.temperature
-        kwargs |= {"extract_model": settings.extract_model, "replies": folder.path / REPLIES}
-        return [self._model(settings.model, repeat=repeat, **kwargs) for repeat in range(settings.repeats)]
-
-    def _runner(self, models: Sequence[RunModels], **changed: Any) -> Runner:
-        # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
-        changed |= {"force_choice": self.experiment.force_choice, "prompts": None}
-        reading = self.settings.reading.model_copy(update=changed)
-        return Runner(self.experiment, models, reading)
+        return write_results(folder, self.experiment, self.left_out, len(self._ids), prices, figures)

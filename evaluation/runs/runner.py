@@ -1,29 +1,23 @@
 """The runner: asks every question by every method under every condition."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableLambda
 
-from briefcontext.errors import InputError, ModelCallError
+from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Condition, Experiment
-from briefcontext.evaluation.methods.call_trace import CallTrace
 from briefcontext.evaluation.methods.method import Method, Outcome, Reading
-from briefcontext.evaluation.methods.models import RunModels
+from briefcontext.evaluation.methods.models import CallTrace, RunModels
 from briefcontext.evaluation.statistics.scoring import mirage_choice, score_answer
 from briefcontext.evaluation.statistics.tables import Row, grouped, label_of
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["LeftOut", "Runner", "Task", "plan", "row_id", "usable"]
-
-LeftOut = dict[str, int]
-"""Why questions were left out, and how many."""
+__all__ = ["Runner", "Task", "plan", "row_id"]
 
 
 @dataclass(frozen=True)
@@ -45,17 +39,6 @@ class Task:
 def row_id(item: str, method: str, condition: Condition, repeat: int) -> str:
     """Return what names an answer in its run."""
     return f"{item}|{method}|{label_of(condition)}" + (f"|repeat {repeat}" if repeat else "")
-
-
-def usable(experiment: Experiment, items: Iterable[Item], *, oracle: bool) -> tuple[list[Item], LeftOut]:
-    """Return the questions that the experiment can use, and why it cannot use the others."""
-    reasons = [(item, experiment.left_out(item, oracle=oracle)) for item in items]
-    kept = [item for item, reason in reasons if reason is None]
-    left_out = Counter(reason for _, reason in reasons if reason is not None)
-    if not kept:
-        words = "; ".join(f"{count} {reason}" for reason, count in left_out.items()) or "there are none"
-        raise InputError(f"The experiment {experiment.name} can use none of the questions: {words}.")
-    return kept, left_out
 
 
 def plan(
@@ -93,14 +76,12 @@ class Runner:
         Args:
             plan: the tasks of each question.
             done: the ids of tasks whose answers are there.
-            keep: takes each row as it comes, with the calls that it took. It is called from one thread.
+            keep: takes each row as it comes, with the calls that it took, in one thread.
 
         Raises:
             ModelSetupError: the provider refuses all calls.
-            InputError: a method cannot read what the experiment gives.
         """
-        wanted = [[task for task in tasks if task.id not in done] for tasks in plan]
-        questions = iter([tasks for tasks in wanted if tasks])
+        questions = iter([[task for task in tasks if task.id not in done] for tasks in plan])
         waiting = 0
 
         async def work() -> None:
@@ -113,14 +94,12 @@ class Runner:
                     else:
                         keep(row, trace)
 
-        workers = [asyncio.create_task(work()) for _ in range(max(1, self.settings.max_concurrent_calls))]
         try:
-            await asyncio.gather(*workers)
-        finally:
-            for worker in workers:
-                worker.cancel()
-            with suppress(Exception, asyncio.CancelledError):
-                await asyncio.gather(*workers, return_exceptions=True)
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(self.settings.max_concurrent_calls):
+                    workers.create_task(work())
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed.exceptions[0].__cause__
         return waiting
 
     async def _answer(self, task: Task) -> tuple[Row | None, CallTrace]:

@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from platform import python_version
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,14 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.language_models import BaseChatModel
 
 from briefcontext.chains.model.chat_model import model_name
+from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.corpus import Corpus
+from briefcontext.evaluation.experiments.experiment import Experiment, OnDocuments
+from briefcontext.evaluation.methods.method import Method
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.graphs.settings import Settings
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
-__all__ = ["RunSettings", "git_commit", "given_name", "paper_encoder", "provenance", "versions"]
+__all__ = ["RunSettings", "check_settings", "git_commit", "given_name", "paper_encoder", "provenance", "versions"]
 
 _VERSIONED = (
     "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
@@ -62,6 +66,38 @@ class RunSettings:
     real rankings."""
 
 
+def check_settings(settings: RunSettings, experiment: type[Experiment], methods: Sequence[Method]) -> None:
+    """Raise InputError where repeats would tell nothing, or a method reads what the experiment does not have."""
+    if settings.repeats > 1 and not experiment.repeatable:
+        raise InputError(
+            f"Repeats average scores, and the experiment {settings.experiment} counts what becomes of single "
+            "answers. Leave --repeats out."
+        )
+    if settings.repeats > 1 and settings.temperature is not None and settings.temperature <= 0:
+        raise InputError(
+            "At temperature 0 a model is asked to say the same each time, so that repeats tell nothing. Give "
+            "--temperature, such as 0.7, or a negative one for the provider's own."
+        )
+    missing = {}
+    if issubclass(experiment, OnDocuments):
+        missing["key documents"] = (
+            f"key documents, and the long documents of the experiment {experiment.name} have none. Leave it out."
+        )
+    else:
+        missing["whole"] = (
+            f"a whole long document, and the experiment {experiment.name} reads from a knowledge base. Leave it out, "
+            "or run the experiment order."
+        )
+    if not experiment.real_rankings:
+        missing["fused"] = (
+            f"a fused ranking of the corpus, and the rankings of the experiment {experiment.name} are synthetic. "
+            "Leave it out, or run the experiment integration."
+        )
+    for method in methods:
+        if method.need in missing:
+            raise InputError(f"{method.name} reads {missing[method.need]}")
+
+
 def given_name(model: str | BaseChatModel | None) -> str | None:
     """Return the name by which a model was given."""
     return model if isinstance(model, str) or model is None else model_name(model)
@@ -103,10 +139,5 @@ def provenance(encoder_revision: str) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results depend on."""
-    found = {"python": python_version()}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    there = {package.name: package.version for package in distributions()}
+    return {"python": python_version(), **{name: there[name] for name in _VERSIONED if name in there}}

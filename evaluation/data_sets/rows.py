@@ -1,4 +1,4 @@
-"""Reading JSON, and making items of rows: question, options, answers and ids, by whatever names data sets give them."""
+"""JSON and its rows, and the items that are made of them: of JSON lines, and of rows that other data sets give."""
 
 import gzip
 import json
@@ -10,22 +10,22 @@ from string import ascii_uppercase
 from typing import Any
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Item
+from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
+from briefcontext.files import sha256
 
 __all__ = [
     "YES_NO",
     "YES_NO_MAYBE",
     "BadRow",
+    "add_context",
     "at",
-    "identifier",
     "item_of",
     "json_rows",
     "load_json",
     "object_of",
+    "read_json_lines",
     "right_letter",
-    "said",
-    "text_of",
-    "value_of",
+    "shown",
 ]
 
 YES_NO = {"A": "yes", "B": "no"}
@@ -41,6 +41,7 @@ _NAMES = {
     "document": ("document", "doc_id", "context_id"),
 }
 """What a value may be called in a row; the first that is there counts."""
+_BESIDE = ("documents.jsonl", "documents.jsonl.gz", "contexts.jsonl", "contexts.jsonl.gz")
 
 
 class BadRow(ValueError):
@@ -106,14 +107,77 @@ def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, row
 
 
+def read_json_lines(path: Path, *, options: Mapping[str, str] | None = None) -> DataSet:
+    """Read `question`, and where they are there `id`, `options`, `answer`, `gold_ids`, `type` and `group`.
+
+    `options` is a mapping or a list, `answer` a letter or an option's words; without options, `answer` is an
+    accepted text, several, or lists of synonyms. Questions of the type `yesno`, and those of a file whose
+    answers are all yes, no or maybe, get these as options, maybe only where some answer is. `gold_ids` may
+    also be `gold_pmids_in_corpus`, else `gold_pmids`. A long text is in the row (`context`), or in
+    documents.jsonl or contexts.jsonl beside, under the id that the row's `document`, `doc_id` or
+    `context_id` gives. Without `id` a question's id is its line. Options that are
+    given to this function are those of all questions without any.
+    """
+    stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
+    data = DataSet(path.resolve().parent.name if stem in ("queries", "questions") else stem)
+    rows = list(json_rows(path))
+    decisions, of_all = (options, True) if options else _decisions([row for _, row in rows])
+    for number, row in rows:
+        with at(f"{path}, line {number}"):
+            if row.get("context") is not None:
+                row["document"] = add_context(data, row)
+            if _value_of(row, "id") is None:
+                row["id"] = f"line-{number}"
+            data.items.append(item_of(row, decisions if of_all or row.get("type") == "yesno" else {}))
+    _add_documents(data, path)
+    return data
+
+
+def _decisions(rows: list[dict[str, Any]]) -> tuple[Mapping[str, str], bool]:
+    """The options of questions to be answered by yes or no, and whether all questions without options are."""
+    free = [row for row in rows if not _value_of(row, "options")]
+    words = [
+        str(_said(_value_of(row, "answer"))).strip().casefold() for row in free if row.get("type") in (None, "yesno")
+    ]
+    of_all = bool(free) and len(words) == len(free) and all(word in YES_NO_MAYBE.values() for word in words)
+    return (YES_NO_MAYBE if "maybe" in words else YES_NO), of_all
+
+
+def _add_documents(data: DataSet, path: Path) -> None:
+    """Read the long texts that questions name by id, and only those."""
+    wanted = {item.document for item in data.items if item.document} - set(data.documents)
+    for file in (path.parent / name for name in _BESIDE):
+        if wanted and file.is_file():
+            for number, row in json_rows(file):
+                with at(f"{file}, line {number}"):
+                    if (id := _identifier(row.get("id"))) in wanted:
+                        if id in data.documents:
+                            raise BadRow(f"the id {id!r} occurs twice")
+                        data.documents[id] = LongDocument(id, str(row.get("title") or ""), _text_of(row, "text"))
+            wanted -= set(data.documents)
+    if wanted:
+        raise InputError(
+            f"{path} asks on {sorted(wanted)[0]!r}, which is in none of {', '.join(_BESIDE[::2])} beside it. "
+            "Put its text there (id, title, text), or into the row as 'context'."
+        )
+
+
+def add_context(data: DataSet, row: dict[str, Any]) -> str:
+    """Keep a long text once, however many questions repeat it, and return its id, made of its SHA-256."""
+    text = _text_of(row, "context")
+    id = f"text-{sha256(text)[:16]}"
+    data.documents.setdefault(id, LongDocument(id, "", text))
+    return id
+
+
 def object_of(value: Any) -> dict[str, Any]:
     """Return `value` if it is an object."""
     if not isinstance(value, dict):
-        raise BadRow(f"an object is needed, not {_shown(value)}")
+        raise BadRow(f"an object is needed, not {shown(value)}")
     return value
 
 
-def value_of(row: Mapping[str, Any], name: str) -> Any:
+def _value_of(row: Mapping[str, Any], name: str) -> Any:
     """Return a value by the first of its names that is there; None where there is none."""
     return next((row[column] for column in _NAMES[name] if row.get(column) is not None), None)
 
@@ -124,8 +188,8 @@ def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
     `decisions` are its options where it has none.
     """
     row = {**object_of(row), **given}
-    kind, answer, document = row.get("type"), value_of(row, "answer"), value_of(row, "document")
-    options = _options(value_of(row, "options")) or decisions
+    kind, answer, document = row.get("type"), _value_of(row, "answer"), _value_of(row, "document")
+    options = _options(_value_of(row, "options")) or decisions
     answers: tuple[str, ...]
     if options:
         answers = () if answer in (None, [], "") else (right_letter(answer, options),)
@@ -133,25 +197,25 @@ def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
         answers = _accepted_texts(row.get("ideal_answer"))
     else:
         answers = _accepted_texts(answer, whole_list=kind == "list")
-    question, gold = value_of(row, "question"), value_of(row, "gold_ids") or []
+    question, gold = _value_of(row, "question"), _value_of(row, "gold_ids") or []
     if question is None:
         raise BadRow(f"there is no question in it ({' or '.join(map(repr, _NAMES['question']))})")
     if not isinstance(question, str) or not question.strip():
-        raise BadRow(f"'question' must be a text that is not blank, not {_shown(question)}")
+        raise BadRow(f"'question' must be a text that is not blank, not {shown(question)}")
     return Item(
-        id=identifier(value_of(row, "id")),
+        id=_identifier(_value_of(row, "id")),
         question=question.strip(),
         options=options,
         answers=answers,
-        gold_ids=tuple(dict.fromkeys(map(identifier, gold if isinstance(gold, list) else [gold]))),
+        gold_ids=tuple(dict.fromkeys(map(_identifier, gold if isinstance(gold, list) else [gold]))),
         # BioASQ's ideal answers are summaries, also where there is no type.
         summary=not options and bool(answers) and (kind == "summary" or answer is None),
-        document=None if document is None else identifier(document),
-        group="" if row.get("group") is None else identifier(row["group"]),
+        document=None if document is None else _identifier(document),
+        group="" if row.get("group") is None else _identifier(row["group"]),
     )
 
 
-def text_of(row: Mapping[str, Any], column: str) -> str:
+def _text_of(row: Mapping[str, Any], column: str) -> str:
     """Return a long text, which must not be blank."""
     text = row.get(column)
     if not isinstance(text, str) or not text.strip():
@@ -159,7 +223,7 @@ def text_of(row: Mapping[str, Any], column: str) -> str:
     return text
 
 
-def said(answer: Any) -> Any:
+def _said(answer: Any) -> Any:
     """Return an answer with yes or no in place of true or false."""
     return answer if not isinstance(answer, bool) else "yes" if answer else "no"
 
@@ -169,14 +233,14 @@ def _options(value: Any) -> dict[str, str]:
     if isinstance(value, list):
         value = {ascii_uppercase[place : place + 1]: text for place, text in enumerate(value)}
     if not isinstance(value or {}, Mapping):
-        raise BadRow(f"the options must be a list or a mapping, not {_shown(value)}")
+        raise BadRow(f"the options must be a list or a mapping, not {shown(value)}")
     options: dict[str, str] = {}
     for key, text in (value or {}).items():
         letter = str(key).strip().upper()
         if len(letter) != 1 or letter not in ascii_uppercase:
             raise BadRow(f"an option is named {key!r}: use one letter, A to Z")
         if isinstance(text, bool) or not isinstance(text, str | int | float) or not str(text).strip():
-            raise BadRow(f"option {letter} must be a text, not {_shown(text)}")
+            raise BadRow(f"option {letter} must be a text, not {shown(text)}")
         if letter in options:
             raise BadRow(f"there are two options {letter}")
         options[letter] = str(text).strip()
@@ -187,7 +251,7 @@ def _options(value: Any) -> dict[str, str]:
 
 def right_letter(answer: Any, options: Mapping[str, str]) -> str:
     """The letter that `answer` is, or whose option's words it is."""
-    words = said(answer[0] if isinstance(answer, list) and len(answer) == 1 else answer)
+    words = _said(answer[0] if isinstance(answer, list) and len(answer) == 1 else answer)
     if isinstance(words, str | int | float):
         words = " ".join(str(words).split()).casefold()
         named = [letter for letter, text in options.items() if " ".join(text.split()).casefold() == words]
@@ -197,7 +261,7 @@ def right_letter(answer: Any, options: Mapping[str, str]) -> str:
             return named[0]
         if named:
             raise BadRow(f"the answer {answer!r} fits more than one option")
-    raise BadRow(f"the answer {_shown(answer)} is none of the options ({', '.join(options)}), nor the words of one")
+    raise BadRow(f"the answer {shown(answer)} is none of the options ({', '.join(options)}), nor the words of one")
 
 
 def _accepted_texts(answer: Any, *, whole_list: bool = False) -> tuple[str, ...]:
@@ -215,19 +279,20 @@ def _accepted_texts(answer: Any, *, whole_list: bool = False) -> tuple[str, ...]
 
 
 def _texts(element: Any) -> list[str]:
-    texts = [said(text) for text in (element if isinstance(element, list) else [element])]
+    texts = [_said(text) for text in (element if isinstance(element, list) else [element])]
     if not all(isinstance(text, str | int | float) for text in texts):
-        raise BadRow(f"an answer must be a text, a list of texts or a list of synonyms, not {_shown(element)}")
+        raise BadRow(f"an answer must be a text, a list of texts or a list of synonyms, not {shown(element)}")
     return [words for text in texts if (words := str(text).strip())]
 
 
-def identifier(value: Any) -> str:
+def _identifier(value: Any) -> str:
     """An id as a text; it may be a number in the file."""
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
-        raise BadRow(f"an id must be a text or a whole number, not {_shown(value)}")
+        raise BadRow(f"an id must be a text or a whole number, not {shown(value)}")
     return str(value).strip()
 
 
-def _shown(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False, default=str)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
+def shown(value: Any) -> str:
+    """Return a value as JSON, cut to 60 characters."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}…"
