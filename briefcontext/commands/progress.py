@@ -107,18 +107,17 @@ class SoFar(BaseCallbackHandler):
     def __init__(self) -> None:
         self._began = time.monotonic()
         self._done: dict[str, str] = {}
-        self._partitions = 0
         self._read = 0
         self._calls: dict[Any, Mapping[str, Any] | None] = {}
 
     def show(self, event: Event) -> None:
         """Note a step of the graph."""
-        if event["event"] in ("partition_done", "partition_failed"):
-            self._read += 1
-        elif event["event"] == "partition_started":
-            self._partitions = event["partitions"]
-        elif event["event"] in ("retrieved", "route_decided"):
-            self._done[event["event"]] = event_words(event)[0]
+        match event["event"]:
+            case "retrieved" | "route_decided":
+                self._done[event["event"]] = event_words(event)[0]
+            case "partition_started" | "partition_done" | "partition_failed":
+                self._read += event["event"] != "partition_started"
+                self._done["partitions"] = f"{self._read} of {event['partitions']} partitions read"
 
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: Any, **_: Any) -> None:
         """Note a model call."""
@@ -135,10 +134,7 @@ class SoFar(BaseCallbackHandler):
             self._calls[run_id] = {}
 
     def __str__(self) -> str:
-        steps = [*self._done.values()]
-        if self._partitions:
-            steps.append(f"{self._read} of {self._partitions} partitions read")
-        done = f"Done: {'; '.join(steps)}." if steps else "Nothing was done yet."
+        done = f"Done: {'; '.join(self._done.values())}." if self._done else "Nothing was done yet."
         return f"Interrupted after {time.monotonic() - self._began:.1f} s. {done} {self._cost()}"
 
     def _cost(self) -> str:

@@ -25,6 +25,7 @@ from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph as ready_made
 from briefcontext.graphs.settings import DEMO, Settings
 from briefcontext.guard import Guard, Limits, checked_tokens, refusal
+from briefcontext.knowledge.demo import demo_questions
 from briefcontext.knowledge.store.filters import LABELLED
 from briefcontext.page.choices import choose, describe
 from briefcontext.page.lines import JSONLines, listed, run
@@ -49,12 +50,7 @@ SECURITY_HEADERS: Mapping[str, str] = {
 }
 
 _ASK_FILE = "/api/ask/file"
-_MEDIA_TYPES = {
-    "html": "text/html",
-    "css": "text/css",
-    "js": "text/javascript",
-    "svg": "image/svg+xml",
-}
+_MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 def create_app(
@@ -94,7 +90,7 @@ def _questions(path: str, body: bytes) -> int:
 
 def open_paths() -> set[str]:
     """Return the paths of the page's files, which are the same for everybody and hold nothing."""
-    return {"/", *(f"/{name}" for name, _, _ in _assets())}
+    return {"/", *(f"/{name}" for name in _assets())}
 
 
 def create_page(
@@ -113,7 +109,7 @@ def create_page(
         )
     fixed = (settings or Settings()).model_copy(update={"file_links": False})
     own, known = graph is not ready_made, _about(fixed, graph, source, uploads)
-    assets = {name: Response(body, media_type=kind) for name, kind, body in _assets()}
+    assets = _assets()
 
     async def asset(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -185,14 +181,10 @@ def _explain(request: Request, error: Exception) -> Response:
     return refusal(400, str(error), kind=type(error).__name__)
 
 
-def _assets() -> list[tuple[str, str, bytes]]:
-    """Return the page's files, read once: (name, media type, content)."""
-    found = []
-    for file in files("briefcontext.page").iterdir():
-        kind = _MEDIA_TYPES.get(PurePath(file.name).suffix.removeprefix("."))
-        if kind is not None:
-            found.append((file.name, kind, file.read_bytes()))
-    return found
+def _assets() -> dict[str, Response]:
+    """Return the page's files by name, as they are sent."""
+    found = {file: _MEDIA_TYPES.get(PurePath(file.name).suffix) for file in files("briefcontext.page").iterdir()}
+    return {file.name: Response(file.read_bytes(), media_type=kind) for file, kind in found.items() if kind}
 
 
 def _over_one_file(settings: Settings) -> Settings:
@@ -207,6 +199,7 @@ def _about(
     """Say what the page shows before a question is asked."""
     own = graph is not ready_made
     demo = not own and settings.document is None and settings.knowledge_base == DEMO
+    examples = demo_questions() if demo else ()
     return {
         "version": version("briefcontext"),
         "own_graph": own,
@@ -214,7 +207,7 @@ def _about(
         "source": source or ("the sources of its graph" if own else _source(settings)),
         "model": settings.model,
         "extract_model": settings.extract_model,
-        "examples": _examples() if demo else [],
+        "examples": [{"question": row["question"], "options": row.get("options", {})} for row in examples],
         "uploads": {"kinds": kinds(), "bytes": MOST_BYTES, "pages": MOST_PAGES} if uploads else None,
     }
 
@@ -236,12 +229,6 @@ def _size_and_labels(settings: Settings) -> tuple[str | None, dict[str, list[str
         return resources.size(settings), resources.labels(settings)
     except BriefContextError:
         return None, {}
-
-
-def _examples() -> list[dict[str, Any]]:
-    from briefcontext.knowledge.demo import demo_questions
-
-    return [{"question": row["question"], "options": row.get("options", {})} for row in demo_questions()]
 
 
 def _question(given: Mapping[str, Any]) -> dict[str, Any]:
