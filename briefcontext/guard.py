@@ -175,7 +175,9 @@ class Guard:
     origins: Collection[str] = ()
     """Pages of other sites that may ask."""
     questions: Callable[[str, bytes], int] = lambda path, body: 1
-    """Returns how many questions a POST asks, by its path and body."""
+    """Returns how many questions a POST asks, by its path and body; may raise Refused."""
+    passed_on: Callable[[str, bytes], bytes] = lambda path, body: body
+    """Returns what the app gets for the body of a POST to a path."""
     limits: Limits | None = None
     """What clients may do; None: the usual."""
     large: Mapping[str, int] = field(default_factory=dict)
@@ -225,6 +227,7 @@ class Guard:
         body = b"" if scope["method"] in _READS else await self._body(scope, receive)
         if scope["method"] == "POST":
             self._count(client, self.questions(scope["path"], body))
+            body = self.passed_on(scope["path"], body)
         left = asyncio.Event()
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 

@@ -18,7 +18,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from briefcontext.access import served
 from briefcontext.graphs.graph import build_graph
@@ -71,40 +71,26 @@ async def keep_apart(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth
     return owner
 
 
-class QuestionsOnly:
-    """Takes runs that ask a question, and has them stop when the client that waits leaves, unless it wants otherwise.
+def _questions(path: str, body: bytes) -> int:
+    """Return how many runs a request starts, each with a question.
 
     A `command` would start any node, as often as it says, with a state of the client's own: a question could then be
     longer, and its documents more, than is checked, and one request be thousands of model calls.
     """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["method"] != "POST" or not _RUN.search(scope["path"]):
-            await self._app(scope, receive, send)
-            return
-        waiting: list[Message] = [await receive()]  # The guard passes the body on whole.
-        runs = objects(waiting[0]["body"])
-        if any(run.get("command") for run in runs):
-            reply = refusal(403, "A run takes a question, and no command. Send it as input.")
-            await reply(scope, receive, send)
-            return
-        if len(runs) == 1 and not scope["path"].endswith("/batch"):
-            waiting[0]["body"] = json.dumps({"on_disconnect": "cancel", **runs[0]}).encode()
-
-        async def receive_changed() -> Message:
-            return waiting.pop() if waiting else await receive()
-
-        await self._app(scope, receive_changed, send)
+    if not _RUN.search(path):
+        return int(path.endswith("/api/ask"))
+    runs = objects(body)
+    if any(run.get("command") for run in runs):
+        raise Refused(403, "A run takes a question, and no command. Send it as input.")
+    return max(1, len(runs))
 
 
-def _questions(path: str, body: bytes) -> int:
-    """Return how many runs a request starts."""
-    if path.endswith("/api/ask"):
-        return 1
-    return max(1, len(objects(body))) if _RUN.search(path) else 0
+def _ending_with_its_client(path: str, body: bytes) -> bytes:
+    """Have a run stop when the client that waits for it leaves, unless it wants otherwise."""
+    runs = objects(body)
+    if not _RUN.search(path) or path.endswith("/batch") or len(runs) != 1:
+        return body
+    return json.dumps({"on_disconnect": "cancel", **runs[0]}).encode()
 
 
 async def _not_served(request: Request) -> Response:
@@ -126,9 +112,9 @@ app = Starlette(
             open_paths={"/ok", "/page", *(f"/page{path}" for path in open_paths())},
             origins=STUDIO,
             questions=_questions,
+            passed_on=_ending_with_its_client,
             limits=replace(Limits.from_environment(), body_bytes=_BODY_BYTES),
         ),
-        Middleware(QuestionsOnly),
     ],
 )
 """The page, below `/page/`. The server adds its own routes, behind the same guard."""

@@ -93,15 +93,11 @@ class FoundFile:
 
     path: Path
     document_id: str
-    """`guidelines/asthma.md`: its place from the folder that was given, that folder's name included.
-
-    For a file named by itself it is the place from the folder that holds it.
-    """
+    """`guidelines/asthma.md`: its place from the folder that was given or holds it, that folder's name included."""
     found_by: Literal["name", "glob", "folder"]
 
     @property
     def name(self) -> str:
-        """The path as it was given, and for what lies in a folder, the way from there."""
         return _printable(self.path)
 
     def is_named_as(self, format: str) -> bool:
@@ -125,18 +121,17 @@ def open_sources(
 
     Args:
         paths: files; folders, read to their depths; globs, with `**` for folders at any depth.
-        format: one of `ENDINGS` for all files. A folder's files are still chosen by their names. By default
-            each file's name tells, and for XML its root element.
-        fields: the columns of JSONL and CSV files, by field: `{"id": "doc", "text": "body"}`. Fields that are not
-            named stand where they usually do: see `briefcontext.knowledge.sources.tables.COLUMNS`.
+        format: one of `ENDINGS` for all files; a folder's are still chosen by their names. By default each file's
+            name tells, and for XML its root element.
+        fields: the columns of JSONL and CSV files, by field: `{"id": "doc", "text": "body"}`. The others stand where
+            they usually do (`tables.COLUMNS`).
         loader: a document loader of LangChain that reads all files, as `module:Class`.
         loader_arguments: what it is given beside each file's path.
 
     Raises:
         InputError: the format, a field or the loader is not known, or a loader and a format are given.
         MissingExtraError: the loader's package is not installed.
-        KnowledgeBaseError: a path matches nothing, a file named by itself cannot be a source, or nothing that
-            a path stands for can.
+        KnowledgeBaseError: a path matches nothing, or nothing that it stands for can be a source.
     """
     if format not in (AUTO, *ENDINGS):
         raise InputError(f"There is no format {format!r}: use one of {', '.join((AUTO, *ENDINGS))}.")
@@ -162,7 +157,9 @@ def open_sources(
         skipped = []
         for file in (files := _find_files(path)):
             try:
-                main = _main_file(file) if loader is None else file
+                # All parts of a chunk of MedCPT's embeddings are one source, that of its vectors.
+                in_parts = loader is None and file.is_named_as("medcpt")
+                main = replace(file, path=part_beside(file.path, "embeds")) if in_parts else file
                 if (real := main.path.resolve()) not in opened:
                     opened[real] = open_one(main)
             except (UnreadableError, MissingExtraError) as problem:
@@ -191,14 +188,6 @@ def open_sources(
             f"Fields ({', '.join(fields)}) were given, and none of the files is JSONL or CSV: leave them out."
         )
     return found
-
-
-def _main_file(file: FoundFile) -> FoundFile:
-    """The file itself, or for a part of MedCPT's embeddings the one with the vectors."""
-    try:
-        return replace(file, path=part_beside(file.path, "embeds")) if file.is_named_as("medcpt") else file
-    except KnowledgeBaseError as error:
-        raise UnreadableError(str(error).rstrip(".")) from None
 
 
 def _detected_format(file: FoundFile) -> str:
@@ -261,17 +250,15 @@ def _check_table(file: FoundFile, format: str, columns: Columns) -> None:
 
 
 def _find_files(given: str | Path) -> list[FoundFile]:
-    """All files that `given` stands for: a file, those in a folder, or those that match a glob, sorted.
-
-    Folders are read to their depths, and so is `**` in a glob. What is hidden, by a name that begins with a
-    dot, counts only where it is named.
+    """All files that `given` stands for, sorted; hidden ones count only where they are named.
 
     Raises KnowledgeBaseError when there is none, or a folder cannot be read.
     """
     path = Path(given).expanduser()
+    files, problem = list[FoundFile](), f"There is no file or folder {given}"
     if path.is_file():
-        return [_found(path, path.absolute().parent, "name")]
-    if path.is_dir():
+        files = [_found(path, path.absolute().parent, "name")]
+    elif path.is_dir():
         files = [_found(file, path.absolute(), "folder") for file in _walk(path, {path.resolve()})]
         problem = f"The folder {given} holds no file"
     elif glob.has_magic(str(path)):
@@ -279,8 +266,6 @@ def _find_files(given: str | Path) -> list[FoundFile]:
         matches = map(Path, glob.glob(str(path), recursive=True))
         files = [_found(match, root, "glob") for match in sorted(matches) if match.is_file()]
         problem = f"No file matches {given}"
-    else:
-        raise KnowledgeBaseError(f"There is no file or folder {given}: check the path.")
     if not files:
         raise KnowledgeBaseError(f"{problem}: check the path.")
     return files

@@ -29,6 +29,7 @@ from briefcontext.knowledge.sources.source import (
     Entry,
     FileSource,
     Reject,
+    UnreadableError,
     VectorDocument,
     file_errors,
     open_content,
@@ -59,7 +60,8 @@ class MedCPTEmbeddings(FileSource):
     def __init__(self, path: Path, *, name: str) -> None:
         """Open a chunk by its `embeds_chunk_N.npy`, with its other two parts beside it.
 
-        Raises KnowledgeBaseError when a part is missing, damaged, or of another size than the others.
+        Raises UnreadableError when a part is missing, and KnowledgeBaseError when one is damaged, or of another size
+        than the others.
         """
         self._vectors_path, self._pmids_path = path, part_beside(path, "pmids")
         super().__init__(
@@ -132,18 +134,18 @@ class MedCPTEmbeddings(FileSource):
 def part_beside(path: Path, part: str) -> Path:
     """The file with another part (`embeds`, `pmids`, `pubmed`) of the chunk that `path` is a part of.
 
-    Raises KnowledgeBaseError when it is missing.
+    Raises UnreadableError when it is missing.
     """
     match = PARTS.fullmatch(path.name)
     if match is None:
-        raise KnowledgeBaseError(f"{path} is none of MedCPT's files, such as embeds_chunk_0.npy: check the path.")
+        raise UnreadableError("its name is none of MedCPT's, such as embeds_chunk_0.npy")
     if match["part"] == part:
         return path
     names = [f"{part}_chunk_{match['chunk']}{ending}" for ending in ENDINGS[part]]
     for beside in map(path.with_name, names):
         if beside.is_file():
             return beside
-    raise KnowledgeBaseError(f"{path} needs {names[0]} beside it: download it from {DOWNLOAD}.")
+    raise UnreadableError(f"{path} needs {names[0]} beside it: download it from {DOWNLOAD}")
 
 
 def _articles(stream: BufferedIOBase) -> Iterator[tuple[str, Any]]:
