@@ -132,10 +132,9 @@ def is_loopback(host: str) -> bool:
 def admit(scope: Scope, tokens: Sequence[str]) -> str:
     """Return who sends a request: the owner of a token, by its fingerprint, or `local` where there are no tokens.
 
-    With tokens, a client sends one as `Authorization: Bearer TOKEN`: in a header, which is neither logged as an
-    address is, nor sent along from other sites or to other ports as a cookie is. Without any, only this machine may
-    ask: the client and the name in the Host header must be loopback, and no proxy may stand between. A page whose name
-    was rebound to 127.0.0.1 still sends its own name, and is refused.
+    With tokens, a client sends one as `Authorization: Bearer TOKEN`: a header is neither logged as an address is, nor
+    sent along from other sites as a cookie is. Without any, only this machine may ask: the client and the name in the
+    Host header, also of a page whose name was rebound to 127.0.0.1, must be loopback, and no proxy may stand between.
 
     Raises:
         Refused: the request is not let in.

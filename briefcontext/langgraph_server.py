@@ -34,6 +34,7 @@ STUDIO = ("https://smith.langchain.com", "https://eu.smith.langchain.com")
 _BODY_BYTES = 2 * 1024 * 1024
 """Documents may come along with a question."""
 _RUN = re.compile(r"/runs(/stream|/wait|/batch)?$")
+_NOT_SERVED = ("state", "commands", "stream/events")
 _CHANGES = ("create", "create_run", "update")
 
 _tokens = checked_tokens(os.environ[TOKEN_VARIABLE]) if os.environ.get(TOKEN_VARIABLE) else ()
@@ -101,9 +102,7 @@ app = Starlette(
     routes=[
         Route("/page", lambda request: RedirectResponse("/page/")),
         Mount("/page", app=create_page(_settings())),
-        Route("/threads/{thread_id}/state", _not_served, methods=["POST"]),
-        Route("/threads/{thread_id}/commands", _not_served, methods=["POST"]),
-        Route("/threads/{thread_id}/stream/events", _not_served, methods=["POST"]),
+        *(Route(f"/threads/{{id}}/{way}", _not_served, methods=["POST"]) for way in _NOT_SERVED),
     ],
     middleware=[
         Middleware(

@@ -27,7 +27,7 @@ from briefcontext.graphs import resources
 from briefcontext.graphs.events import Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
-from briefcontext.graphs.tool import problems_of
+from briefcontext.graphs.tool import Asked, problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
 
 __all__ = ["MOST_CHARACTERS", "Passage", "Passages", "build_server", "http_app"]
@@ -75,14 +75,10 @@ class Passages(TypedDict):
     """How many more there are, after these."""
 
 
-_Question = Annotated[str, Field(description="One medical question in natural language, complete in itself.")]
-_Options = Annotated[
-    dict[str, str] | None,
-    Field(description='Only for multiple choice: letter to text, for example {"A": "yes", "B": "no"}.'),
-]
-_Filters = Annotated[
-    AskedFilters | None, Field(description="Only when certain publications are wanted: what they must be.")
-]
+_ASKED = {name: Field(description=field.description) for name, field in Asked.model_fields.items()}
+_Question = Annotated[str, _ASKED["question"]]
+_Options = Annotated[dict[str, str] | None, _ASKED["options"]]
+_Filters = Annotated[AskedFilters | None, _ASKED["filters"]]
 _Query = Annotated[
     str,
     Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="What to look for, in words or as a question."),

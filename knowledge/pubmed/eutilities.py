@@ -37,13 +37,10 @@ PER_SECOND_WITH_KEY = 10
 """Requests that NCBI allows (NBK25497)."""
 MARGIN = 1.1
 """Requests sent evenly arrive a little unevenly; 10 % more room keeps a server from counting one too many."""
-
 MOST_FOUND = 9_999
 """PMIDs that PubMed lists for one query (NBK25499)."""
-
 BATCH = 200
 """Records in one request."""
-
 PAUSES = (1.0, 2.0, 4.0)
 """Seconds between tries, where the server asks for no other."""
 LONGEST_PAUSE = 60.0
@@ -61,7 +58,7 @@ class PoliteRate:
     def __init__(
         self, per_second: float, *, clock: Callable[[], float] = monotonic, sleep: Callable[[float], None] = sleep
     ) -> None:
-        """Allow so many requests a second from now on, by a clock that never goes back; both count in seconds."""
+        """Allow so many requests a second from now on, by a clock that counts seconds."""
         self.interval = MARGIN / per_second
         self._clock = clock
         self._sleep = sleep
@@ -95,7 +92,7 @@ class EUtilities:
     """
 
     def __init__(self, base_url: str | None = None, *, timeout: float = 30.0, rate: PoliteRate | None = None) -> None:
-        """Make a client; it opens no connection yet.
+        """Open no connection yet.
 
         Args:
             base_url: where the E-utilities are; None: what BRIEFCONTEXT_EUTILS_URL says, else NCBI's.

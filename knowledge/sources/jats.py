@@ -87,9 +87,8 @@ _TEX_DOCUMENT = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTA
 def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
     """The articles of an uncompressed JATS stream, a single article or a set of them, and the rejects.
 
-    The text is the title, the abstracts, the body and the captions of floats, in this order and parted by
-    blank lines; a heading is a paragraph of its own. Left out are tables' cells, footnotes, front and back
-    matter (references among it), and sub-articles. A citation's marker stays as it is printed.
+    The text is the title, the abstracts, the body and the captions of floats, in this order and parted by blank lines;
+    a heading is a paragraph of its own. Left out are tables' cells, footnotes, front and back matter, and sub-articles.
 
     The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
     `[heading, start, end]` for each heading in order, where `text[start:end]` begins with the heading and

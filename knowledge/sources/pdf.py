@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from io import BufferedIOBase
-from itertools import groupby, pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -106,7 +106,7 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
             if rejects
             else f"None of its {len(pages)} pages has text, as in a scan: run text recognition (OCR) over it first."
         )
-    text, page_starts = _running_text([line for lines in pages for line in lines])
+    text, page_starts = _running_text(pages)
     metadata |= {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
     if blank := sum(not lines for lines in pages):
         metadata["pages_without_text"] = blank
@@ -175,13 +175,13 @@ def _storable(text: Any) -> str:
     return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "")
 
 
-def _running_text(lines: Sequence[_Line]) -> tuple[str, list[tuple[int, int]]]:
+def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int, int]]]:
     """Lines in the order of reading as paragraphs that blank lines part; and `(offset, page)` where a page begins."""
-    lines = _without_running_heads(lines)
+    pages = _without_running_heads(pages)
+    lines = list(chain.from_iterable(pages))
     words = Counter(word.casefold() for line in lines for word in _WORD.findall(line.text))
-    gap = _usual_gap(lines)
-    rights = _column_rights(lines)
-    text, pages = "", list[tuple[int, int]]()
+    gap, rights = _usual_gap(pages), _column_rights(pages)
+    text, page_starts = "", list[tuple[int, int]]()
     before: _Line | None = None
     for line in lines:
         if before is not None and before.hyphenated:
@@ -189,47 +189,41 @@ def _running_text(lines: Sequence[_Line]) -> tuple[str, list[tuple[int, int]]]:
         elif before is not None:
             text += " " if _goes_on(before, line, gap, rights) else "\n\n"
         if before is None or before.page != line.page:
-            pages.append((len(text), line.page))
+            page_starts.append((len(text), line.page))
         text += line.text
         before = line
-    return text, pages
+    return text, page_starts
 
 
-def _without_running_heads(lines: Sequence[_Line]) -> list[_Line]:
+def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]]:
     """Leave out what stands at the top or bottom of several pages in the same place, but for its numbers."""
-    heads: dict[tuple[str, int], set[int]] = {}
-    margins = set()
-    for page, its_lines in groupby(lines, key=attrgetter("page")):
-        on_page = sorted(its_lines, key=attrgetter("base"))
-        for line in {*on_page[:_MARGIN_LINES], *on_page[-_MARGIN_LINES:]}:
-            margins.add(line)
-            for key in _keys(line):
-                heads.setdefault(key, set()).add(page)
-    return [line for line in lines if line not in margins or all(len(heads[key]) < 2 for key in _keys(line))]
+    by_place = [sorted(page, key=attrgetter("base")) for page in pages]
+    margins = {line for page in by_place for line in (*page[:_MARGIN_LINES], *page[-_MARGIN_LINES:])}
+    on_pages = Counter(key for key, _ in {(key, line.page) for line in margins for key in _keys(line)})
+    heads = {line for line in margins if any(on_pages[key] > 1 for key in _keys(line))}
+    return [[line for line in page if line not in heads] for page in pages]
 
 
 def _keys(line: _Line) -> Iterable[tuple[str, int]]:
-    words = _DIGITS.sub("#", line.text)
-    place = round(line.base / _PLACE)
+    words, place = _DIGITS.sub("#", line.text), round(line.base / _PLACE)
     return ((words, place), (words, place + 1))
 
 
-def _usual_gap(lines: Sequence[_Line]) -> float:
+def _usual_gap(pages: Sequence[Sequence[_Line]]) -> float:
     gaps = [
         (before.base - line.base) / max(line.size, 1.0)
-        for before, line in pairwise(lines)
-        if before.page == line.page and 0 < before.base - line.base < 3 * line.size
+        for before, line in chain.from_iterable(map(pairwise, pages))
+        if 0 < before.base - line.base < 3 * line.size
     ]
     return median(gaps) if gaps else 1.2
 
 
-def _column_rights(lines: Sequence[_Line]) -> dict[_Line, float]:
+def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
     """How far to the right the column of each line goes."""
     found = {}
-    for _, its_lines in groupby(lines, key=attrgetter("page")):
-        on_page = list(its_lines)
-        for line in on_page:
-            rights = sorted(other.right for other in on_page if abs(other.left - line.left) < 3 * line.size)
+    for page in pages:
+        for line in page:
+            rights = sorted(other.right for other in page if abs(other.left - line.left) < 3 * line.size)
             # A title may go beyond the column that it stands above.
             found[line] = rights[int(0.9 * (len(rights) - 1))]
     return found

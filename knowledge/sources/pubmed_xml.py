@@ -48,16 +48,14 @@ _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 def read_pubmed_xml(stream: BufferedIOBase) -> Iterator[Entry]:
     """The citations, deletions and rejects of an uncompressed PubMed XML stream, in its order.
 
-    A citation's document has its PMID as id and its abstract as text: the Abstract's AbstractText sections
-    joined by a blank, each after its `LABEL: `. Without an Abstract, the first OtherAbstract in English with
-    text takes its place, and `other_abstract_type` names who wrote it; without that too, the title is the
-    text and `kind` says `title`. An ArticleTitle that is empty or "[Not Available]." gives way to the
-    VernacularTitle. `retracted` follows the publication type or a RetractionIn reference, `corrected` and
-    `expression_of_concern` stand there where such a reference does, also to where it was republished, `revised` is
-    DateRevised as YYYY-MM-DD or "". `authors`, `volume`, `issue`, `pages` and `doi` are as far as the record has them.
+    A citation's document has its PMID as id and its abstract as text: its sections joined by a blank, each after its
+    `LABEL: `. Without an Abstract, the first OtherAbstract in English takes its place, and `other_abstract_type` names
+    who wrote it; without that too, the title is the text and `kind` says `title`. An ArticleTitle that is empty or
+    "[Not Available]." gives way to the VernacularTitle. `retracted`, `corrected` and `expression_of_concern` follow
+    the publication types and the references to notices; `revised` is DateRevised as YYYY-MM-DD or "".
 
-    Memory stays bounded by the largest record. Where the XML breaks, all records complete before the break
-    have been yielded, and one Reject tells the line.
+    Memory stays bounded by the largest record. Where the XML breaks, one Reject after the records before it tells the
+    line.
     """
     revised = ""
     for number, element in enumerate(stream_elements(stream, RECORDS, within=SETS), start=1):
@@ -93,6 +91,7 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
     if not (text := abstract or title):
         return Reject(position, "It has neither a title nor an abstract.")
     types = texts(article, "PublicationTypeList/PublicationType") + texts(article, "PublicationType")
+    version = next(citation.iterchildren("PMID")).get("Version", "")
     optional = {
         "authors": author_list(map(_author, article.iterfind("AuthorList/Author"))),
         "volume": first_text(article, "Journal/JournalIssue/Volume"),
@@ -115,7 +114,7 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
         "url": pubmed_url(pmid),
         "journal": first_text(article, "Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle"),
         "revised": _revised(citation),
-        "version": _version(citation),
+        "version": int(version) if version.isdecimal() else 1,
         **abstract_metadata,
     }
     kind = "abstract" if abstract else "title"
@@ -162,9 +161,3 @@ def _revised(citation: etree._Element) -> str:
     year, month, day = (first_text(citation, f"DateRevised/{part}") for part in ("Year", "Month", "Day"))
     date = f"{year}-{month:0>2}-{day:0>2}"
     return date if _ISO_DATE.fullmatch(date) else ""
-
-
-def _version(citation: etree._Element) -> int:
-    pmid = citation.find("PMID[@Version]")
-    version = "" if pmid is None else pmid.get("Version", "")
-    return int(version) if version.isdecimal() else 1

@@ -91,7 +91,7 @@ class Source(Protocol):
 
 
 class EntrySource:
-    """A source made of entries at hand: a list of documents, a generator. `size` counts entries."""
+    """A source made of entries at hand, or of a function that gives them. `size` counts entries."""
 
     def __init__(
         self,
@@ -101,7 +101,6 @@ class EntrySource:
         fingerprint: str = "",
         size: int | None = None,
     ) -> None:
-        """Name the entries, or a function that gives them; a generator can be read once only."""
         self._entries = entries
         self.name = name
         self.fingerprint = fingerprint
@@ -119,7 +118,6 @@ class UnreadableError(Exception):
     """A file cannot be read, or not further; the message says why, without its name."""
 
     def __init__(self, reason: str, position: str = "") -> None:
-        """Say why, and where in the file if that is known."""
         super().__init__(reason)
         self.position = position
 
@@ -155,7 +153,7 @@ class FileSource:
         document_id: str | None = None,
         beside: Sequence[Path] = (),
     ) -> None:
-        """Name a file and its reader; nothing is read yet.
+        """Nothing is read yet.
 
         Args:
             read: the entries of its uncompressed content; given the document's id as well where there is one.
@@ -176,7 +174,7 @@ class FileSource:
 
     @cached_property
     def fingerprint(self) -> str:
-        """`sha256:…` of the files' bytes and of how they are read; computed when it is first asked for."""
+        """`sha256:…` of the files' bytes and of how they are read."""
         digests = [] if self.document_id is None else [self.document_id]
         for path in self._files:
             with file_errors(path):
