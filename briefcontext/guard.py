@@ -46,10 +46,7 @@ _LARGE_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Limits:
-    """What clients may do. A client is an address with its token.
-
-    `from_environment` takes the first two from BRIEFCONTEXT_QUESTIONS_PER_MINUTE and BRIEFCONTEXT_REQUESTS_AT_ONCE.
-    """
+    """What clients may do. A client is an address with its token."""
 
     questions_per_minute: int = 60
     """Of one client; five times as many of all."""
@@ -64,11 +61,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls) -> "Limits":
-        """Return the limits that the environment sets.
-
-        Raises:
-            InputError: one of them is no number above 0.
-        """
+        """Return the limits that the environment sets; raises InputError where one is no number above 0."""
         return cls(
             _number("BRIEFCONTEXT_QUESTIONS_PER_MINUTE", cls.questions_per_minute),
             _number("BRIEFCONTEXT_REQUESTS_AT_ONCE", cls.requests_at_once),

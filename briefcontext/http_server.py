@@ -15,8 +15,7 @@ __all__ = ["access_token", "address", "listen", "run"]
 def access_token(given: str | None, host: str) -> str | None:
     """Return the token that clients must send: the one given, none on an address of this machine's own, or a new one.
 
-    Raises:
-        InputError: the one given is too short, or cannot stand in a header.
+    Raises InputError when the one given cannot be used.
     """
     from briefcontext.guard import checked_tokens, is_loopback
 
@@ -27,11 +26,7 @@ def access_token(given: str | None, host: str) -> str | None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on a host and a port, 0 for any free one.
-
-    Raises:
-        InputError: that cannot be done.
-    """
+    """Listen on a host and a port, 0 for any free one. Raises InputError when that cannot be done."""
     try:
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(place[:2], family=family)

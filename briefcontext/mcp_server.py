@@ -161,9 +161,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
 
 
 def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits | None = None) -> ASGIApp:
-    """Return the server as an ASGI application behind its guard; it speaks streamable HTTP at `/mcp`.
-
-    It keeps no sessions: each request is answered by itself, and a client that leaves stops what works for it.
+    """Return the server as an ASGI application behind its guard; it speaks streamable HTTP at `/mcp`, without sessions.
 
     Args:
         server: made by `build_server`.

@@ -37,8 +37,6 @@ PER_SECOND_WITH_KEY = 10
 """Requests that NCBI allows (NBK25497)."""
 MARGIN = 1.1
 """Requests sent evenly arrive a little unevenly; 10 % more room keeps a server from counting one too many."""
-MOST_FOUND = 9_999
-"""PMIDs that PubMed lists for one query (NBK25499)."""
 BATCH = 200
 """Records in one request."""
 PAUSES = (1.0, 2.0, 4.0)
@@ -129,11 +127,11 @@ class EUtilities:
         self.close = finalize(self, self._client.close)
 
     def search(self, query: str, most: int) -> list[str]:
-        """The PMIDs of the records that match a PubMed query, the most relevant first, at most `most`.
+        """The PMIDs of the records that match a PubMed query, the most relevant first, at most `most` (and 9,999).
 
         Raises KnowledgeBaseError when NCBI cannot be asked.
         """
-        fields = {"term": query, "retmode": "json", "retmax": str(min(most, MOST_FOUND)), "sort": "relevance"}
+        fields = {"term": query, "retmode": "json", "retmax": str(most), "sort": "relevance"}
         found = self._ask("esearch", fields, _pmids)
         # The query holds the question's words, which may be a patient's.
         logger.debug("PubMed: %d records for %r", len(found), query)

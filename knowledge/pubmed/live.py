@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import combinations
 from time import monotonic
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 LIVE_PUBMED = "pubmed:"
 """How a knowledge base's name says that it is this one; an encoder's name may follow."""
-
 DEFAULT_ENCODER = "medcpt"
 REMEMBERED_SECONDS = 60.0
 """How long the ranking of the last question is kept: the graph asks again, for more, when it leaves out retracted
@@ -31,7 +29,6 @@ records."""
 
 MOST_WORDS = 40
 """A case report of a question has hundreds of words; the longest of them tend to be the rarest."""
-
 MOST_WORDS_ALL_BUT_ONE = 12
 """The query for all words but one grows with their square: 12 words make 132."""
 
@@ -60,11 +57,8 @@ _PLAIN_CHARACTERS = {ord("’"): "'", ord("‐"): "-"}
 class LivePubMed:
     """Finds candidates with PubMed's own search, and ranks them with an encoder. Safe to share between threads.
 
-    A question's words leave the machine: they go to NCBI. Each question takes two to four requests; see
-    `EUtilities` for addresses, keys, rates and retries, and `pubmed_queries` for what is asked.
-
-    Records are those of `read_pubmed_xml`: retracted ones are found like others, with `retracted` true in their
-    metadata. Close it when done, or use it in a `with` statement.
+    A question's words go to NCBI, in two to four requests: see `EUtilities` and `pubmed_queries`. Records are those of
+    `read_pubmed_xml`; retracted ones are found like others. Close it when done.
     """
 
     term_statistics: None = None
@@ -77,7 +71,7 @@ class LivePubMed:
         candidates: int = 100,
         eutilities: EUtilities | None = None,
     ) -> None:
-        """Make the base; it opens no connection yet.
+        """Open no connection yet.
 
         Args:
             encoder: an encoder, or the name of one, which is then loaded when first needed.
@@ -85,11 +79,8 @@ class LivePubMed:
             eutilities: the client to ask with, closed with this; None: one of its own.
 
         Raises:
-            InputError: `candidates` is below 1.
             KnowledgeBaseError: the address or the proxy that the environment gives cannot be used.
         """
-        if candidates < 1:
-            raise InputError(f"candidates is {candidates}, and at least 1 record must be ranked.")
         self.candidates = candidates
         self._encoder = encoder
         self._eutilities = eutilities or EUtilities()
@@ -97,32 +88,18 @@ class LivePubMed:
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """Open it by name: `pubmed:` ranks with MedCPT, `pubmed:minilm` with any encoder that `load_encoder` knows.
-
-        Raises InputError when the name does not start with `pubmed:`.
-        """
-        if not name.startswith(LIVE_PUBMED):
-            raise InputError(f"{name!r} does not name live PubMed: write {LIVE_PUBMED} or {LIVE_PUBMED}minilm.")
+        """Open it by name: `pubmed:` ranks with MedCPT, `pubmed:minilm` with any encoder that `load_encoder` knows."""
         return cls(name.removeprefix(LIVE_PUBMED).strip() or DEFAULT_ENCODER)
 
     def close(self) -> None:
         self._eutilities.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"LivePubMed({self._encoder if isinstance(self._encoder, str) else self._encoder.name!r})"
 
     @property
     def encoder(self) -> "Encoder":
-        """The encoder that ranks; loaded when first needed.
-
-        Raises InputError, MissingExtraError or KnowledgeBaseError when it cannot be loaded.
-        """
+        """The encoder that ranks. Raises what `load_encoder` raises."""
         if isinstance(self._encoder, str):
             from briefcontext.knowledge.encoders import load_encoder
 
@@ -171,20 +148,15 @@ class LivePubMed:
             documents[place].metadata.update(rank=rank, score=float(scores[place]))
         return [documents[place] for place in best]
 
-    def get(self, ids: Sequence[str]) -> list[Document]:
-        """The records with these PMIDs, in the order asked for.
-
-        Raises KnowledgeBaseError when PubMed has no readable record for one, or NCBI cannot be asked.
-        """
-        records = self._eutilities.fetch([id for id in dict.fromkeys(ids) if id.isdecimal()])
-        for id in ids:
-            if id not in records:
-                raise KnowledgeBaseError(f"PubMed has no readable record with PMID {id!r}: check the number.")
-        return [records[id] for id in ids]
-
     def source(self, source_id: str) -> list[Document]:
-        """The record with this PMID, as a list of one. Raises what `get` raises."""
-        return self.get([source_id])
+        """The record with this PMID, as a list of one.
+
+        Raises KnowledgeBaseError when PubMed has no readable record of it, or NCBI cannot be asked.
+        """
+        records = self._eutilities.fetch([source_id] if source_id.isdecimal() else [])
+        if source_id not in records:
+            raise KnowledgeBaseError(f"PubMed has no readable record with PMID {source_id!r}: check the number.")
+        return [records[source_id]]
 
     def _find(self, question: str, most: int, filters: Filters) -> list[str]:
         """At most `most` PMIDs, those of the stricter queries first."""

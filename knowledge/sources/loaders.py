@@ -40,15 +40,11 @@ class LoaderSource(EntrySource):
 
     Its pages of one file, which follow each other with the same `source` and a number each in `page`, are one document;
     every other document stays as it is, under its id, else its `source`. Links come from `url`, `pmid`, `doi` or a
-    `source` that is an address.
+    `source` that is an address. The loader is asked again whenever the source is read.
     """
 
     def __init__(self, loader: "BaseLoader", *, name: str | None = None, fingerprint: str = "") -> None:
-        """Name the source, by default after the loader's class; nothing is loaded yet.
-
-        The loader is asked again whenever the source is read. The `fingerprint` changes whenever the content does; "":
-        the source is read whenever it is given.
-        """
+        """Name the source, by default after the loader's class; `fingerprint` is that of `Source`."""
         name = name or type(loader).__name__
         super().__init__(lambda: load(lambda: loader, name), name=name, fingerprint=fingerprint)
 
@@ -56,9 +52,7 @@ class LoaderSource(EntrySource):
 def loader_class(named: str) -> "Callable[..., BaseLoader]":
     """The class that `module:Class` names, which takes a file's path.
 
-    Raises:
-        InputError: it names none.
-        MissingExtraError: its package is not installed.
+    Raises InputError when it names none, MissingExtraError when its package is not installed.
     """
     from langchain_core.document_loaders import BaseLoader  # Takes half a second, which other files need not wait for.
 
@@ -81,9 +75,8 @@ def loader_class(named: str) -> "Callable[..., BaseLoader]":
 def load(make: "Callable[[], BaseLoader]", source: str, *, source_is_the_file: bool = False) -> Iterator[Entry]:
     """The documents of a loader, completed, and the reject of what it could not load.
 
-    Those without a `source` of their own are named after the one given; with `source_is_the_file` all are.
-
-    Raises MissingExtraError when the loader's own package is not installed.
+    Those without a `source` of their own are named after the one given; with `source_is_the_file` all are. Raises
+    MissingExtraError when the loader's own package is not installed.
     """
     counts = Counter[str]()
 

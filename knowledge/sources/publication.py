@@ -9,17 +9,14 @@ from langchain_core.documents import Document
 
 NO_TITLE = "[Not Available]."
 """What PubMed writes where an article has no English title."""
-
 RETRACTED_TYPE = "Retracted Publication"
 """The publication type that MEDLINE gives a retracted article."""
-
 LANGUAGES = {
     **{"en": "eng", "zh": "chi", "es": "spa", "fr": "fre", "de": "ger", "ja": "jpn", "ru": "rus", "pt": "por"},
     **{"it": "ita", "pl": "pol", "ko": "kor", "nl": "dut", "tr": "tur", "sv": "swe", "da": "dan", "no": "nor"},
     **{"fi": "fin", "cs": "cze", "hu": "hun", "uk": "ukr", "ar": "ara", "fa": "per", "he": "heb", "el": "gre"},
 }
 """PubMed's codes of languages, which are MARC's, by those of ISO 639-1 that articles in JATS have."""
-
 MOST_AUTHORS = 50
 """Of an article; those after them are "et al."."""
 
@@ -55,9 +52,8 @@ def normalised(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata of a document, wherever it comes from, as all passages have them.
 
     Lists of names are joined by semicolons, and what is None is left out. `retracted`, `corrected` and
-    `expression_of_concern` are truth values: what is "False", "no" or not a number, as tables have it, is false. An
-    article is retracted also where its types or its title say so; only the notice of a retraction may have the title
-    of what it retracts.
+    `expression_of_concern` are truth values: "False", "no" or NaN, as tables have it, is false. An article is
+    retracted also where its types say so, or its title, unless it is the notice of a retraction.
     """
     known = {
         name: "; ".join(map(str, value)) if name in _LISTS and isinstance(value, list | tuple) else value

@@ -198,10 +198,7 @@ class FileSource:
 
 @contextmanager
 def open_content(path: Path) -> Iterator[tuple[BufferedIOBase, Callable[[], int]]]:
-    """The file's content, uncompressed where it is gzipped, and how many bytes of the file have been read.
-
-    Raises KnowledgeBaseError when the operating system does not let us read it.
-    """
+    """The file's content, uncompressed, and how many of its bytes have been read. Raises what `file_errors` does."""
     with file_errors(path), path.open("rb", buffering=0) as file, io.BufferedReader(file) as stored:
         # By its first bytes: many tools unpack a download and leave it its name.
         gzipped = stored.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
@@ -211,7 +208,7 @@ def open_content(path: Path) -> Iterator[tuple[BufferedIOBase, Callable[[], int]
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Say which file the operating system does not let us read."""
+    """Raise KnowledgeBaseError where the operating system does not let us read a file."""
     try:
         yield
     except DAMAGED_GZIP:
@@ -223,11 +220,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def only_document(path: str | Path, entries: Iterable[Entry]) -> Document:
-    """Return the one document among the entries of a file.
-
-    Raises:
-        KnowledgeBaseError: there are none or several, or a part of it cannot be read.
-    """
+    """Return the one document of a file; raises KnowledgeBaseError without one, or where a part cannot be read."""
     found: Document | None = None
     for entry in entries:
         if isinstance(entry, Reject):

@@ -101,10 +101,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 
 def columns_of(fields: Mapping[str, str] | None = None) -> dict[str, tuple[str, ...]]:
-    """The columns of each field, where `fields` maps a field to the one column that holds it.
-
-    Raises InputError for a field that is not known.
-    """
+    """The columns of each field; `fields` maps some to the one column that holds them. Raises InputError for others."""
     fields = fields or {}
     for field, column in fields.items():
         if field not in COLUMNS:
@@ -139,10 +136,7 @@ def read_table(
 
 
 def without_text(rows: Rows, columns: Columns) -> str | None:
-    """Return why rows hold no passages, judged by the first that can be read; None when they may.
-
-    A table without a column of text is something else, a list of files or of questions.
-    """
+    """Return why rows hold no passages, judged by the first that can be read: without a text; None when they may."""
     try:
         names = next((list(row) for _, row in islice(rows, SNIFFED_ROWS) if not isinstance(row, str)), None)
     except (UnreadableError, *DAMAGED_GZIP):
@@ -179,10 +173,7 @@ def jsonl_rows(stream: BufferedIOBase) -> Rows:
 
 
 def csv_rows(stream: BufferedIOBase) -> Rows:
-    """The rows of CSV in UTF-8 below the first, which names the columns.
-
-    The delimiter is the comma, semicolon or tab that the first row has most of.
-    """
+    """The rows of CSV in UTF-8 below the first, which names the columns; it has most of the delimiter: , ; or tab."""
     csv.field_size_limit(MAX_LINE_BYTES)
     try:
         first = stream.readline().decode("utf-8-sig")
