@@ -66,10 +66,7 @@ def served(settings: type[Settings], environment: Mapping[str, str] | None = Non
         "extract_model": (model, None),
         "document_encoder": (_one_of("minilm", "bge", "medcpt"), "minilm"),
         "cross_encoder": (_one_of("medcpt", None), None),
-        "calibration_file": (None, None),
-        "prompts": (None, None),
-        "model_cache": (None, None),
-        "model_arguments": (None, None),
+        **dict.fromkeys(("calibration_file", "prompts", "model_cache", "model_arguments"), (None, None)),
         "file_links": (Literal[False], False),
         **({"document": (None, None)} if folder is None else {}),
     }

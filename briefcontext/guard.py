@@ -170,15 +170,12 @@ class Guard:
     """Returns how many questions a POST asks, by its path and body; may raise Refused."""
     passed_on: Callable[[str, bytes], bytes] = lambda path, body: body
     """Returns what the app gets for the body of a POST to a path."""
-    limits: Limits | None = None
-    """What clients may do; None: the usual."""
+    limits: Limits = field(default_factory=Limits)
+    """What clients may do."""
     large: Mapping[str, int] = field(default_factory=dict)
     """Paths that take longer bodies, of so many bytes, and few of them at once."""
-
-    def __post_init__(self) -> None:
-        self._limits = self.limits or Limits()
-        self._asked: deque[tuple[float, str]] = deque()
-        self._at_once: Counter[str] = Counter()
+    _asked: deque[tuple[float, str]] = field(default_factory=deque, init=False)
+    _at_once: Counter[str] = field(default_factory=Counter, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -205,7 +202,7 @@ class Guard:
         owner = "anyone" if self.tokens and is_open else admit(scope, self.tokens)
         _refuse_other_sites(connection, scope["method"], self.origins)
         client = f"{owner} {connection.client.host if connection.client else ''}"
-        most, path = self._limits.requests_at_once, scope["path"]
+        most, path = self.limits.requests_at_once, scope["path"]
         full = path in self.large and self._at_once[path] >= _LARGE_AT_ONCE
         if full or self._at_once[client] >= most or self._at_once.total() >= 4 * most:
             raise Refused(429, "Too many requests are open at once. Wait for the answers to some of them.")
@@ -231,7 +228,7 @@ class Guard:
 
         async def send_in_time(message: Message) -> None:
             try:
-                async with asyncio.timeout(self._limits.seconds_to_take):
+                async with asyncio.timeout(self.limits.seconds_to_take):
                     await send(message)
             except TimeoutError:
                 left.set()
@@ -258,7 +255,7 @@ class Guard:
         """Take the body of a request, of limited size, in limited time."""
         body = bytearray()
         large = self.large.get(scope["path"])
-        most, seconds = large or self._limits.body_bytes, self._limits.seconds_to_send * (6 if large else 1)
+        most, seconds = large or self.limits.body_bytes, self.limits.seconds_to_send * (6 if large else 1)
         try:
             async with asyncio.timeout(seconds):
                 more = True
@@ -281,7 +278,7 @@ class Guard:
 
     def _count(self, client: str, questions: int) -> None:
         """Count questions, unless they are too many within a minute."""
-        now, most = time.monotonic(), self._limits.questions_per_minute
+        now, most = time.monotonic(), self.limits.questions_per_minute
         while self._asked and self._asked[0][0] < now - 60:
             self._asked.popleft()
         of_client = sum(asker == client for _, asker in self._asked)

@@ -177,7 +177,7 @@ def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits
         server.streamable_http_app(stateless_http=True, transport_security=open_to),
         tokens=() if token is None else checked_tokens(token),
         questions=lambda path, body: sum(each.get("method") == "tools/call" for each in objects(body)),
-        limits=limits,
+        limits=limits or Limits(),
     )
 
 

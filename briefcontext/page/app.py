@@ -79,7 +79,7 @@ def create_app(
             a process.
     """
     tokens = () if token is None else checked_tokens(token)
-    large = {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
+    limits, large = limits or Limits(), {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
     guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), questions=_questions, limits=limits, large=large)
     return create_page(settings, graph=graph, source=source, guard=guard, uploads=uploads)
 
