@@ -21,11 +21,11 @@ from starlette.testclient import TestClient
 
 from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.commands.serve import access_token
 from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Limits
-from briefcontext.http_server import access_token
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase

@@ -1,18 +1,21 @@
 """`briefcontext serve` and `briefcontext mcp`: the page and the tools, on this machine only unless told otherwise."""
 
+import secrets
+import socket
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from briefcontext.commands import options as shared
-from briefcontext.errors import MissingExtraError
-from briefcontext.http_server import access_token, address, listen, run
+from briefcontext.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from briefcontext.graphs.settings import Settings
 
-__all__ = ["mcp", "open_resources", "serve"]
+__all__ = ["access_token", "mcp", "open_resources", "serve"]
 
 
 def serve(
@@ -40,20 +43,20 @@ def serve(
 
     settings = shared.settings_of(context)
     needed = access_token(token, host)
-    with listen(host, port) as listener:
+    with _listen(host, port) as listener:
         typer.echo("Opening the knowledge base…" if document is None else "Reading the document…", err=True)
         open_resources(settings)
         from briefcontext.page.app import create_app
 
         app = create_app(settings, token=needed, limits=Limits.from_environment(), uploads=uploads)
-        typer.echo(f"Open {address(listener, host)}{f'#token={needed}' if needed and not token else ''}")
+        typer.echo(f"Open {_address(listener, host)}{f'#token={needed}' if needed and not token else ''}")
         if not is_loopback(host):
             typer.echo(
                 "Anyone with the token may ask. Nothing is encrypted: for that, put a TLS proxy before it.",
                 err=True,
             )
         typer.echo("Stop with Ctrl-C. Not medical advice: check every statement against its source.", err=True)
-        run(app, listener)
+        _run(app, listener)
 
 
 def open_resources(settings: "Settings") -> None:
@@ -104,11 +107,11 @@ def mcp(
         return
     needed = access_token(token, host)
     app = http_app(server, token=needed, limits=Limits.from_environment())
-    with listen(host, port) as listener:
+    with _listen(host, port) as listener:
         if needed and not token:
             typer.echo(f"Clients need this header: Authorization: Bearer {needed}", err=True)
-        typer.echo(f"MCP at {address(listener, host)}mcp", err=True)
-        run(app, listener)
+        typer.echo(f"MCP at {_address(listener, host)}mcp", err=True)
+        _run(app, listener)
 
 
 def _check_extra(needs: str, extra: str, *modules: str) -> None:
@@ -117,3 +120,45 @@ def _check_extra(needs: str, extra: str, *modules: str) -> None:
             import_module(module)
     except ImportError as error:
         raise MissingExtraError(f"{needs}: pip install 'briefcontext[{extra}]'.") from error
+
+
+def access_token(given: str | None, host: str) -> str | None:
+    """Return the token that clients must send: the one given, none on an address of this machine's own, or a new one.
+
+    Raises InputError when the one given cannot be used.
+    """
+    from briefcontext.guard import checked_tokens, is_loopback
+
+    if given is not None:
+        checked_tokens(given)
+        return given
+    return None if is_loopback(host) else secrets.token_urlsafe(32)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Listen on a host and a port, 0 for any free one. Raises InputError when that cannot be done."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(place[:2], family=family)
+    except OSError as error:
+        raise InputError(
+            f"{host}:{port} cannot be listened on ({error.strerror or error}): choose another --host or --port."
+        ) from error
+
+
+def _address(listener: socket.socket, host: str) -> str:
+    """Return the address that clients open."""
+    port = listener.getsockname()[1]
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _run(app: "ASGIApp", listener: socket.socket) -> None:
+    """Serve until interrupted. The client's address counts where there is no token, so no header may set it."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app, proxy_headers=False, server_header=False, log_level="warning", timeout_graceful_shutdown=3
+    )
+    uvicorn.Server(config).run(sockets=[listener])
