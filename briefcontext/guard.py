@@ -21,21 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from briefcontext.errors import InputError
 
-__all__ = [
-    "MIN_TOKEN_CHARACTERS",
-    "TOKEN_VARIABLE",
-    "Guard",
-    "Limits",
-    "Refused",
-    "admit",
-    "checked_tokens",
-    "is_loopback",
-    "objects",
-    "refusal",
-]
+__all__ = ["Guard", "Limits", "Refused", "admit", "checked_tokens", "is_loopback", "objects", "refusal"]
 
-TOKEN_VARIABLE = "BRIEFCONTEXT_TOKEN"
-MIN_TOKEN_CHARACTERS = 16
+_MIN_TOKEN_CHARACTERS = 16
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _READS = ("GET", "HEAD", "OPTIONS")
 _TOLD = {401: ("TokenRequired", {"WWW-Authenticate": "Bearer"}), 429: ("Refused", {"Retry-After": "60"})}
@@ -101,10 +89,10 @@ def checked_tokens(given: str) -> tuple[str, ...]:
     """
     tokens = tuple(given.split())
     if not tokens or any(
-        len(token) < MIN_TOKEN_CHARACTERS or not all("!" <= sign <= "~" for sign in token) for token in tokens
+        len(token) < _MIN_TOKEN_CHARACTERS or not all("!" <= sign <= "~" for sign in token) for token in tokens
     ):
         raise InputError(
-            f"The token must have at least {MIN_TOKEN_CHARACTERS} letters, digits or signs, without spaces. Make one: "
+            f"The token must have at least {_MIN_TOKEN_CHARACTERS} letters, digits or signs, without spaces. Make one: "
             'python -c "import secrets; print(secrets.token_urlsafe(32))"'
         )
     return tokens

@@ -24,7 +24,7 @@ from briefcontext.access import served
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.long_document import LongDocumentSettings, NamedDocument
 from briefcontext.graphs.settings import Settings
-from briefcontext.guard import TOKEN_VARIABLE, Guard, Limits, Refused, admit, checked_tokens, objects, refusal
+from briefcontext.guard import Guard, Limits, Refused, admit, checked_tokens, objects, refusal
 from briefcontext.page.app import create_page, open_paths
 
 __all__ = ["STUDIO", "app", "auth", "briefcontext", "long_document"]
@@ -37,7 +37,7 @@ _RUN = re.compile(r"/runs(/stream|/wait|/batch)?$")
 _NOT_SERVED = ("state", "commands", "stream/events")
 _CHANGES = ("create", "create_run", "update")
 
-_tokens = checked_tokens(os.environ[TOKEN_VARIABLE]) if os.environ.get(TOKEN_VARIABLE) else ()
+_tokens = checked_tokens(given) if (given := os.environ.get("BRIEFCONTEXT_TOKEN")) else ()
 _settings = served(Settings)
 
 briefcontext = build_graph(settings=_settings)

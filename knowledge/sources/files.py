@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from io import BufferedIOBase
 from itertools import takewhile
 from pathlib import Path, PurePath
@@ -16,7 +17,7 @@ from briefcontext.files import sha256
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
-from briefcontext.knowledge.sources.pdf import read_pdf, require_pdf
+from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
 from briefcontext.knowledge.sources.source import (
     WHOLE_FILE,
@@ -218,7 +219,8 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
         _check_table(file, format, columns)
         read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
     elif format == "pdf":
-        require_pdf()
+        if find_spec("pypdfium2") is None:
+            raise MissingExtraError("To read PDF, the package pypdfium2 is needed: pip install 'briefcontext[pdf]'.")
         read = partial(read_pdf, url=file.path.resolve().as_uri())
     else:
         read = (COLLECTIONS | WHOLE_FILES)[format]

@@ -85,7 +85,7 @@ class MedCPTEmbeddings(FileSource):
         vectors, rows = self._vectors(), {pmid: row for row, pmid in enumerate(self._pmids())}
         listed, problem = len(rows), ""
         try:
-            for pmid, article in _articles(stream):
+            for pmid, article in ijson.kvitems(stream, ""):
                 row = rows.pop(int(pmid), None) if is_pmid(pmid) else None
                 yield _entry(pmid, article, None if row is None else vectors[row])
         except DAMAGED_GZIP as error:
@@ -146,25 +146,6 @@ def part_beside(path: Path, part: str) -> Path:
         if beside.is_file():
             return beside
     raise UnreadableError(f"{path} needs {names[0]} beside it: download it from {DOWNLOAD}")
-
-
-def _articles(stream: BufferedIOBase) -> Iterator[tuple[str, Any]]:
-    """Each article with its PMID. Where the file cannot be read on, those before the break come first."""
-    import ijson
-
-    # ijson's own loop would drop the articles that it read in the chunk of the break.
-    articles = ijson.sendable_list()
-    parser = ijson.kvitems_coro(articles, "")
-    chunk = b"-"
-    while chunk:
-        try:
-            if chunk := stream.read1(1 << 16):
-                parser.send(chunk)
-            else:
-                parser.close()
-        finally:
-            yield from articles
-            articles.clear()
 
 
 def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) -> Entry:

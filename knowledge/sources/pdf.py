@@ -8,14 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from io import BufferedIOBase
 from itertools import chain, pairwise
 from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from briefcontext.errors import MissingExtraError
 from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import file_document, read_whole
 
@@ -68,12 +66,6 @@ class _Line:
     """A word goes on in the next line; its hyphen is not in the text."""
 
 
-def require_pdf() -> None:
-    """Raise MissingExtraError when the package that reads PDF is not installed."""
-    if find_spec("pypdfium2") is None:
-        raise MissingExtraError("To read PDF, the package pypdfium2 is needed: pip install 'briefcontext[pdf]'.")
-
-
 @rejecting
 def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) -> Iterator[Entry]:
     """The file as one document of kind `pdf`, and a reject for each page that cannot be read.
@@ -85,7 +77,6 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
     scan, is rejected.
     """
     content = read_whole(stream)
-    require_pdf()
     from pypdfium2 import PdfDocument
 
     pages: list[list[_Line]] = []
