@@ -40,9 +40,8 @@ from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import WIDEN
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.rankings import order_preserving, rank_by_bm25
+from briefcontext.retrievers.rankings import TwoRankings, order_preserving, rank_by_bm25
 from briefcontext.retrievers.sentence_ranking import unmentioned
-from briefcontext.retrievers.signals import TwoRankings
 
 __all__ = ["IN_PARTS", "Nodes"]
 

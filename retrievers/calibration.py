@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from briefcontext.errors import InputError
 from briefcontext.files import write_whole
 from briefcontext.knowledge.store.manifest import Manifest, first_problem, stored_version
-from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
+from briefcontext.retrievers.rankings import SIGNALS, SPOTLIGHT, TwoRankings, measure
 
 CALIBRATION_FILE = "preflight.json"
 """The name of the calibration that lies in a knowledge base's own folder and travels with it."""
@@ -39,7 +39,7 @@ class Feature(_Part):
     """One signal of the model."""
 
     name: str
-    """A signal of `briefcontext.retrievers.signals`."""
+    """A signal of `briefcontext.retrievers.rankings`."""
     mean: Finite
     sd: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     """Mean and standard deviation over the labelled questions."""

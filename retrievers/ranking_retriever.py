@@ -85,26 +85,16 @@ class RankingRetriever(BaseRetriever):
         return await run_in_executor(None, self._search, query, k, filters, config)
 
     def _get_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: CallbackManagerForRetrieverRun,
-        k: int | None = None,
-        filters: Filters = NO_FILTERS,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **asked: Any
     ) -> list[Document]:
-        return self._search(query, *self._asked(k, filters), RunnableConfig(callbacks=run_manager.get_child()))
+        return self._search(query, *self._asked(**asked), RunnableConfig(callbacks=run_manager.get_child()))
 
     async def _aget_relevant_documents(
-        self,
-        query: str,
-        *,
-        run_manager: AsyncCallbackManagerForRetrieverRun,
-        k: int | None = None,
-        filters: Filters = NO_FILTERS,
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **asked: Any
     ) -> list[Document]:
-        return await self._asearch(query, *self._asked(k, filters), RunnableConfig(callbacks=run_manager.get_child()))
+        return await self._asearch(query, *self._asked(**asked), RunnableConfig(callbacks=run_manager.get_child()))
 
-    def _asked(self, k: int | None, filters: Filters) -> tuple[int, Filters]:
+    def _asked(self, k: int | None = None, filters: Filters = NO_FILTERS) -> tuple[int, Filters]:
         if not isinstance(filters, Filters):
             raise InputError(
                 f"filters are Filters(first_year=2015), of briefcontext.knowledge, and not {filters!r:.100}."

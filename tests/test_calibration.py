@@ -45,7 +45,7 @@ from briefcontext.knowledge.demo import demo_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.retrievers.calibration import Calibration, rounded_down, sigmoid
-from briefcontext.retrievers.signals import TwoRankings, measure
+from briefcontext.retrievers.rankings import TwoRankings, measure
 
 VAGUE = "What about {} now, after {}?"
 

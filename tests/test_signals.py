@@ -12,8 +12,14 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
 from briefcontext.knowledge.store.terms import tokenize
-from briefcontext.retrievers.rankings import rank_by_bm25
-from briefcontext.retrievers.signals import SIGNALS, TwoRankings, asks_for_description, measure, names_in_top
+from briefcontext.retrievers.rankings import (
+    SIGNALS,
+    TwoRankings,
+    asks_for_description,
+    measure,
+    names_in_top,
+    rank_by_bm25,
+)
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=20)
 

@@ -25,10 +25,10 @@ from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.rankings import (
     PREFLIGHT_IOU_THRESHOLD,
     PREFLIGHT_TOP_N,
+    TwoRankings,
     intersection_over_union,
     rank_by_bm25,
 )
-from briefcontext.retrievers.signals import TwoRankings
 
 TARGETS = (0.93, 0.95)
 POSITIVES: tuple[Positive, ...] = ("ranked_below", "misplaced")

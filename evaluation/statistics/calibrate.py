@@ -26,8 +26,7 @@ from briefcontext.retrievers.calibration import (
     more_questions,
     sigmoid,
 )
-from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
-from briefcontext.retrievers.signals import SIGNALS
+from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N, SIGNALS
 
 __all__ = [
     "CONFIDENCE",

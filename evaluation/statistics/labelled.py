@@ -19,8 +19,14 @@ from briefcontext.graphs.documents import more_to_ask, without_retracted
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.calibration import Estimate
-from briefcontext.retrievers.rankings import clear_top, intersection_over_union
-from briefcontext.retrievers.signals import SIGNALS, SPOTLIGHT, TwoRankings, measure
+from briefcontext.retrievers.rankings import (
+    SIGNALS,
+    SPOTLIGHT,
+    TwoRankings,
+    clear_top,
+    intersection_over_union,
+    measure,
+)
 
 __all__ = [
     "KINDS",

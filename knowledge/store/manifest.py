@@ -320,13 +320,8 @@ class Manifest(BaseModel):
 
 def unfinished(sources: Iterable[IndexedSource]) -> list[str]:
     """Names of the sources that were left off, and not read to the end under the same name since."""
-    left_off: dict[str, None] = {}
-    for source in sources:
-        if source.finished:
-            left_off.pop(source.name, None)
-        else:
-            left_off.setdefault(source.name)
-    return list(left_off)
+    finished = {source.name: source.finished for source in sources}
+    return [name for name, to_its_end in finished.items() if not to_its_end]
 
 
 class _Version(BaseModel):
