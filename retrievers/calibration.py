@@ -217,12 +217,8 @@ class Calibration(_Part):
         The encoder, its revision and k decide what the signals mean. Another knowledge base of the same encoder only
         puts the promised recall in doubt: that is allowed, as a base may be built again, and said.
 
-        Args:
-            manifest: of the knowledge base whose dense ranking is used; None for any other ranking.
-            k: how many documents are retrieved.
-
-        Raises:
-            InputError: the ranking, the encoder or k is another.
+        `manifest` is that of the knowledge base whose dense ranking is used; None for any other ranking. Raises
+        InputError when the ranking, the encoder or `k`, the number of documents retrieved, is another.
         """
         choose = "calibrate again for it with `briefcontext calibrate`, or use the preflight 'iou'"
         if manifest is None:

@@ -180,9 +180,8 @@ class _Worker:
 def ray_workers(encoder: "Encoder", uri: str) -> Iterator[EncodeAll]:
     """Start the workers of one build, for a table of passages, and give what has them encode and write batches.
 
-    Ray repeats what a worker was doing that died; what that had written is cleaned up.
-
-    Raises MissingExtraError where Ray is not installed.
+    Ray repeats what a worker was doing that died; what that had written is cleaned up. Raises MissingExtraError where
+    Ray is not installed.
     """
     try:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -83,21 +83,18 @@ def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 class EmbeddingsEncoder:
     """LangChain `Embeddings`, local or of a provider, as an `Encoder`: cosine similarity of unit vectors.
 
-    The tokeniser of such a model is out of reach, so a token here is a run of letters, digits and
-    underscores, or one other character that is not white space. A knowledge base built with it must be opened
-    with it too: the manifest keeps its name, from which it cannot be loaded. Errors of the embeddings come
-    through as they are.
+    The tokeniser of such a model is out of reach, so a token here is a run of letters, digits and underscores, or one
+    other character that is not white space. A knowledge base built with it must be opened with it too, as it cannot be
+    loaded by its name. Errors of the embeddings come through as they are.
     """
 
     metric: Literal["cosine"] = "cosine"
     text_format = "question: <question>; passage: <title. text>, the text alone without a title"
 
     def __init__(self, embeddings: Embeddings, *, name: str, revision: str = "") -> None:
-        """Wrap LangChain embeddings.
+        """Wrap LangChain embeddings, which are called from several threads at once if this encoder is.
 
-        Args:
-            embeddings: what embeds; called from several threads at once if this encoder is.
-            name: goes into a knowledge base's manifest and is compared when it is opened.
+        A knowledge base's manifest keeps the name and the revision, and they are compared when it is opened.
         """
         self.name = name
         self.revision = revision

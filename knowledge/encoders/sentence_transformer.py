@@ -144,10 +144,8 @@ class CrossEncoderScorer:
     def __init__(self, folder: Path | None = None, *, device: str | None = None) -> None:
         """Read the model from the Hugging Face hub or its local cache, or from a folder with a copy of it.
 
-        Raises:
-            InputError: this machine has no such PyTorch device; None chooses one.
-            KnowledgeBaseError: the weights are missing and cannot be downloaded, or cannot be read, or the
-                model has not exactly one output.
+        Raises InputError when there is no such PyTorch device (None chooses one), and KnowledgeBaseError when the
+        weights are missing and cannot be downloaded, cannot be read, or have not exactly one output.
         """
         checkpoint = find_checkpoint(
             "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
