@@ -22,19 +22,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.retrievers import BaseRetriever
-from parts.corpora import CachedEncoder, read_bioasq, read_passages, read_pubmedqa, titled_texts
+from parts.corpora import CachedEncoder, read_bioasq, read_passages, read_pubmedqa
 from parts.report import Row, options, show, write
 from pydantic import Field
 
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.retrievers.knowledge_base import DenseRetriever
 from briefcontext.sentences import split_sentences
 
 PAPER_RATIO = 5496.5 / 3066
@@ -98,29 +99,16 @@ class QuotingModel(BaseChatModel):
         return len(self.encoder.token_offsets(text))
 
 
-class NearestAbstracts(BaseRetriever):
-    """Returns the abstracts whose vectors are nearest to the question's."""
-
-    encoder: Any
-    documents: list[Document]
-    vectors: Any
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int = 16
-    ) -> list[Document]:
-        near = self.vectors @ self.encoder.encode_queries([query])[0]
-        return [self.documents[place] for place in np.argsort(-near, kind="stable")[:k]]
+def nearest(documents: list[Document], encoder: Any, folder: Path) -> DenseRetriever:
+    """What finds the documents whose vectors are nearest to a question's."""
+    build_knowledge_base(documents, folder, encoder=encoder)
+    return DenseRetriever(knowledge_base=KnowledgeBase.open(folder, encoder=encoder))
 
 
-def nearest(documents: list[Document], encoder: Any) -> NearestAbstracts:
-    vectors = encoder.encode_passages(titled_texts(documents))
-    return NearestAbstracts(encoder=encoder, documents=documents, vectors=vectors)
-
-
-def measure_reduce(data: Path, most: int, encoder: Any) -> list[Row]:
+def measure_reduce(data: Path, most: int, encoder: Any, folder: Path) -> list[Row]:
     """What a map costs where it is always reduced, and where a sole finding is the answer."""
     documents = read_passages(data)
-    retriever = nearest(documents, encoder)
+    retriever = nearest(documents, encoder, folder)
     passages = {document.id: document for document in documents}
     rows = []
     for corpus in (read_bioasq(data), read_pubmedqa(data)):
@@ -147,12 +135,12 @@ def measure_reduce(data: Path, most: int, encoder: Any) -> list[Row]:
     return rows
 
 
-def measure_tokens(data: Path, most: int, encoder: Any) -> list[Row]:
+def measure_tokens(data: Path, most: int, encoder: Any, folder: Path) -> list[Row]:
     """Mean tokens of a question, by k and the size of partitions."""
     corpus = read_pubmedqa(data)
     # Nothing but their texts, as the paper has it.
     documents = [Document(id=d.id, page_content=d.page_content, metadata={"title": ""}) for d in corpus.passages]
-    graph = build_graph(reader=QuotingModel(encoder=encoder), retriever=nearest(documents, encoder))
+    graph = build_graph(reader=QuotingModel(encoder=encoder), retriever=nearest(documents, encoder, folder))
 
     def used(**settings: Any) -> list[Mapping[str, Any]]:
         context = Settings(**settings)
@@ -184,13 +172,14 @@ def main() -> None:
     parser.add_argument("--reduce", action="store_true", help="measure what the setting reduce: auto saves")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        encoder = CachedEncoder(load_encoder("minilm"), given.cache or Path(folder))
+        work = Path(folder)
+        encoder = CachedEncoder(load_encoder("minilm"), given.cache or work)
         if given.reduce:
-            rows = measure_reduce(given.data, given.questions, encoder)
+            rows = measure_reduce(given.data, given.questions, encoder, work / "base")
             show("Calls and input tokens a question", rows, dict.fromkeys(("calls", "input tokens"), ",.2f"), ".0%")
             write(given.json, rows)
             return
-        rows = measure_tokens(given.data, given.questions, encoder)
+        rows = measure_tokens(given.data, given.questions, encoder, work / "base")
     title = (
         f"Input tokens a question, {given.questions} PubMedQA questions; the paper's ratio at k = 8: {PAPER_RATIO:.2f}"
     )
