@@ -19,11 +19,10 @@ from briefcontext.commands.calibrate import calibrate
 from briefcontext.commands.compare import compare
 from briefcontext.commands.experiment import experiment
 from briefcontext.commands.index import index
-from briefcontext.commands.interrupt import EXIT_FAILED, EXIT_INTERRUPTED, Interrupted, end_now
 from briefcontext.commands.kb import kb
-from briefcontext.commands.printable import printable_line
 from briefcontext.commands.prompts import prompts
 from briefcontext.commands.serve import mcp, serve
+from briefcontext.commands.terminal import EXIT_FAILED, EXIT_INTERRUPTED, Interrupted, end_now, printable_line
 from briefcontext.errors import BriefContextError, ModelCallError, plain
 
 __all__ = ["app", "main"]

@@ -20,8 +20,8 @@ from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Draft, Quote, extraction_of
-from briefcontext.commands.printable import printable
 from briefcontext.commands.report import print_answer
+from briefcontext.commands.terminal import printable
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.sentence_ranking import SentenceRanker

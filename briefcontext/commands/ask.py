@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from briefcontext.commands import options as shared
-from briefcontext.commands.interrupt import EXIT_FAILED
 from briefcontext.commands.options import assignments, model_option, output_option, reading_option, settings_of, values
-from briefcontext.commands.printable import print_json
+from briefcontext.commands.terminal import EXIT_FAILED, print_json
 from briefcontext.errors import InputError, ModelCallError
 
 if TYPE_CHECKING:

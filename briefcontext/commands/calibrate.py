@@ -33,7 +33,7 @@ def calibrate(
     ] = None,
 ) -> None:
     """Fit a preflight check on labelled questions of a knowledge base, and measure it on held-out ones."""
-    from briefcontext.commands.printable import say
+    from briefcontext.commands.terminal import say
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.evaluation.figures.calibration_curves import draw_figures
     from briefcontext.evaluation.runs.progress import CountedProgress

@@ -13,7 +13,7 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Write the comparison to this file, too.")] = None,
 ) -> None:
     """Put runs of experiments side by side, beside the papers' published figures."""
-    from briefcontext.commands.printable import say
+    from briefcontext.commands.terminal import say
     from briefcontext.evaluation.runs.compare import compare_runs
     from briefcontext.files import write_whole
 

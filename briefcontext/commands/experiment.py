@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from briefcontext.commands.interrupt import Interrupted
 from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFolder, settings_from
-from briefcontext.commands.printable import say
+from briefcontext.commands.terminal import Interrupted, say
 from briefcontext.errors import InputError
 
 __all__ = ["experiment"]

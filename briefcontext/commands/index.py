@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from briefcontext.commands.interrupt import EXIT_FAILED
 from briefcontext.commands.options import assignments, values
-from briefcontext.commands.printable import counted, say_line
+from briefcontext.commands.terminal import EXIT_FAILED, counted, say_line
 from briefcontext.errors import KnowledgeBaseError
 
 if TYPE_CHECKING:

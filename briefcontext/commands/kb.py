@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from briefcontext.commands import options as shared
-from briefcontext.commands.printable import counted, print_json, printable_line, say, say_line
+from briefcontext.commands.terminal import counted, print_json, printable_line, say, say_line
 from briefcontext.errors import InputError, KnowledgeBaseError
 
 __all__ = ["info", "kb"]

@@ -12,8 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.commands.interrupt import Interrupted
-from briefcontext.commands.printable import counted, printable, printable_line
+from briefcontext.commands.terminal import Interrupted, counted, printable, printable_line
 from briefcontext.graphs.events import AnswerToken, AnswerTokens, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings

@@ -17,7 +17,7 @@ from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.chains.study_type import source_notes
 from briefcontext.chains.support import marked
-from briefcontext.commands.printable import counted, printable, printable_line
+from briefcontext.commands.terminal import counted, printable, printable_line
 
 __all__ = ["print_answer", "print_passages"]
 

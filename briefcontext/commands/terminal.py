@@ -1,11 +1,21 @@
-"""Printing: words of documents and models made safe for a terminal, JSON, and counts in plain English."""
+"""The terminal: words of documents and models made safe for it, JSON, counts in plain English, and how commands end."""
 
 import json
+import os
 import re
+import sys
+from contextlib import suppress
+from typing import NoReturn
 
 import typer
 
-__all__ = ["counted", "print_json", "printable", "printable_line", "say", "say_line"]
+__all__ = [
+    *("EXIT_FAILED", "EXIT_INTERRUPTED", "Interrupted", "counted", "end_now"),
+    *("print_json", "printable", "printable_line", "say", "say_line"),
+]
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
 
 # Control characters but tab and line feed, what turns the direction of writing, what is not seen, and lone surrogates.
 _UNPRINTABLE = re.compile(
@@ -42,3 +52,21 @@ def print_json(value: object) -> None:
 def counted(count: int, noun: str) -> str:
     """Return `1 record`, or `1,200 records`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+class Interrupted(BaseException):
+    """A Ctrl-C, with what was done until then.
+
+    typer would make an exit code of a KeyboardInterrupt, and drop its message.
+    """
+
+
+def end_now(message: str) -> NoReturn:
+    """Say that the command was interrupted, and end the process.
+
+    A thread that loads a model's weights cannot be stopped, and would not let the interpreter end in the usual way.
+    """
+    with suppress(OSError, ValueError):
+        typer.echo(message, err=True)
+        sys.stdout.flush()
+    os._exit(EXIT_INTERRUPTED)
