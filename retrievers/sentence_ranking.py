@@ -82,8 +82,8 @@ PAIRS = (
 MOST_WORDS = 6
 _ASKING_WORDS = """
     about called describe find get give given go happen help involved keep known list make many mean more most must
-    name need now one other out please put reported show so still take taken taking tell true until up use used useful
-    uses using usual usually want while work works
+    name need now often one other out please put reported show so still take taken taking tell true until up use used
+    useful uses using usual usually want while work works
 """
 _UNNAMED = frozenset(_ASKING_WORDS.split())
 """That a passage lacks one of these does not tell what it is not about."""

@@ -69,6 +69,17 @@ def test_other_documents_stay_apart_under_ids_of_their_own() -> None:
     assert isinstance(found[4], Reject)
 
 
+def test_a_loader_without_its_own_package_says_what_to_do() -> None:
+    class Needy(Given):
+        def lazy_load(self) -> Iterator[Document]:
+            import no_such_package  # type: ignore[import-not-found]  # noqa: F401
+
+            yield from ()
+
+    with pytest.raises(MissingExtraError, match=r"\(No module named 'no_such_package'\)\. Install it with pip\.$"):
+        list(LoaderSource(Needy()).entries())
+
+
 def test_a_loader_that_fails_is_a_reject_after_what_it_gave(tmp_path: Path) -> None:
     path = tmp_path / "a.lines"
     path.write_text("One.\nbroken\n")

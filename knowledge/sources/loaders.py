@@ -90,7 +90,9 @@ def load(make: "Callable[[], BaseLoader]", source: str, *, source_is_the_file: b
             counts[name] += 1
             yield _whole(name, counts[name], list(parts))
     except ImportError as error:
-        raise MissingExtraError(f"A loader needs a package that is not installed: {first_line(error)}.") from error
+        raise MissingExtraError(
+            f"The loader needs a package that is not installed ({first_line(error)}). Install it with pip."
+        ) from error
     except Exception as error:  # noqa: BLE001 - what loaders raise is not known
         yield Reject(WHOLE_FILE, f"The loader failed ({type(error).__name__}): {first_line(error)}.")
 
