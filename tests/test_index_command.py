@@ -115,7 +115,7 @@ def shown(steps: Sequence[tuple[float, str, int]], monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         index_command, "Console", lambda **_: Console(file=terminal, force_terminal=True, width=200, color_system=None)
     )
-    times = iter([0.0, 0.0, *(time for time, _, _ in steps)])
+    times = iter([0.0, *(time for time, _, _ in steps)])
     with ProgressBars(lambda: next(times)) as bars:
         for number, (_, name, vectors) in enumerate(steps, start=1):
             bars.show(Progress(name, number, len(steps), 10, 10, Counts(read=vectors), vectors))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -29,12 +29,12 @@ NEED_A_NETWORK = (DEFAULT_ENCODER, "bge")
 """Encoders whose weights are downloaded once."""
 
 
-class ProgressBars:
+class ProgressBars(Progress):
     """A bar for each source on standard error; nothing where that is not a terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         console = Console(stderr=True)
-        self._bars = Progress(
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%  {task.fields[counted]}"),
@@ -42,30 +42,21 @@ class ProgressBars:
             console=console,
             disable=not console.is_terminal,
         )
-        self._tasks: dict[str, TaskID] = {}
+        self._sources: dict[str, TaskID] = {}
         self._clock = clock
         self._begun = clock()
-
-    def __enter__(self) -> Self:
-        self._begun = self._clock()
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
 
     def show(self, progress: "BuildProgress") -> None:
         """Tell how far the build is."""
         name = progress.source or "finishing"
-        if name not in self._tasks:
+        if name not in self._sources:
             title = f"{escape(Path(name).name)} ({progress.source_number}/{progress.source_count})"
-            self._tasks[name] = self._bars.add_task(title, total=progress.size, counted="")
-        task = self._tasks[name]
+            self._sources[name] = self.add_task(title, total=progress.size, counted="")
         # The passages are those of all sources so far, and so is the time.
         elapsed = self._clock() - self._begun
         rate = progress.vectors / elapsed if elapsed else 0
         told = f"{counted(progress.counts.read, 'record')}, {rate:,.0f} passages/s"
-        self._bars.update(task, completed=progress.consumed, total=progress.size, counted=told)
+        self.update(self._sources[name], completed=progress.consumed, total=progress.size, counted=told)
 
 
 def index(
