@@ -25,8 +25,7 @@ _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 
 Columns = Mapping[str, tuple[str, ...]]
 Rows = Iterable[tuple[str, dict[str, Any] | list[str] | str]]
-"""Rows of a table, each with its position in the file: by columns, the names of the columns, or why it cannot be read.
-"""
+"""Rows of a table, each with its position: by columns, the names of the columns, or why it cannot be read."""
 
 
 def _digits(value: object) -> object:

@@ -75,11 +75,9 @@ def markdown_title(text: str) -> str:
     heading = _HEADING.search(_FENCED_CODE.sub("", text))
     if heading is None:
         return ""
-    if heading["underlined"]:
-        return heading["underlined"].rstrip(" \t")
-    marked = heading["marked"].rstrip(" \t")
-    unclosed = marked.rstrip("#")
-    return unclosed.rstrip(" \t") if unclosed.endswith((" ", "\t")) else marked
+    title = (heading["underlined"] or heading["marked"]).rstrip(" \t")
+    unclosed = title.rstrip("#") if heading["marked"] else title
+    return unclosed.rstrip(" \t") if unclosed.endswith((" ", "\t")) else title
 
 
 @rejecting
