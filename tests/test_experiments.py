@@ -15,9 +15,8 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.experiments.controlled import PERCENTILES, key_place
+from briefcontext.evaluation.experiments.controlled import PERCENTILES, Order, key_place
 from briefcontext.evaluation.experiments.corpus import corpus_tables
-from briefcontext.evaluation.experiments.order import Order
 from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import git_commit

@@ -35,7 +35,7 @@ def calibrate(
     """Fit a preflight check on labelled questions of a knowledge base, and measure it on held-out ones."""
     from briefcontext.commands.terminal import say
     from briefcontext.evaluation.data_sets import load_data_set
-    from briefcontext.evaluation.figures.calibration_curves import draw_figures
+    from briefcontext.evaluation.figures.plots import draw_preflight
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.evaluation.statistics.calibrate import calibrate as fit
     from briefcontext.evaluation.statistics.labelled import label_questions
@@ -62,7 +62,7 @@ def calibrate(
     folder = Path(figures) if figures is not None else target.with_name(f"{target.stem}-figures")
     probability = runs[0].probability[of]
     counts = (measured.calibrated, measured.iou)
-    draw_figures(folder, labelled.misplaced[of], probability, *counts, held_out="nested cross-validation")
+    draw_preflight(folder, labelled.misplaced[of], probability, *counts, held_out="nested cross-validation")
     placed = "ranked below 3" if positives == "ranked_below" else "misplaced"
     lost = f"Left out, as their key document was not retrieved and no map repairs that: {fitted.not_retrieved}. "
     say(

@@ -1,6 +1,6 @@
 """Experiment `cost`: what each method takes for a question, with the tokens really used."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from statistics import fmean
 from typing import Any
@@ -135,19 +135,14 @@ def savings(rows: Sequence[Row], prices: Prices, *, seed: int) -> list[dict[str,
 
     Over the questions that both answered, by condition: one less the ratio of the sums, with a bootstrap's interval.
     """
-    measures: dict[str, Callable[[Row], float]] = {
-        "input tokens": lambda row: row["usage"]["input_tokens"],
-        "output tokens": lambda row: row["usage"]["output_tokens"],
-    }
-    if prices.cost(1, 1) is not None:
-        measures["cost"] = lambda row: prices.cost(row["usage"]["input_tokens"], row["usage"]["output_tokens"]) or 0
     found = []
     for condition, pairs in grouped(paired(rows, "briefcontext", "map_reduce"), lambda p: condition_of(p[0])).items():
-        for what, measure in measures.items():
-            above, below = ([measure(pair[side]) for pair in pairs] for side in (0, 1))
+        own, whole = ([_spent(pair[side]["usage"], prices) for pair in pairs] for side in (0, 1))
+        for what in own[0]:
+            above, below = ([spent[what] for spent in side] for side in (own, whole))
             if not sum(below):
                 continue
-            kept = bootstrap_ratio(above, below, seed=seed) if len(pairs) > 1 else None
+            low, high = bootstrap_ratio(above, below, seed=seed) if len(pairs) > 1 else (None, None)
             found.append(
                 {
                     "condition": dict(condition),
@@ -155,11 +150,17 @@ def savings(rows: Sequence[Row], prices: Prices, *, seed: int) -> list[dict[str,
                     "skip_the_map": fmean(row["route"] != "map_reduce" for row, _ in pairs),
                     "what": what,
                     "saved": 1 - sum(above) / sum(below),
-                    "low": 1 - kept.high if kept else None,
-                    "high": 1 - kept.low if kept else None,
+                    "low": None if high is None else 1 - high,
+                    "high": None if low is None else 1 - low,
                 }
             )
     return found
+
+
+def _spent(usage: Mapping[str, int], prices: Prices) -> dict[str, float]:
+    spent: dict[str, float] = {"input tokens": usage["input_tokens"], "output tokens": usage["output_tokens"]}
+    cost = prices.cost(usage["input_tokens"], usage["output_tokens"])
+    return spent if cost is None else {**spent, "cost": cost}
 
 
 def _tokens(row: Row, stage: str, side: str) -> int:

@@ -163,7 +163,7 @@ EXPERIMENTS = {
     "conflict": "conflict:Conflict",
     "context_length": "controlled:ContextLength",
     "attention_bias": "controlled:AttentionBias",
-    "order": "order:Order",
+    "order": "controlled:Order",
     "open_ended": "open_ended:OpenEnded",
     "cost": "cost:Cost",
 }

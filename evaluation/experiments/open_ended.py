@@ -1,6 +1,6 @@
 """Experiment `open_ended`: answers to open questions, in pairs, for people to judge."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
@@ -148,11 +148,9 @@ def _agreed(said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: 
 
 
 def _consensus_table(agreed: Mapping[str, Any], first: str, second: str) -> Table:
-    shares = [
-        with_interval(agreed[name] / agreed["n"], agreed[f"{name}_interval"]["low"], agreed[f"{name}_interval"]["high"])
-        for name in OUTCOMES
-    ]
-    row = [str(agreed["n"]), *shares, p_value(agreed["p"])]
+    def share(name: str) -> Callable[[Record], str]:
+        return lambda one: with_interval(one[name] / one["n"], *itemgetter("low", "high")(one[f"{name}_interval"]))
+
     kappa = agreed["agreement"]
     note = "No pair was judged by all raters, so that their agreement cannot be told."
     if kappa is not None:
@@ -162,10 +160,14 @@ def _consensus_table(agreed: Mapping[str, Any], first: str, second: str) -> Tabl
             f"Agreement of {kappa['raters']} raters on the {kappa['pairs']} pairs that all judged: {kappa['name']} "
             f"{shown}{span}."
         )
-    return Table(
+    return Table.of(
         f"{title_of(second)} against {title_of(first)}, consensus of the raters",
-        ["n", "Win [95% CI]", "Tie [95% CI]", "Lose [95% CI]", "p"],
-        [row],
+        [agreed],
+        {
+            **N,
+            **{f"{name.capitalize()} [95% CI]": share(name) for name in OUTCOMES},
+            "p": lambda one: p_value(one["p"]),
+        },
         "In per cent of the pairs: what more than half of a pair's raters say, and a tie where no verdict has so many. "
         f"Model judges are not counted. p by an exact sign test without the ties. {note}",
     )

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.preflight_report import preflight_report
-from briefcontext.evaluation.figures.calibration_curves import draw_figures
+from briefcontext.evaluation.figures.plots import draw_preflight
 from briefcontext.evaluation.runs.folder import CONFIG, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.settings import provenance, versions
 from briefcontext.evaluation.statistics.calibrate import NestedRun, calibrate
@@ -172,7 +172,7 @@ def run_preflight(
     if figures and run is not None and 0 < labels[of].sum() < of.sum():
         held_out = HELD_OUT if given is None else "by the calibration given"
         counts = [count_decisions(labels[of], checks[name][0][of]) for name in ("calibrated", "iou")]
-        draw_figures(out, labels[of], run.probability[of], *counts, held_out=held_out)
+        draw_preflight(out, labels[of], run.probability[of], *counts, held_out=held_out)
     write_whole(out / REPORT, preflight_report(summary, figures=figures))
     summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
     write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")

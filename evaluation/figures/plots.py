@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from briefcontext.errors import MissingExtraError
+from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.evaluation.statistics.tables import SCORE_NAMES, Cell, by_metric, title_of
 from briefcontext.files import replacing
+from briefcontext.retrievers.calibration import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["OKABE_ITO", "bar_plot", "figure", "line_plot", "save", "stacked_plot"]
+__all__ = ["OKABE_ITO", "bar_plot", "draw_preflight", "line_plot", "stacked_plot"]
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 """Okabe and Ito's palette of colours that the colour-blind tell apart; the strong ones first, its yellow darkened."""
@@ -40,10 +43,13 @@ _STYLE: Any = {
     "svg.hashsalt": "briefcontext",
 }
 _PIXELS_PER_INCH = 160
+_CALIBRATED, _IOU, *_ = OKABE_ITO
+_REFERENCE = "#777777"
+_BINS = 8
 
 
 @contextmanager
-def figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "Iterator[tuple[Figure, list[Axes]]]":
+def _figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "Iterator[tuple[Figure, list[Axes]]]":
     """Open a figure of `columns` plots side by side that share the y axis; sizes are in inches for one plot.
 
     Raises:
@@ -64,7 +70,7 @@ def figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "Ite
         yield drawn, list(axes[0])
 
 
-def save(figure: "Figure", path: Path) -> list[Path]:
+def _save(figure: "Figure", path: Path) -> list[Path]:
     """Write a figure as `path` with .png and .svg, and return both."""
     written = []
     for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
@@ -97,7 +103,7 @@ def line_plot(
         panels = list(dict.fromkeys(cell["condition"].get(panel) for cell in ranked))
         if not panels:
             continue
-        with figure(len(panels), width=5.2 if len(panels) > 1 else 6.4) as (drawn, axes):
+        with _figure(len(panels), width=5.2 if len(panels) > 1 else 6.4) as (drawn, axes):
             for axis, value in zip(axes, panels, strict=True):
                 own = [cell for cell in ranked if cell["condition"].get(panel) == value]
                 for name, some, shift in _side_by_side(_methods(ranked), own):
@@ -140,7 +146,7 @@ def bar_plot(groups: Mapping[str, Sequence[Cell]], path: Path, *, simulated: boo
     for y_label, file, scored in _by_metric([cell for cells in groups.values() for cell in cells], path):
         kept = {group: some for group, cells in groups.items() if (some := [cell for cell in cells if cell in scored])}
         styles = _styles(scored)
-        with figure(width=max(6.4, 1.5 * len(kept) + 3), height=4.4) as (drawn, (axis,)):
+        with _figure(width=max(6.4, 1.5 * len(kept) + 3), height=4.4) as (drawn, (axis,)):
             for name, _, shift in _side_by_side(_methods(scored), scored):
                 first = [next((c for c in cells if c["method"] == name), None) for cells in kept.values()]
                 places = [at + shift * 0.7 / len(styles) for at, cell in enumerate(first) if cell is not None]
@@ -208,7 +214,7 @@ def stacked_plot(
     from matplotlib.ticker import MaxNLocator
 
     longest = max(sum(values) for values in bars.values()) or 1
-    with figure(width=8.0, height=1.6 + 0.62 * len(bars)) as (drawn, (axis,)):
+    with _figure(width=8.0, height=1.6 + 0.62 * len(bars)) as (drawn, (axis,)):
         starts = [0.0] * len(bars)
         for place, part in enumerate(parts):
             lengths = [values[place] for values in bars.values()]
@@ -225,7 +231,7 @@ def stacked_plot(
         axis.grid(visible=False, axis="y")
         axis.set_xlabel(x_label)
         _legend(drawn, axis, simulated=simulated)
-        return save(drawn, path)
+        return _save(drawn, path)
 
 
 def _finished(drawn: Any, axes: Sequence[Any], y_label: str, file: Path, *, simulated: bool) -> list[Path]:
@@ -233,7 +239,7 @@ def _finished(drawn: Any, axes: Sequence[Any], y_label: str, file: Path, *, simu
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(max(-3, low), min(103, high))
     _legend(drawn, axes[0], simulated=simulated)
-    return save(drawn, file)
+    return _save(drawn, file)
 
 
 def _legend(drawn: Any, axis: Any, *, simulated: bool) -> None:
@@ -248,3 +254,103 @@ def _legend(drawn: Any, axis: Any, *, simulated: bool) -> None:
         title="SIMULATION: no language model, no result" if simulated else None,
     )
     legend.get_title().set(color="#B00020", weight="bold")
+
+
+def draw_preflight(
+    out: Path,
+    labels: NDArray[np.bool_],
+    probability: NDArray[np.float64],
+    calibrated: Estimate,
+    iou: Estimate,
+    *,
+    held_out: str,
+) -> None:
+    """Write a preflight check's calibration, precision-recall and cost curves into a folder, each as PNG and SVG.
+
+    Args:
+        labels, probability: True for misplaced (n,), and the probability (n,) that the model gave without seeing it.
+        held_out: how it did not see them, for the titles.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for name, draw in (
+        ("calibration_curve", _calibration_curve),
+        ("precision_recall", _precision_recall),
+        ("cost_curve", _cost_curve),
+    ):
+        with _figure(height=4.8) as (drawn, (axes,)):
+            draw(axes, labels, probability, calibrated, iou)
+            axes.set_title(f"{axes.get_title()}\n{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}")
+            axes.legend(frameon=False)
+            _save(drawn, out / name)
+
+
+def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], *_: Any) -> None:
+    """Bins of equal size; bars are Wilson's intervals."""
+    order = np.argsort(probability, kind="stable")
+    for number, some in enumerate(np.array_split(order, min(_BINS, len(order)))):
+        hits, n = int(labels[some].sum()), len(some)
+        share = hits / n
+        axes.errorbar(
+            float(probability[some].mean()),
+            share,
+            yerr=np.abs(np.subtract(wilson(hits, n), share))[:, None],
+            fmt="o",
+            capsize=3,
+            color=_CALIBRATED,
+            label="observed, with 95% interval" if not number else None,
+        )
+    top = max(axes.get_xlim()[1], axes.get_ylim()[1])
+    axes.plot([0, top], [0, top], "--", color=_REFERENCE, label="as predicted")
+    axes.set(title="Calibration", xlabel="probability predicted (%)", ylabel="share misplaced (%)")
+    _in_per_cent(axes)
+
+
+def _precision_recall(
+    axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], calibrated: Estimate, iou: Estimate
+) -> None:
+    from sklearn.metrics import precision_recall_curve  # type: ignore[import-untyped]
+
+    precision, recall, _ = precision_recall_curve(labels, probability)
+    axes.step(recall, precision, where="post", color=_CALIBRATED, label="calibrated")
+    _point(axes, calibrated, "o", _CALIBRATED, "calibrated, at its threshold")
+    _point(axes, iou, "s", _IOU, "IoU check")
+    axes.axhline(labels.mean(), linestyle="--", color=_REFERENCE, label="every question to the map")
+    axes.set(title="Precision and recall", xlabel="recall (%)", ylabel="precision (%)", xlim=(0, 1.02), ylim=(0, 1.02))
+    _in_per_cent(axes)
+
+
+def _in_per_cent(axes: "Axes") -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, symbol=None))
+
+
+def _point(axes: "Axes", estimate: Estimate, marker: str, colour: str, label: str) -> None:
+    if estimate.recall is not None and estimate.precision is not None:
+        axes.plot([estimate.recall], [estimate.precision], marker, markersize=9, color=colour, label=label)
+
+
+def _cost_curve(
+    axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], calibrated: Estimate, iou: Estimate
+) -> None:
+    """Drummond and Holte's curves: each decision rule is a line from its false alarms to its misses."""
+    from sklearn.metrics import roc_curve
+
+    weight = np.linspace(0, 1, 201)
+    alarms, hits, _ = roc_curve(labels, probability)
+    best = np.min(np.outer(alarms, 1 - weight) + np.outer(1 - hits, weight), axis=0)
+    axes.plot(weight, np.minimum(weight, 1 - weight), "--", color=_REFERENCE, label="map never, or always")
+    axes.plot(weight, best, color=_CALIBRATED, linewidth=1, linestyle=":", label="calibrated, at the best threshold")
+    for estimate, colour, label in (
+        (calibrated, _CALIBRATED, "calibrated, at its threshold"),
+        (iou, _IOU, "IoU check"),
+    ):
+        if estimate.specificity is not None and estimate.recall is not None:
+            cost = (1 - estimate.specificity) * (1 - weight) + (1 - estimate.recall) * weight
+            axes.plot(weight, cost, color=colour, label=label)
+    title, x_label = "Cost", "weight of a miss (its share of the cost at stake)"
+    axes.set(title=title, xlabel=x_label, ylabel="expected cost, 0 to 1", xlim=(0, 1), ylim=(0, 0.6))
