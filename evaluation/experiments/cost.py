@@ -1,6 +1,7 @@
 """Experiment `cost`: what each method takes for a question, with the tokens really used."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from operator import itemgetter
 from statistics import fmean
 from typing import Any
@@ -59,11 +60,10 @@ class Cost(RealRankings):
         saved = savings(rows, prices, seed=report.seed)
         report.add("savings", saved, [_savings_table(saved)] if saved else [])
         report.scores("that the tokens bought")
-        bars = [f"{title_of(c['method'])}\nk = {c['condition'].get('k', 'any')}" for c in costs]
-        parts = ("one_call_input", "map_input", "reduce_input", "output_tokens")
+        bar = itemgetter("one_call_input", "map_input", "reduce_input", "output_tokens")
         report.draw(
             stacked_plot,
-            dict(zip(bars, ([c[part] for part in parts] for c in costs), strict=True)),
+            {f"{title_of(c['method'])}\nk = {c['condition'].get('k', 'any')}": bar(c) for c in costs},
             parts=("Input, one call", "Input, map", "Input, reduce", "Output"),
             x_label="Tokens for a question (mean)",
         )
@@ -74,9 +74,8 @@ def cost_of(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     found = []
     for (method, condition), some in grouped(answered(rows), lambda row: (row["method"], condition_of(row))).items():
         cost: dict[str, Any] = {"method": method, "condition": dict(condition), "n": len(some)}
-        for stage in ("one_call", "map", "reduce"):
-            for side in ("input", "output"):
-                cost[f"{stage}_{side}"] = fmean(_tokens(row, stage, f"{side}_tokens") for row in some)
+        for stage, side in product(("one_call", "map", "reduce"), ("input", "output")):
+            cost[f"{stage}_{side}"] = fmean(_tokens(row, stage, f"{side}_tokens") for row in some)
         for name in ("calls", "input_tokens", "output_tokens"):
             cost[name] = fmean(row["usage"][name] for row in some)
         for side in ("input_tokens", "output_tokens"):
@@ -101,16 +100,10 @@ def predictions(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
         for condition, some in grouped(pairs, lambda pair: condition_of(pair[0])).items():
             each = [_predicted(*pair) for pair in some]
             means = {what: fmean(one[what] for one in each) for what in each[0]}
-            found.append(
-                {
-                    "method": name,
-                    "condition": dict(condition),
-                    "n": len(some),
-                    **means,
-                    "predicted_cost": prices.cost(means["predicted_input"], means["predicted_output"]),
-                    "cost": prices.cost(means["input_tokens"], means["output_tokens"]),
-                }
-            )
+            predicted = prices.cost(means["predicted_input"], means["predicted_output"])
+            used = prices.cost(means["input_tokens"], means["output_tokens"])
+            head = {"method": name, "condition": dict(condition), "n": len(some)}
+            found.append({**head, **means, "predicted_cost": predicted, "cost": used})
     return found
 
 
@@ -167,14 +160,9 @@ def _tokens(row: Row, stage: str, side: str) -> int:
     return sum(call[side] for call in row["calls"] if _STAGES.get(call["stage"], "one_call") == stage)
 
 
-def _total(side: str) -> Callable[[Record], str]:
-    """Show a mean with its interval."""
-
-    def shown(cost: Record) -> str:
-        low, high = cost[f"{side}_low"], cost[f"{side}_high"]
-        return f"{cost[side]:,.1f} [{'–' if low is None else f'{low:,.1f}, {high:,.1f}'}]"
-
-    return shown
+def _total(cost: Record, side: str) -> str:
+    low, high = cost[f"{side}_low"], cost[f"{side}_high"]
+    return f"{cost[side]:,.1f} [{'–' if low is None else f'{low:,.1f}, {high:,.1f}'}]"
 
 
 def _table(costs: Sequence[Record]) -> Table:
@@ -191,8 +179,8 @@ def _table(costs: Sequence[Record]) -> Table:
             "Input, one call": amount_of("one_call_input"),
             "Input, map": amount_of("map_input"),
             "Input, reduce": amount_of("reduce_input"),
-            "Input in all [95% CI]": _total("input_tokens"),
-            "Output in all [95% CI]": _total("output_tokens"),
+            "Input in all [95% CI]": lambda c: _total(c, "input_tokens"),
+            "Output in all [95% CI]": lambda c: _total(c, "output_tokens"),
             "Input over vanilla's": lambda c: "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}",
         },
         "Means of the tokens that the provider reported (BriefContext's equations 4 and 5 with real figures): vanilla "

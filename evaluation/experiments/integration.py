@@ -83,11 +83,8 @@ class Integration(RealRankings):
             title = f"Against vanilla RAG on {group}" if len(groups) > 1 else "Against vanilla RAG"
             report.tables += comparison_tables([one for one in comparisons if one["group"] == group], title)
         report.summary["comparisons"] = comparisons
-        report.add(
-            "average_comparisons",
-            of_averages,
-            comparison_tables(of_averages, "Against vanilla RAG, mean over data sets"),
-        )
+        average_tables = comparison_tables(of_averages, "Against vanilla RAG, mean over data sets")
+        report.add("average_comparisons", of_averages, average_tables)
         ks = report.config["ks"]
         for k in ks:
             shown = {g: [c for c in found if c["condition"].get("k", k) == k] for g, found in by_group.items()}
@@ -103,10 +100,8 @@ def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     for metric, some in by_metric(scored(rows)).items():
         names = list(grouped(some, itemgetter("group")))
         for (method, condition), own in grouped(some, lambda row: (row["method"], condition_of(row))).items():
-            scores = [
-                question_means((row["item"], float(row["score"])) for row in answers)
-                for answers in grouped(own, itemgetter("group")).values()
-            ]
+            by_group = grouped(own, itemgetter("group")).values()
+            scores = [question_means((row["item"], float(row["score"])) for row in answers) for answers in by_group]
             if len(scores) == len(names) > 1:
                 low, high = bootstrap(*scores, seed=seed)
                 found.append(

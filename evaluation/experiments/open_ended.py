@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -108,11 +109,7 @@ def count_verdicts(
     """
     found: list[dict[str, Any]] = []
     for rater, given in grouped(verdicts, lambda verdict: verdict.rater).items():
-        own: dict[str, str] = {}
-        changed = 0
-        for verdict in given:
-            changed += own.get(verdict.pair, verdict.verdict) != verdict.verdict
-            own[verdict.pair] = verdict.verdict
+        said = [[verdict.verdict for verdict in own] for own in grouped(given, lambda verdict: verdict.pair).values()]
         names = [by_rater[rater] for by_rater in outcomes_of(given, key, preferred).values()]
         counts = {name: names.count(name) for name in OUTCOMES}
         low, high = wilson(counts["win"], len(names)) if names else (None, None)
@@ -124,8 +121,8 @@ def count_verdicts(
                 "share": counts["win"] / len(names) if names else None,
                 "low": low,
                 "high": high,
-                "unknown_pairs": len(own) - len(names),
-                "changed": changed,
+                "unknown_pairs": len(said) - len(names),
+                "changed": sum(one != next_one for words in said for one, next_one in pairwise(words)),
                 "p": mcnemar_exact(counts["win"], counts["lose"]),
             }
         )

@@ -62,14 +62,10 @@ def paired(rows: Sequence[Row], first: str, second: str) -> Pairs:
     def key(row: Row) -> tuple[Any, ...]:
         return row["item"], int(row.get("repeat", 0)), condition_of(row)
 
-    good = answered(rows)
-    of_second = {key(row): row for row in good if row["method"] == second}
-    pairs = []
-    for row in (row for row in good if row["method"] == first):
-        other = of_second.get(key(row)) or of_second.get((*key(row)[:2], ()))
-        if other is not None:
-            pairs.append((row, other))
-    return pairs
+    by_method = grouped(answered(rows), itemgetter("method"))
+    of_second = {key(row): row for row in by_method.get(second, [])}
+    both = ((row, of_second.get(key(row)) or of_second.get((*key(row)[:2], ()))) for row in by_method.get(first, []))
+    return [(row, other) for row, other in both if other is not None]
 
 
 def compare_conditions(
@@ -77,11 +73,8 @@ def compare_conditions(
 ) -> list[Comparison]:
     """Test every method with itself, by each metric; p-values are corrected by Holm over all comparisons.
 
-    Args:
-        rows: of items.jsonl.
-        conditions: how tables call a comparison, the first condition, and the second that it is tested against. A
-            condition names some of the values; answers that differ in others are averaged for each question.
-        seed: for bootstraps and permutations.
+    `conditions` are how tables call a comparison, the first condition, and the second that it is tested against. A
+    condition names some of the values; answers that differ in others are averaged for each question.
     """
     found = []
     for label, *two in conditions:
@@ -111,13 +104,7 @@ def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -
     """Test every method against vanilla under every condition, by each metric; questions without a key are left out.
 
     Exact McNemar for multiple choice, a paired permutation test for F1 and where a question has several answers;
-    p-values corrected by Holm over all comparisons of the experiment.
-
-    Args:
-        rows: of items.jsonl.
-        seed: for bootstraps and permutations.
-        by: condition values to keep apart; none means all. Answers that differ in others are averaged for each
-            question, as are those of repeats.
+    p-values corrected by Holm over all comparisons of the experiment. `by` is that of `cells`.
     """
     found = [{**head, **_compared(pairs, seed)} for head, pairs in _against_vanilla(rows, by)]
     correct(found)
@@ -164,9 +151,7 @@ def _differences(pairs: Pairs) -> list[float]:
 def _compared(pairs: Pairs, seed: int) -> Comparison:
     """Test the first against the second of scored rows on the same questions, all by the same metric.
 
-    For multiple choice exact McNemar, with its mid-p beside it, and Tango's score interval. For F1, and where a
-    question has several pairs, whose differences are then averaged, a permutation test over the questions and the
-    bootstrap, without an interval (None) where all differences are alike.
+    By a permutation test over the questions where each has several pairs, whose differences are then averaged.
     """
     differences = _differences(pairs)
     if len(differences) < len(pairs) or not is_choice([row for pair in pairs for row in pair]):

@@ -55,10 +55,8 @@ TITLED = "pubmedqa"
 def gold_rank(documents: Sequence[Document], gold_ids: Collection[str]) -> int | None:
     """Return the rank, from 1, of the first document whose id or `source_id` is a gold one; None when none is."""
     gold = set(gold_ids)
-    for rank, document in enumerate(documents, start=1):
-        if document.id in gold or str(document.metadata.get("source_id")) in gold:
-            return rank
-    return None
+    names = ({document.id, str(document.metadata.get("source_id"))} for document in documents)
+    return next((rank for rank, own in enumerate(names, start=1) if own & gold), None)
 
 
 @dataclass(frozen=True)
@@ -153,11 +151,8 @@ def label_questions(
 ) -> dict[int, LabelledQuestions]:
     """Retrieve each question's documents, as `ask` does, and label it, at every k.
 
-    The documents are retrieved once, at the greatest k, and cut for the others. Retracted ones are left out, as
-    `ask` leaves them out by default.
-
-    Args:
-        progress: called with how many questions are done, and of how many.
+    The documents are retrieved once, at the greatest k, and cut for the others; retracted ones are left out.
+    `progress` is called with how many questions are done, and of how many.
 
     Raises:
         InputError: there is no question with gold ids, or the knowledge base holds none of them.
@@ -185,9 +180,7 @@ def label_questions(
         is_title = TITLED in item.group.lower() or _words(item.question) in titles
         for k in ks:
             rankings = TwoRankings.of(item.question, documents[:k], statistics)
-            found[k].append(
-                Labelled(item, rankings, rank if rank is not None and rank <= k else None, has_gold, is_title)
-            )
+            found[k].append(Labelled(item, rankings, rank if rank and rank <= k else None, has_gold, is_title))
     return {k: LabelledQuestions(questions, k, missing, left_out) for k, questions in found.items()}
 
 

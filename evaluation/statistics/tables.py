@@ -206,11 +206,8 @@ def question_means(values: Iterable[tuple[str, float]]) -> list[float]:
 def cells(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Cell]:
     """Return one cell for each metric, method and condition: metric by metric, in the order of the rows.
 
-    Args:
-        rows: of items.jsonl.
-        seed: for bootstraps.
-        by: condition values to keep apart; none means all. Answers that differ in others are averaged for each
-            question, as are those of repeats.
+    `by` are the condition values to keep apart; none means all. Answers that differ in others are averaged for each
+    question, as are those of repeats.
     """
     return [
         _cell(metric, method, dict(condition), own, seed)
