@@ -147,10 +147,10 @@ def bar_plot(groups: Mapping[str, Sequence[Cell]], path: Path, *, simulated: boo
         kept = {group: some for group, cells in groups.items() if (some := [cell for cell in cells if cell in scored])}
         styles = _styles(scored)
         with _figure(width=max(6.4, 1.5 * len(kept) + 3), height=4.4) as (drawn, (axis,)):
-            for name, _, shift in _side_by_side(_methods(scored), scored):
-                first = [next((c for c in cells if c["method"] == name), None) for cells in kept.values()]
-                places = [at + shift * 0.7 / len(styles) for at, cell in enumerate(first) if cell is not None]
-                _points(axis, places, [cell for cell in first if cell is not None], styles[name], line="")
+            for name, _, shift in _side_by_side(list(styles), scored):
+                own = [(at, cell) for at, cells in enumerate(kept.values()) for cell in cells if cell["method"] == name]
+                places = [at + shift * 0.7 / len(styles) for at, _ in own]
+                _points(axis, places, [cell for _, cell in own], styles[name], line="")
             axis.set_xticks(range(len(kept)), list(kept))
             axis.set_xlim(-0.6, len(kept) - 0.4)
             axis.grid(visible=False, axis="x")
@@ -256,6 +256,10 @@ def _legend(drawn: Any, axis: Any, *, simulated: bool) -> None:
     legend.get_title().set(color="#B00020", weight="bold")
 
 
+_Checks = Sequence[tuple[Estimate, str, str, str]]
+"""What checks decide, each with its marker, colour and label."""
+
+
 def draw_preflight(
     out: Path,
     labels: NDArray[np.bool_],
@@ -275,19 +279,20 @@ def draw_preflight(
         MissingExtraError: matplotlib is not installed.
     """
     out.mkdir(parents=True, exist_ok=True)
+    checks = [(calibrated, "o", _CALIBRATED, "calibrated, at its threshold"), (iou, "s", _IOU, "IoU check")]
     for name, draw in (
         ("calibration_curve", _calibration_curve),
         ("precision_recall", _precision_recall),
         ("cost_curve", _cost_curve),
     ):
         with _figure(height=4.8) as (drawn, (axes,)):
-            draw(axes, labels, probability, calibrated, iou)
+            draw(axes, labels, probability, checks)
             axes.set_title(f"{axes.get_title()}\n{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}")
             axes.legend(frameon=False)
             _save(drawn, out / name)
 
 
-def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], *_: Any) -> None:
+def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], _: _Checks) -> None:
     """Bins of equal size; bars are Wilson's intervals."""
     order = np.argsort(probability, kind="stable")
     for number, some in enumerate(np.array_split(order, min(_BINS, len(order)))):
@@ -309,14 +314,15 @@ def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDA
 
 
 def _precision_recall(
-    axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], calibrated: Estimate, iou: Estimate
+    axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], checks: _Checks
 ) -> None:
     from sklearn.metrics import precision_recall_curve  # type: ignore[import-untyped]
 
     precision, recall, _ = precision_recall_curve(labels, probability)
     axes.step(recall, precision, where="post", color=_CALIBRATED, label="calibrated")
-    _point(axes, calibrated, "o", _CALIBRATED, "calibrated, at its threshold")
-    _point(axes, iou, "s", _IOU, "IoU check")
+    for estimate, marker, colour, label in checks:
+        if estimate.recall is not None and estimate.precision is not None:
+            axes.plot([estimate.recall], [estimate.precision], marker, markersize=9, color=colour, label=label)
     axes.axhline(labels.mean(), linestyle="--", color=_REFERENCE, label="every question to the map")
     axes.set(title="Precision and recall", xlabel="recall (%)", ylabel="precision (%)", xlim=(0, 1.02), ylim=(0, 1.02))
     _in_per_cent(axes)
@@ -329,14 +335,7 @@ def _in_per_cent(axes: "Axes") -> None:
         axis.set_major_formatter(PercentFormatter(1, symbol=None))
 
 
-def _point(axes: "Axes", estimate: Estimate, marker: str, colour: str, label: str) -> None:
-    if estimate.recall is not None and estimate.precision is not None:
-        axes.plot([estimate.recall], [estimate.precision], marker, markersize=9, color=colour, label=label)
-
-
-def _cost_curve(
-    axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], calibrated: Estimate, iou: Estimate
-) -> None:
+def _cost_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], checks: _Checks) -> None:
     """Drummond and Holte's curves: each decision rule is a line from its false alarms to its misses."""
     from sklearn.metrics import roc_curve
 
@@ -345,10 +344,7 @@ def _cost_curve(
     best = np.min(np.outer(alarms, 1 - weight) + np.outer(1 - hits, weight), axis=0)
     axes.plot(weight, np.minimum(weight, 1 - weight), "--", color=_REFERENCE, label="map never, or always")
     axes.plot(weight, best, color=_CALIBRATED, linewidth=1, linestyle=":", label="calibrated, at the best threshold")
-    for estimate, colour, label in (
-        (calibrated, _CALIBRATED, "calibrated, at its threshold"),
-        (iou, _IOU, "IoU check"),
-    ):
+    for estimate, _, colour, label in checks:
         if estimate.specificity is not None and estimate.recall is not None:
             cost = (1 - estimate.specificity) * (1 - weight) + (1 - estimate.recall) * weight
             axes.plot(weight, cost, color=colour, label=label)
