@@ -91,9 +91,9 @@ def _of_conflicts(rows: Sequence[Row]) -> list[Row]:
 def _conflicts(rows: Sequence[Row], condition: Mapping[str, Any]) -> dict[str, Any]:
     """Count the conflicts under a condition that may leave the position open."""
     some = [row for row in rows if condition.items() <= row["condition"].items()]
-    conflicting = [row for row in some if _is_conflict(row)]
-    resolved, n = sum(row["outcome"] == "right" for row in conflicting), len(conflicting)
     mapped = [row for row in answered(some) if row["method"] == _MAPPED]
+    conflicting = [row for row in mapped if _is_conflict(row)]
+    resolved, n = sum(row["outcome"] == "right" for row in conflicting), len(conflicting)
     differences = [one["score"] - other["score"] for one, other in paired(_of_conflicts(some), _MAPPED, VANILLA)]
     return {
         "condition": dict(condition),

@@ -45,6 +45,9 @@ N_VALUES = (1, 2, 3, 5, 8)
 THRESHOLDS = (0.0, 0.2, 0.5)
 """What the IoU check is tabulated over beside."""
 
+Checks = Mapping[str, tuple[NDArray[np.float64], NDArray[np.bool_]]]
+"""The scores (n,) that each check decides by, higher for the map, and what it maps (n,)."""
+
 
 def run_preflight(
     kb: str,
@@ -130,9 +133,7 @@ def run_preflight(
             except InputError as error:
                 reason = str(error)
     labels, overlap = labelled.misplaced, labelled.iou(PREFLIGHT_TOP_N)
-    checks = {"iou": (overlap <= iou_threshold, -overlap)}
-    if run is not None:
-        checks["calibrated"] = (run.mapped, run.probability)
+    checks: Checks = {"iou": (-overlap, overlap <= iou_threshold), **({} if run is None else {"calibrated": run})}
     decided = _decided(labelled, checks, np.ones(len(labels), dtype=bool), seed)
     summary: dict[str, Any] = {
         "experiment": "preflight",
@@ -171,7 +172,7 @@ def run_preflight(
     of = labelled.counted(positive)
     if figures and run is not None and 0 < labels[of].sum() < of.sum():
         held_out = HELD_OUT if given is None else "by the calibration given"
-        counts = [count_decisions(labels[of], checks[name][0][of]) for name in ("calibrated", "iou")]
+        counts = [count_decisions(labels[of], checks[name][1][of]) for name in ("calibrated", "iou")]
         draw_preflight(out, labels[of], run.probability[of], *counts, held_out=held_out)
     write_whole(out / REPORT, preflight_report(summary, figures=figures))
     summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
@@ -231,14 +232,10 @@ def _counted(labels: NDArray[np.bool_], mapped: NDArray[np.bool_]) -> dict[str, 
     return count_decisions(labels, mapped).model_dump(mode="json")
 
 
-Checks = Mapping[str, tuple[NDArray[np.bool_], NDArray[np.float64]]]
-"""What each check maps (n,), and the scores (n,) that it decides by, higher for the map."""
-
-
 def _decided(labelled: LabelledQuestions, checks: Checks, of: NDArray[np.bool_], seed: int) -> dict[str, Any]:
     """Count each check's decisions on some questions: over both kinds of positives, and for each kind."""
     labels, found = labelled.misplaced, dict[str, Any](calibrated=None)
-    for check, (mapped, scores) in checks.items():
+    for check, (scores, mapped) in checks.items():
         kinds, areas = {}, {}
         for kind in KINDS:
             some = of & labelled.counted(kind)
@@ -259,10 +256,6 @@ def _groups(labelled: LabelledQuestions, checks: Checks, seed: int) -> dict[str,
     if 0 < labelled.titled.sum() < len(groups) and len(set(groups[~labelled.titled])) > 1:
         parts[WITHOUT_TITLES] = ~labelled.titled
     return {
-        name: {
-            "n": int(of.sum()),
-            "titles": int(labelled.titled[of].sum()),
-            **_decided(labelled, checks, of, seed),
-        }
+        name: {"n": int(of.sum()), "titles": int(labelled.titled[of].sum()), **_decided(labelled, checks, of, seed)}
         for name, of in parts.items()
     }
