@@ -85,7 +85,14 @@ _ASKING_WORDS = """
     name need now often one other out please put reported show so still take taken taking tell true until up use used
     useful uses using usual usually want while work works
 """
-_UNNAMED = frozenset(_ASKING_WORDS.split())
+_LINKING_WORDS = """
+    above after again against although among another around based because before below besides between both cannot
+    compared despite doing down due during each either else ever every few further having here instead itself just least
+    less like likely long much nor off once only onto others otherwise over own per perhaps possible rather same several
+    since them those though through thus too toward towards under unless unlike upon versus very via well whether whose
+    within without yet
+"""
+_UNNAMED = frozenset(f"{_ASKING_WORDS} {_LINKING_WORDS}".split())
 """That a passage lacks one of these does not tell what it is not about."""
 _WORD = re.compile(r"\b[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 

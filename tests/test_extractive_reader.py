@@ -90,6 +90,7 @@ def test_documents_that_do_not_answer_are_no_evidence() -> None:
         ("Is IL-6 raised by TNF-α?", "IL6 was high.", "", ["raised", "TNF-α"]),
         ("DOES IT HARM 12 of 40?", "Sky.", "", ["HARM"]),
         ("Which drug must she take while breastfeeding?", "Sky.", "", ["drug", "breastfeeding"]),
+        ("Is pain less during labour than after surgery?", "Sky.", "", ["pain", "labour", "surgery"]),
         ("How often are lithium levels checked?", "Lithium levels.", "", ["checked"]),
         ("Labour, labours and labour", "Sky.", "", ["labour"]),
         ("", "Sky.", "", []),
