@@ -138,7 +138,13 @@ def experiment(
 ) -> None:
     """Run one of the papers' experiments, and write rows, tables and figures."""
     if name == "verify":
-        _verify(run_folder)
+        from briefcontext.evaluation.runs.results import verify_run
+
+        if run_folder is None:
+            raise InputError("Name the folder of the run to check: briefcontext experiment verify RUN.")
+        if problems := verify_run(run_folder):
+            raise InputError(f"{run_folder}: {' '.join(problems)}")
+        typer.echo(f"{run_folder} is sound: configuration, prompts, rows, report and summary belong together.")
         return
     if run_folder is not None:
         raise InputError(f"{run_folder} is one argument too many: leave it out. Only verify takes a folder.")
@@ -214,16 +220,6 @@ def experiment(
     if judge is not None:
         typer.echo(f"{judge} judged every pair in both orders, and was not sure of {run.judge(out, judge)}.")
     _print_report(out)
-
-
-def _verify(run: Path | None) -> None:
-    from briefcontext.evaluation.runs.results import verify_run
-
-    if run is None:
-        raise InputError("Name the folder of the run to check: briefcontext experiment verify RUN.")
-    if problems := verify_run(run):
-        raise InputError(f"{run}: {' '.join(problems)}")
-    typer.echo(f"{run} is sound: configuration, prompts, rows, report and summary belong together.")
 
 
 def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:

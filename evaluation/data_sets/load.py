@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +11,7 @@ from briefcontext.evaluation.data_sets.data_set import DataSet
 from briefcontext.evaluation.data_sets.evidence_inference import read_evidence_inference
 from briefcontext.evaluation.data_sets.published import (
     read_bioasq,
-    read_en_mc,
-    read_en_qa,
+    read_infinitebench,
     read_medq,
     read_mirage,
     read_pubmedqa,
@@ -40,8 +40,8 @@ KINDS = {
         "the golden files at http://participants-area.bioasq.org/datasets/ (free, after registration)",
         True,
     ),
-    "infinitebench-qa": Kind(read_en_qa, f"longbook_qa_eng.jsonl {_INFINITEBENCH}"),
-    "infinitebench-mc": Kind(read_en_mc, f"longbook_choice_eng.jsonl {_INFINITEBENCH}"),
+    "infinitebench-qa": Kind(partial(read_infinitebench, choice=False), f"longbook_qa_eng.jsonl {_INFINITEBENCH}"),
+    "infinitebench-mc": Kind(partial(read_infinitebench, choice=True), f"longbook_choice_eng.jsonl {_INFINITEBENCH}"),
     "evidence-inference": Kind(
         read_evidence_inference,
         "the folder annotations/ (prompts_merged.csv, annotations_merged.csv, txt_files/) of "

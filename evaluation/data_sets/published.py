@@ -23,7 +23,7 @@ from briefcontext.evaluation.data_sets.rows import (
     right_letter,
 )
 
-__all__ = ["read_bioasq", "read_en_mc", "read_en_qa", "read_medq", "read_mirage", "read_pubmedqa"]
+__all__ = ["read_bioasq", "read_infinitebench", "read_medq", "read_mirage", "read_pubmedqa"]
 
 BIOASQ_TYPES = ("yesno", "factoid", "list", "summary")
 _HEADER_ROWS = 20
@@ -98,21 +98,14 @@ def _pmid(address: Any) -> str:
     return found[1]
 
 
-def read_en_qa(path: Path) -> DataSet:
-    """Read longbook_qa_eng.jsonl: `id`, `context`, `input` and `answer`, a list of accepted texts."""
-    return _infinitebench(path, DataSet("infinitebench-qa"), choice=False)
+def read_infinitebench(path: Path, *, choice: bool) -> DataSet:
+    """Read longbook_qa_eng.jsonl: `id`, `context`, `input` and `answer`, a list of accepted texts.
 
-
-def read_en_mc(path: Path) -> DataSet:
-    """Read longbook_choice_eng.jsonl: as En.QA, with `options` (a list), and the right one's words in `answer`.
-
-    As in the benchmark's own scorer, `answer` may also be the words and the letter, and of options with
-    equal words the first is the right one.
+    In longbook_choice_eng.jsonl (`choice`) there are `options`, a list, and the right one's words in `answer`. As in
+    the benchmark's own scorer, it may also be the words and the letter, and of options with equal words the first is
+    the right one.
     """
-    return _infinitebench(path, DataSet("infinitebench-mc"), choice=True)
-
-
-def _infinitebench(path: Path, data: DataSet, *, choice: bool) -> DataSet:
+    data = DataSet("infinitebench-mc" if choice else "infinitebench-qa")
     # What names an option is no accepted text.
     unused: dict[str, Any] = {"answer": None} if choice else {"options": None}
     for number, row in json_rows(path):

@@ -143,7 +143,7 @@ def compare_runs(folders: Sequence[Path]) -> str:
     for experiment in dict.fromkeys(str(summary["experiment"]) for summary in summaries.values()):
         some = {name: summary for name, summary in summaries.items() if summary["experiment"] == experiment}
         parts += [f"## {experiment}", ""]
-        own = _preflight_tables(some) if experiment == PREFLIGHT else [*_score_tables(some), *_own_tables(some)]
+        own = _preflight_tables(some) if experiment == PREFLIGHT else [*_score_tables(some), _own_table(some)]
         for table in (*own, _published_table(experiment)):
             if table.rows:
                 parts += [table.markdown(), ""]
@@ -213,43 +213,40 @@ def _preflight_tables(summaries: Mapping[str, Record]) -> list[Table]:
     ]
 
 
-Cells = dict[tuple[str, str], dict[str, str]]
-"""By what heads a row, and by column."""
+Figures = Iterable[tuple[tuple[str, str], str, str]]
+"""What heads a row, the column, and what stands there."""
 
 
-def _score_tables(summaries: Mapping[str, Record]) -> list[Table]:
-    """Scores by metric, data set, method and condition, a column a run; cells without a score show their n alone."""
-    found: dict[str, Cells] = {}
-    for name, summary in summaries.items():
-        groups = summary.get("groups") or {str(summary.get("data_set", "")): summary.get("cells") or []}
-        for group, cell in ((group, cell) for group, cells in groups.items() for cell in cells):
-            title = f"{SCORE_NAMES.get(cell.get('metric', ''), 'Scores')} on {group}"
-            row = found.setdefault(title, {}).setdefault(
-                (title_of(cell["method"]), label_of(cell["condition"]) or "any"), {}
-            )
-            row[name] = _with_n("score")(cell)
-    note = "In per cent, with 95% intervals."
-    return [_side_by_side(title, ("Method", "Condition"), rows, summaries, note) for title, rows in found.items()]
-
-
-def _side_by_side(title: str, heads: tuple[str, str], rows: Cells, columns: Iterable[str], note: str) -> Table:
-    columns = list(columns)
+def _side_by_side(title: str, heads: tuple[str, str], figures: Figures, columns: Iterable[str], note: str) -> Table:
+    columns, rows = list(columns), dict[tuple[str, str], dict[str, str]]()
+    for key, column, shown in figures:
+        rows.setdefault(key, {})[column] = shown
     cells = [[*key, *(values.get(column, "–") for column in columns)] for key, values in rows.items()]
     return Table(title, [*heads, *columns], cells, note)
 
 
-def _own_tables(summaries: Mapping[str, Record]) -> list[Table]:
-    """What an experiment has beside scores: differences, spreads, conflicts, verdicts, costs, means over data sets."""
-    rows: Cells = {}
+def _score_tables(summaries: Mapping[str, Record]) -> list[Table]:
+    """Scores by metric, data set, method and condition, a column a run; cells without a score show their n alone."""
+    found: dict[str, list[tuple[tuple[str, str], str, str]]] = {}
     for name, summary in summaries.items():
-        for what, condition, value in _own(summary):
-            rows.setdefault((what, condition), {})[name] = value
+        groups = summary.get("groups") or {str(summary.get("data_set", "")): summary.get("cells") or []}
+        for group, cell in ((group, cell) for group, cells in groups.items() for cell in cells):
+            title = f"{SCORE_NAMES.get(cell.get('metric', ''), 'Scores')} on {group}"
+            key = title_of(cell["method"]), label_of(cell["condition"]) or "any"
+            found.setdefault(title, []).append((key, name, _with_n("score")(cell)))
+    note = "In per cent, with 95% intervals."
+    return [_side_by_side(title, ("Method", "Condition"), some, summaries, note) for title, some in found.items()]
+
+
+def _own_table(summaries: Mapping[str, Record]) -> Table:
+    """What an experiment has beside scores: differences, spreads, conflicts, verdicts, costs, means over data sets."""
+    found = ((key, name, shown) for name, summary in summaries.items() for key, shown in _own(summary))
     note = "Differences and spreads in percentage points, means in per cent, all with 95% intervals."
-    return [_side_by_side("Beside the scores", ("What", "Condition"), rows, summaries, note)]
+    return _side_by_side("Beside the scores", ("What", "Condition"), found, summaries, note)
 
 
-def _own(summary: Record) -> Iterator[tuple[str, str, str]]:
-    """Yield what is compared, under which condition, and the figure."""
+def _own(summary: Record) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield what is compared with the condition, and the figure."""
     effects = "Random documents minus neighbours" if summary["experiment"] == "attention_bias" else "Against the fewest"
     for key, words, shown in (
         ("spread", "Spread", _with_n("spread")),
@@ -270,16 +267,17 @@ def _own(summary: Record) -> Iterator[tuple[str, str, str]]:
             group = f" on {one['group']}" if "group" in one else ""
             subject = title_of(one["method"]) if "method" in one else one.get("what")
             what = f"{words}{metric}{group}" + (f", {subject}" if subject else "")
-            yield what, label_of(one.get("condition", {"k": one.get("k")})) or "any", shown(one)
+            yield (what, label_of(one.get("condition", {"k": one.get("k")})) or "any"), shown(one)
     two = list(dict.fromkeys(title_of(cell["method"]) for cell in summary.get("cells", [])))
     against = f", {two[1]} against {two[0]}" if len(two) == 2 else ""
     for verdict in summary.get("verdicts", []):
         value = f"{win_tie_lose(verdict)}, preferred {interval_of('share')(verdict)} (n = {verdict['n']}, "
         value += f"p (Holm) {p_value(verdict['p_holm'])})"
-        yield f"Win / tie / lose{against}", f"rater {verdict['rater']}", value
+        yield (f"Win / tie / lose{against}", f"rater {verdict['rater']}"), value
     if agreed := summary.get("consensus"):
         shares = " / ".join(percent(agreed[name] / agreed["n"]) for name in ("win", "tie", "lose"))
-        yield f"Win / tie / lose in per cent{against}", "consensus of the raters", f"{shares} (n = {agreed['n']})"
+        what = f"Win / tie / lose in per cent{against}"
+        yield (what, "consensus of the raters"), f"{shares} (n = {agreed['n']})"
 
 
 def _with_n(name: str) -> Callable[[Record], str]:
@@ -298,13 +296,10 @@ def _difference(one: Record) -> str:
 def _published_table(experiment: str) -> Table:
     """The papers' figures, a row each, with a column a paper: where two texts differ, both stand side by side."""
     figures = [p for p in PUBLISHED if p.experiment == experiment]
-    found: Cells = {}
-    for p in figures:
-        found.setdefault((p.row, p.column), {})[p.paper] = f"{p.figure} ({p.place})"
     return _side_by_side(
         "What the papers report",
         ("Row", "Column"),
-        found,
+        (((p.row, p.column), p.paper, f"{p.figure} ({p.place})") for p in figures),
         dict.fromkeys(p.paper for p in figures),
         "Other models, corpora and questions: to be set beside a run, and not to be tested against it. OP-RAG's "
         "figures were checked against its text; BriefContext's were noted from its two texts, and not checked again.",

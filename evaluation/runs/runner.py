@@ -17,7 +17,7 @@ from briefcontext.evaluation.statistics.scoring import mirage_choice, score_answ
 from briefcontext.evaluation.statistics.tables import Row, grouped, label_of
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["Runner", "Task", "plan", "row_id"]
+__all__ = ["Runner", "Task", "plan"]
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,8 @@ class Task:
     @property
     def id(self) -> str:
         """Unique in the run."""
-        return row_id(self.item.id, self.method.name, self.condition, self.repeat)
-
-
-def row_id(item: str, method: str, condition: Condition, repeat: int) -> str:
-    """Return what names an answer in its run."""
-    return f"{item}|{method}|{label_of(condition)}" + (f"|repeat {repeat}" if repeat else "")
+        repeat = f"|repeat {self.repeat}" if self.repeat else ""
+        return f"{self.item.id}|{self.method.name}|{label_of(self.condition)}{repeat}"
 
 
 def plan(
