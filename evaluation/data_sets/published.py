@@ -27,7 +27,6 @@ __all__ = ["read_bioasq", "read_infinitebench", "read_medq", "read_mirage", "rea
 
 BIOASQ_TYPES = ("yesno", "factoid", "list", "summary")
 _HEADER_ROWS = 20
-_QUESTION = ("question", "questions", "query", "medical question", "clinical question")
 _ID = ("id", "qid", "question id", "no", "no.", "#", "number", "index")
 _ANSWER = ("answer", "reference", "reference answer", "gold answer", "ideal answer", "ground truth")
 
@@ -76,8 +75,8 @@ def read_bioasq(path: Path) -> DataSet:
     data = DataSet("bioasq", files=sorted(path.glob("*.json")) if path.is_dir() else [path])
     for file in data.files:
         content = load_json(file)
-        questions = content.get("questions", []) if isinstance(content, dict) else []
-        for place, row in enumerate(questions, 1):
+        questions = content.get("questions") if isinstance(content, dict) else None
+        for place, row in enumerate(questions if isinstance(questions, list) else [], 1):
             with at(f"{file}, question {place}"):
                 kind, documents = object_of(row).get("type"), row.get("documents") or []
                 if kind not in BIOASQ_TYPES:
@@ -168,9 +167,9 @@ def _question_column(heads: list[str], where: str) -> str:
     near = [
         head
         for head in heads
-        if "question" in head and len(head.split()) <= 4 and not head.endswith("?") and head not in _ID
+        if re.search("question|^query$", head) and len(head.split()) <= 4 and head[-1] != "?" and head not in _ID
     ]
-    exact = [name for name in _QUESTION if name in heads]
+    exact = [head for head in near if head in ("question", "questions")]
     if len(near) > 1 and not exact:
         raise InputError(f"{where}: more than one column may hold the questions. Name one of them 'question'.")
     return next(iter(exact + near), "")

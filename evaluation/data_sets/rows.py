@@ -67,7 +67,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _parsed(content: bytes, path: Path, line: int = 1) -> Any:
+def _parsed(content: bytes, path: Path, line: int = 1, advice: str = "") -> Any:
     """Parse JSON that begins at a line of a file."""
     with at(f"{path}, line {line}"):
         try:
@@ -77,7 +77,7 @@ def _parsed(content: bytes, path: Path, line: int = 1) -> Any:
         except json.JSONDecodeError as error:
             raise InputError(
                 f"{path}, line {line + error.lineno - 1}: this is not JSON ({error.msg}). Is the file whole, and of "
-                "this layout? For a question a line, write jsonl:PATH."
+                f"this layout?{advice}"
             ) from error
 
 
@@ -92,7 +92,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 def load_json(path: Path) -> Any:
     """Read a whole JSON file; raises InputError where it is not JSON or a key occurs twice."""
-    return _parsed(b"".join(_lines(path)), path)
+    return _parsed(b"".join(_lines(path)), path, advice=f" For a question a line, write jsonl:{path}.")
 
 
 def json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

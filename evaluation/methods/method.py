@@ -136,8 +136,7 @@ def _from_answer(answer: Answer) -> Outcome:
 
 async def _closed_book(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
     question, budget = _asked(reading), settings.budget(time())
-    output = await models.ask("closed_book", question, budget)
-    return _from_words(output, question, budget, route="closed_book")
+    return _from_words(await models.ask("closed_book", question, budget), question, budget, route="closed_book")
 
 
 async def _long_context(reading: Reading, models: RunModels, settings: Settings) -> Outcome:

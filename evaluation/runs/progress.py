@@ -132,8 +132,8 @@ class CountingModel(BaseChatModel):
         if "JSON" in messages[0].text and (found := DOCUMENT.search(prompt)):
             sentence = found[2].split("\n")[-1].split(". ")[0]
             quotes = [{"key": found[1], "quote": sentence}]
-            found_so = {"relevant": True, "quotes": quotes, "finding": sentence, "choice": None, "confidence": 0.8}
-            text = json.dumps(found_so)
+            extraction = {"relevant": True, "quotes": quotes, "finding": sentence, "choice": None, "confidence": 0.8}
+            text = json.dumps(extraction)
             made = round(len(text) / CHARACTERS_PER_TOKEN)
         usage = UsageMetadata(input_tokens=given, output_tokens=made, total_tokens=given + made)
         return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))])
