@@ -35,12 +35,7 @@ _STAGES = {"extract": "map", "reduce": "reduce"}
 
 
 class Cost(RealRankings):
-    """Tokens as they were used, beside what BriefContext's equations 4 and 5 predict, and what the preflight saves.
-
-    Equation 4 gives the cost of one call, (N_con + N_ins) p_in + N_out p_out; equation 5 that of M partitions and the
-    reduce step, N_con p_in + M N_ins p_in + (M + 1) N_out p_out. N_con, N_ins and N_out, the tokens of the documents,
-    of the instructions and of the answer, are those of vanilla's call on the same question; M is that of the answer.
-    """
+    """Tokens as they were used, beside what BriefContext's equations 4 and 5 predict, and what the preflight saves."""
 
     name = "cost"
     title = "Cost"
@@ -92,7 +87,8 @@ def cost_of(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
 def predictions(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
     """Return what equations 4 and 5 predict for a question beside what it took, by method and condition.
 
-    Means over the questions that vanilla answered under the same condition, whose call gives N_con, N_ins and N_out.
+    Means over the questions that vanilla answered under the same condition, whose call gives N_con, N_ins and N_out:
+    the tokens of the documents, of the instructions and of the answer.
     """
     found: list[dict[str, Any]] = []
     for name in dict.fromkeys(row["method"] for row in rows):

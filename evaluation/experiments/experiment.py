@@ -1,8 +1,8 @@
 """What an experiment is: conditions, the documents of each, and the tables that come of the rows."""
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal
@@ -104,13 +104,11 @@ class Experiment(ABC):
         All are taken, too, where an answer of a data set has fewer questions than the paper draws, or there are
         questions without options.
         """
-        if self.per_class is None or not all(item.options and item.answers for item in items):
-            return list(items), None
-        classes = Counter((item.group, item.answers[0]) for item in items)
-        if min(classes.values()) < self.per_class:
-            return list(items), None
-        words = f"{self.per_class} questions of each answer, as in the paper"
-        return balanced_sample(items, self.per_class, seed), words
+        if self.per_class is not None and all(item.options and item.answers for item in items):
+            words = f"{self.per_class} questions of each answer, as in the paper"
+            with suppress(InputError):  # an answer has fewer
+                return balanced_sample(items, self.per_class, seed), words
+        return list(items), None
 
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         """Say why a question cannot be used; None when it can."""

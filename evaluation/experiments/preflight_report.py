@@ -42,11 +42,11 @@ def preflight_report(summary: Record, *, figures: bool = True) -> str:
     }
     groups[f"{'pooled' if groups else 'all'} ({summary['n']:,})"] = summary
     decided = [{**one, "questions": group} for group, counted in groups.items() for one in decisions(counted)]
+    means: Columns = {"F1": percent_of("f1"), "skip the map": percent_of("skip_share")}
     columns: Columns = {
         **{name: itemgetter(name) for name in ("questions", "check", "positives", *COUNTS)},
         **{name: share_of(name) for name in SHARES},
-        "F1": percent_of("f1"),
-        "skip the map": percent_of("skip_share"),
+        **means,
         "AUC": lambda one: interval_of("auc")(one) if "auc" in one else "",
     }
     lines += [Table.of("Decisions", decided, columns).markdown(), ""]
@@ -74,8 +74,7 @@ def preflight_report(summary: Record, *, figures: bool = True) -> str:
         **{name: itemgetter(name) for name in ("k", "n")},
         "threshold": lambda row: f"{row['threshold']:g}",
         **{name: percent_of(name) for name in SHARES},
-        "F1": percent_of("f1"),
-        "skip the map": percent_of("skip_share"),
+        **means,
     }
     table = Table.of("IoU check, by k, n and threshold", summary["iou_table"], columns)
     return "\n".join([*lines, table.markdown()]) + "\n"

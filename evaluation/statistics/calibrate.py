@@ -74,7 +74,7 @@ def tune(features: NDArray[np.float64], labels: NDArray[np.bool_], seed: int) ->
     best = REGULARISATIONS[place]
     held_out = [by_each[place], *(_held_out(features, labels, other, [best])[0] for other in others)]
     model = Pipeline([("scale", StandardScaler()), ("regression", _regression(best))]).fit(features, labels)
-    return Tuned(model, np.asarray(np.mean(held_out, axis=0), dtype=np.float64))
+    return Tuned(model, np.asarray(np.mean(held_out, axis=0)))
 
 
 def _held_out(
