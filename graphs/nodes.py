@@ -49,6 +49,7 @@ NOTHING_CLOSE = (
     "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "
     "documents, and they may answer it all the same: read the passages, or use a model."
 )
+FILTERED = " Only documents that fulfil the filters ({filters}) were searched."
 UNMENTIONED = "The documents that were read do not mention: {words}. "
 CITED_UNMENTIONED = "Not mentioned {where}. Check that the passages are about what you asked."
 MUCH_UNMENTIONED = 0.4
@@ -291,6 +292,9 @@ def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) ->
     """Hand on the answer that a reader's draft makes."""
     if state.get("too_long_for"):
         draft = Draft(**{**draft, "warnings": [*draft["warnings"], IN_PARTS]})
+    filters = current_settings().filters
+    if draft["abstained"] and filters and state["ranking"]:
+        draft = Draft(**{**draft, "text": draft["text"] + FILTERED.format(filters=filters)})
     answer = compose(
         draft,
         asked=state["asked"],

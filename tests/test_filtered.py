@@ -192,6 +192,15 @@ def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> 
     assert set(found(state["ranking"])) <= fulfilling(Filters(2015, None, ("review",), languages=("en",)))
 
 
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_an_abstention_says_that_filters_were_on(route: Any, base: KnowledgeBase) -> None:
+    built = build_graph(reader=ExtractiveReader(lambda *_: []), retriever=DenseRetriever(knowledge_base=base))
+    for years, said in (("2015-", True), (None, False)):
+        answer = built.invoke({"question": QUESTION}, context=Settings(route=route, years=years))["answer"]
+        assert answer["abstained"]
+        assert answer["text"].endswith("Only documents that fulfil the filters (years 2015-) were searched.") == said
+
+
 def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeBase) -> None:
     answer = _run(base, years=(2021, None), mesh=("Asthma",))["answer"]
     assert answer["abstained"]
