@@ -104,13 +104,8 @@ def import_verdicts(folder: Path, file: Path) -> int:
 def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: str, *, at_once: int = 8) -> int:
     """Ask a model about every pair in both orders; what it says differently in the two counts as a tie.
 
-    Its verdicts are kept in the run's folder in place of what it said before.
-
-    Returns:
-        how many pairs it judged differently in the two orders, or without a verdict.
-
-    Raises:
-        ModelError: a call failed for good.
+    Its verdicts are kept in the run's folder in place of what it said before. Returns how many pairs it judged
+    differently in the two orders, or without a verdict; raises ModelError where a call failed for good.
     """
     gate = asyncio.Semaphore(at_once)
 
