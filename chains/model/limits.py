@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from briefcontext.chains.model.usage import ModelCall
-from briefcontext.errors import InputError, ModelCallError
+from briefcontext.errors import ModelCallError
 
 __all__ = ["CallBudget", "CallLimits", "Limiter", "Places", "limiter_for"]
 
@@ -28,11 +28,7 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Limits on the calls in flight and on their rates.
-
-    Raises:
-        InputError: a limit is not positive.
-    """
+    """Limits on the calls in flight and on their rates; each is above 0, as the settings see to."""
 
     max_concurrent_calls: int = 32
     """Model calls in flight at once in this process, over all models, questions, threads and event loops.
@@ -48,16 +44,6 @@ class CallLimits:
 
     A call larger than that starts once no other is counted, and is counted for as many minutes as it takes.
     """
-
-    def __post_init__(self) -> None:
-        if self.max_concurrent_calls < 1:
-            raise InputError(
-                f"max_concurrent_calls is {self.max_concurrent_calls}. Allow at least 1 model call in flight."
-            )
-        for name in ("requests_per_minute", "tokens_per_minute"):
-            rate = getattr(self, name)
-            if rate is not None and not rate > 0:
-                raise InputError(f"{name} is {rate}. Give a number above 0, or None for no limit.")
 
 
 @dataclass
