@@ -11,6 +11,7 @@ from briefcontext.errors import InputError, ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.page.app import create_app
+from tests.command_line import command_line
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import OpenAIServer, Reply, faithful
 
@@ -49,6 +50,19 @@ def test_a_follow_up_is_answered_as_a_question_of_its_own(
     last: Any = parts[-1][1]
     assert last["answer"]["usage"]["calls"] == 2
     assert set(last["answer"]["usage"]["stages"]) == {"follow_up", "vanilla"}
+
+
+def test_the_command_says_what_a_follow_up_was_asked_as(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.script = rewriting(WHOLE)
+    arguments = ["--model", "openai:follow-up", "--model-arg", f"base_url={server.url}", "--model-arg", "api_key=none"]
+    run = command_line(monkeypatch, capsys)
+    code, out, _ = run("ask", "And in children?", "--earlier", QUESTION, "--method", "vanilla", *arguments)
+    assert (code, out.splitlines()[0]) == (0, f"Asked as: {WHOLE}")
+    code, _, error = run("ask", "And in children?", "--earlier", QUESTION)
+    assert code == 2
+    assert "rewritten by a model, and none is set" in error
 
 
 def test_a_question_without_earlier_ones_is_asked_as_it_is(chat_model: ChatOpenAI, server: OpenAIServer) -> None:

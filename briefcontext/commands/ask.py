@@ -9,7 +9,7 @@ import typer
 
 from briefcontext.commands import options as shared
 from briefcontext.commands.options import assignments, model_option, output_option, reading_option, settings_of, values
-from briefcontext.commands.terminal import EXIT_FAILED, print_json
+from briefcontext.commands.terminal import EXIT_FAILED, print_json, say_line
 from briefcontext.errors import InputError, ModelCallError
 
 if TYPE_CHECKING:
@@ -75,6 +75,12 @@ def ask(
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
     ] = None,
+    earlier: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="QUESTION", help="A question asked before, to which this is a follow-up that the model rewrites."
+        ),
+    ] = None,
     retrieval: Annotated[
         str | None,
         reading_option(
@@ -98,9 +104,10 @@ def ask(
     """Answer a question over a knowledge base, with citations."""
     if questions is None:
         question, choices = _question_and_options(words or [], options or [])
-    elif words or options or references:
+    elif words or options or earlier or references:
         raise InputError(
-            "--questions names a file of questions and prints JSON: leave out QUESTION, --options and --references."
+            "--questions names a file of questions and prints JSON: leave out QUESTION, --options, --earlier and "
+            "--references."
         )
     if references and as_json:
         raise InputError("--references and --json are both given: name one of them.")
@@ -119,7 +126,7 @@ def ask(
     if questions is not None:
         raise typer.Exit(_ask_many(questions, settings))
     with ProgressLines() as lines:
-        state = run(question, choices, settings, lines)
+        state = run({"question": question, "options": choices, "earlier": earlier}, settings, lines)
     if as_json:
         print_json(state["answer"])
     elif references:
@@ -129,6 +136,8 @@ def ask(
         if not state["answer"]["references"]:
             typer.echo("The answer cites nothing. Ask without --references to see why.", err=True)
     else:
+        if earlier:
+            say_line(f"Asked as: {state['answer']['question']}")
         print_answer(state, verbose=verbose)
 
 
@@ -142,7 +151,7 @@ def _ask_many(data_set: str, settings: "Settings") -> int:
         told: dict[str, object] = {"id": item.id}
         with ProgressLines() as lines:
             try:
-                told |= run(item.question, item.options, settings, lines)["answer"]
+                told |= run({"question": item.question, "options": dict(item.options)}, settings, lines)["answer"]
             except ModelCallError as error:
                 told |= {"question": item.question, "options": dict(item.options), "error": str(error)}
                 code = EXIT_FAILED

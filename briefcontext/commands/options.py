@@ -41,7 +41,10 @@ PromptsFolder = Annotated[
     str | None, model_option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
 ]
 TopK = Annotated[int | None, reading_option(help="Documents to retrieve for an answer. Default: 16.")]
-Route = Annotated[str | None, reading_option(help="auto, map_reduce, vanilla or order_preserving. Default: auto.")]
+Route = Annotated[
+    str | None,
+    reading_option("--route", "--method", help="auto, map_reduce, vanilla or order_preserving. Default: auto."),
+]
 CrossEncoder = Annotated[
     str | None, reading_option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
 ]

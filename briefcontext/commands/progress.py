@@ -16,6 +16,7 @@ from briefcontext.commands.terminal import Interrupted, counted, printable, prin
 from briefcontext.graphs.events import AnswerToken, AnswerTokens, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.state import Input
 
 __all__ = ["ProgressLines", "SoFar", "event_words", "run"]
 
@@ -149,7 +150,7 @@ class SoFar(BaseCallbackHandler):
         )
 
 
-def run(question: str, options: Mapping[str, str], settings: Settings, lines: ProgressLines) -> dict[str, Any]:
+def run(given: Input, settings: Settings, lines: ProgressLines) -> dict[str, Any]:
     """Run the graph, show its events, and return its `answer` and the `ranking` that it was read from.
 
     Raises:
@@ -159,12 +160,12 @@ def run(question: str, options: Mapping[str, str], settings: Settings, lines: Pr
     so_far = SoFar()
     try:
         # Not by the graph's synchronous side, which would wait for the threads that read the partitions.
-        return wait_for(_run({"question": question, "options": dict(options)}, settings, lines, so_far))
+        return wait_for(_run(given, settings, lines, so_far))
     except KeyboardInterrupt:
         raise Interrupted(str(so_far)) from None
 
 
-async def _run(given: Any, settings: Settings, lines: ProgressLines, so_far: SoFar) -> dict[str, Any]:
+async def _run(given: Input, settings: Settings, lines: ProgressLines, so_far: SoFar) -> dict[str, Any]:
     state: dict[str, Any] = {}
     # Where nobody sees the answer grow, no model is asked to stream it.
     modes = ["custom", "values", *(["messages"] if lines.live else [])]
