@@ -365,7 +365,7 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
     assert code == 0
     text = " ".join(out.replace("│", " ").split())
     for name in ("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold", "reduce"):
-        option = text.split(f"--{name.replace('_', '-')} ")[1]
+        option = re.split(rf"--{name.replace('_', '-')}[ ,]", text)[1]
         assert f"Default: {Settings.model_fields[name].default}." in option.split(" --")[0]
 
 
