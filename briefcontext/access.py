@@ -16,9 +16,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, create_model
 
 from briefcontext.errors import InputError
-from briefcontext.graphs.settings import DEMO, Settings
-
-__all__ = ["MOST_DOCUMENTS", "served"]
+from briefcontext.graphs.settings import Settings
+from briefcontext.knowledge.knowledge_base import DEMO
 
 MOST_DOCUMENTS = 128
 """The most documents that a client's question may be answered from: each partition of them is a model call."""

@@ -25,8 +25,6 @@ from briefcontext.commands.serve import mcp, serve
 from briefcontext.commands.terminal import EXIT_FAILED, EXIT_INTERRUPTED, Interrupted, end_now, printable_line
 from briefcontext.errors import BriefContextError, ModelCallError, plain
 
-__all__ = ["app", "main"]
-
 EXIT_BAD_INPUT = 2
 EXIT_UNEXPECTED = 3
 

@@ -12,20 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "CACHE_VARIABLE",
-    "cache_folder",
-    "encodable",
-    "file_sha256",
-    "json_line",
-    "json_objects",
-    "lock",
-    "lone_surrogate",
-    "replacing",
-    "sha256",
-    "write_whole",
-]
-
 CACHE_VARIABLE = "BRIEFCONTEXT_CACHE"
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

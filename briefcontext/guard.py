@@ -21,8 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from briefcontext.errors import InputError
 
-__all__ = ["Guard", "Limits", "Refused", "admit", "checked_tokens", "is_loopback", "objects", "refusal"]
-
 _MIN_TOKEN_CHARACTERS = 16
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _READS = ("GET", "HEAD", "OPTIONS")

@@ -27,8 +27,6 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Guard, Limits, Refused, admit, checked_tokens, objects, refusal
 from briefcontext.page.app import create_page, open_paths
 
-__all__ = ["STUDIO", "app", "auth", "briefcontext", "long_document"]
-
 STUDIO = ("https://smith.langchain.com", "https://eu.smith.langchain.com")
 """The pages of LangGraph Studio, which a browser loads from there and which ask here."""
 _BODY_BYTES = 2 * 1024 * 1024

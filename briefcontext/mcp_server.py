@@ -30,8 +30,6 @@ from briefcontext.graphs.settings import AskedFilters, Settings
 from briefcontext.graphs.tool import Asked, problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
 
-__all__ = ["MOST_CHARACTERS", "Passage", "Passages", "build_server", "http_app"]
-
 _MOST = 100
 """The most passages that one search returns."""
 MOST_CHARACTERS = 200_000

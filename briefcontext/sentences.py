@@ -9,8 +9,6 @@ import sentencex
 
 from briefcontext.files import encodable
 
-__all__ = ["RankedSentence", "split_sentences"]
-
 _BLOCK = re.compile(r"[^\s](?:[^\n\f]|\n(?!\s*\n))*")
 """What stands between blank lines and page breaks."""
 _LINE = re.compile(r"[^\n]*\S[^\n]*")

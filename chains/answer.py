@@ -19,19 +19,6 @@ from briefcontext.chains.references import Reference, list_references
 from briefcontext.chains.study_type import Evidence, summarise_evidence
 from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
 
-__all__ = [
-    "NO_ANSWER",
-    "Answer",
-    "Conflict",
-    "Preflight",
-    "Provenance",
-    "ReadDocument",
-    "Route",
-    "Searched",
-    "compose",
-    "find_conflict",
-]
-
 NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""
 DEMONSTRATION = "The documents are texts written for this project as a demonstration, and not literature: rely on none."

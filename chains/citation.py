@@ -14,20 +14,6 @@ from typing_extensions import TypedDict
 from briefcontext.chains.reader import CUT_AT, Match, Quote, distinct
 from briefcontext.chains.study_type import StudyType, journal, source_notes, species, study_type
 
-__all__ = [
-    "MARK",
-    "Citation",
-    "CitedQuote",
-    "assign_keys",
-    "cite",
-    "document_key",
-    "number_citations",
-    "paragraph",
-    "publication_year",
-    "source_id",
-    "web_link",
-]
-
 MARK = r"\[(\d+[a-z]*)\]"
 """What stands for a citation in an answer's text: `[2]`, or `[2a]` and `[2b]` where several passages of one source are
 cited."""

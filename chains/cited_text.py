@@ -7,8 +7,6 @@ from briefcontext.chains.citation import Citation
 from briefcontext.chains.references import Reference, described
 from briefcontext.chains.support import marked
 
-__all__ = ["cited_text"]
-
 _WARNINGS = 5
 """How many warnings are told in full."""
 

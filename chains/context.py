@@ -17,15 +17,6 @@ from briefcontext.chains.study_type import study_type
 from briefcontext.errors import ModelCallError
 from briefcontext.sentences import split_sentences
 
-__all__ = [
-    "group_to_fit",
-    "render_condensed",
-    "render_documents",
-    "render_evidence",
-    "room_for",
-    "split_to_fit",
-]
-
 T = TypeVar("T")
 
 RESERVED_TOKENS = 1024

@@ -20,8 +20,6 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, distinct, extraction_of
 from briefcontext.errors import ModelCallError, first_line, problems
 
-__all__ = ["extract", "extract_prompt", "ground_all", "lost_quotes"]
-
 _AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
 """What a provider is to hold the model to, while a reply with more in it is read all the same."""
 

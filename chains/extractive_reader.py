@@ -12,8 +12,6 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction, Quote, extraction_of
 from briefcontext.sentences import RankedSentence
 
-__all__ = ["ExtractiveReader", "SentenceRanking"]
-
 MOST_SENTENCES = 4
 MIN_SCORE = 0.25
 """Below it a sentence is no evidence. Of the half of the questions of `benchmarks/extractive.py` that it was chosen on,

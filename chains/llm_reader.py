@@ -31,8 +31,6 @@ from briefcontext.errors import ModelCallError
 from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.sentences import split_sentences
 
-__all__ = ["MAX_ROUNDS", "LLMReader"]
-
 MAX_ROUNDS = 5
 """How often evidence may be condensed before it has to fit."""
 

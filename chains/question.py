@@ -10,15 +10,6 @@ from typing_extensions import TypedDict
 from briefcontext.errors import InputError
 from briefcontext.files import lone_surrogate
 
-__all__ = [
-    "MAX_QUESTION_CHARACTERS",
-    "Question",
-    "check_earlier",
-    "check_question",
-    "language_note",
-    "language_of",
-]
-
 MAX_QUESTION_CHARACTERS = 20_000
 """The longest question taken; exam vignettes stay below 5,000. Anything longer is a document."""
 MOST_EARLIER = 8

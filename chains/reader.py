@@ -9,8 +9,6 @@ from typing_extensions import TypedDict
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
 
-__all__ = ["CUT_AT", "NOTHING_USED", "Draft", "Extraction", "Match", "Quote", "Reader", "distinct", "extraction_of"]
-
 NOTHING_USED = "Nothing of this reading is used."
 """Ends the error of an extraction whose evidence was all dropped."""
 

@@ -10,17 +10,6 @@ from typing_extensions import TypedDict
 from briefcontext.chains.citation import Citation, CitedQuote
 from briefcontext.chains.study_type import journal
 
-__all__ = [
-    "REFERENCE_FORMATS",
-    "Reference",
-    "ReferenceFormat",
-    "counted_references",
-    "described",
-    "list_references",
-    "place_words",
-    "write_references",
-]
-
 _MOST_AUTHORS = 6
 """Of more, these are followed by "et al.", as the ICMJE's samples of NLM style have it."""
 _PMID = re.compile(r"[1-9]\d{0,8}")

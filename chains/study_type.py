@@ -8,17 +8,6 @@ from typing import Literal, get_args
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-__all__ = [
-    "Evidence",
-    "StudyType",
-    "journal",
-    "source_notes",
-    "species",
-    "study_type",
-    "summarise_evidence",
-    "with_study_types",
-]
-
 StudyType = Literal[
     "systematic review or meta-analysis",
     "guideline",

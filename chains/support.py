@@ -13,8 +13,6 @@ from briefcontext.chains.citation import MARK, Citation, publication_year
 from briefcontext.chains.parsing.grounding import NEGATION, SIGN
 from briefcontext.sentences import split_sentences
 
-__all__ = ["NO_CITATION", "Doubt", "find_doubts", "marked"]
-
 NO_CITATION = "no citation"
 """The reason of a sentence that cites nothing."""
 

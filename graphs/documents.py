@@ -10,8 +10,6 @@ from briefcontext.files import encodable
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.ranking_retriever import as_ranking
 
-__all__ = ["encodable_document", "given_ranking", "more_to_ask", "without_retracted"]
-
 
 def given_ranking(documents: object, settings: Settings) -> list[Document]:
     """Return documents that a caller gives, best first, completed as retrieved ones are: id, source, rank, score.

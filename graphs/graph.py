@@ -24,8 +24,6 @@ from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.graphs.state import Input, Output, Partition, State
 from briefcontext.retrievers.ranking_retriever import as_ranking_retriever
 
-__all__ = ["build_graph", "graph"]
-
 
 class _Graph(CompiledStateGraph[State, Settings, Input, Output]):
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:

@@ -15,8 +15,6 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
-__all__ = ["LongDocumentSettings", "NamedDocument", "graph"]
-
 
 class LongDocumentSettings(Settings):
     """The settings, with the file that the answer is to come from, read in the order of its text.

@@ -43,8 +43,6 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import TwoRankings, order_preserving, rank_by_bm25
 from briefcontext.retrievers.sentence_ranking import unmentioned
 
-__all__ = ["IN_PARTS", "Nodes"]
-
 NOTHING_CLOSE = (
     "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "
     "documents, and they may answer it all the same: read the passages, or use a model."

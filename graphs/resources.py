@@ -20,10 +20,10 @@ from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
-from briefcontext.graphs.settings import DEMO, IOU, Settings
+from briefcontext.graphs.settings import IOU, Settings
 from briefcontext.knowledge.encoders import Encoder, load_encoder
 from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
-from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
 from briefcontext.knowledge.store.filters import LABELLED
 from briefcontext.knowledge.store.manifest import Manifest
@@ -33,21 +33,6 @@ from briefcontext.retrievers.knowledge_base import retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever, Progress
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
-
-__all__ = [
-    "calibration",
-    "filtered",
-    "fitting",
-    "knowledge_base",
-    "labels",
-    "linked",
-    "reader",
-    "refuse_model_settings",
-    "retriever",
-    "searched",
-    "size",
-    "source",
-]
 
 _KEPT_OPEN = 8
 _OF_MODELS = {

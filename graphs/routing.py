@@ -9,8 +9,6 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.calibration import Prediction
 from briefcontext.retrievers.rankings import clear_top, intersection_over_union
 
-__all__ = ["compare_rankings", "decide_route", "with_prediction"]
-
 _NAMED = 3
 """How many of the signals a reason names."""
 

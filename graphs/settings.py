@@ -24,8 +24,6 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import SearchMethod
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 
-__all__ = ["DEMO", "IOU", "MAX_TOP_K", "AskedFilters", "Settings", "current_settings"]
-
 IOU: Literal["iou"] = "iou"
 """The name of BriefContext's own preflight check."""
 MAX_TOP_K = 1024

@@ -12,8 +12,6 @@ from briefcontext.chains.model.usage import ModelCall
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Extraction
 
-__all__ = ["Input", "Output", "Partition", "State"]
-
 
 class Input(TypedDict):
     """The caller's input. It holds for one run: on a thread, the next run starts without it."""

@@ -13,8 +13,6 @@ from briefcontext.chains.cited_text import cited_text
 from briefcontext.errors import InputError, ModelCallError, problems
 from briefcontext.graphs.settings import AskedFilters, Settings, current_settings
 
-__all__ = ["DESCRIPTION", "NAME", "briefcontext_tool", "problems_of"]
-
 NAME = "ask_medical_literature"
 DESCRIPTION = (
     "Answers a medical question from a knowledge base of medical literature, with numbered sources. Ask one "

@@ -7,8 +7,6 @@ import pytest
 
 from briefcontext.cli import main
 
-__all__ = ["Run", "command_line"]
-
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -27,8 +27,6 @@ from tests.openai_server import Call, OpenAIServer, Reply, faithful, serve
 from tests.paths import PATHS, SECRET, fifo_was_opened, lay_traps
 from tests.studio_server import clean_environment, langgraph_dev
 
-__all__ = ["ATTACKS", "DOORS", "Door", "Outcome", "attack", "open_doors"]
-
 TOKEN = "correct-horse-battery-staple"
 QUESTIONS_PER_MINUTE = 100
 """Of a server with a token."""

@@ -18,8 +18,6 @@ from pathlib import Path
 from subprocess import PIPE, STDOUT
 from typing import IO, Any, Self
 
-__all__ = ["ForkedPython", "run_forked"]
-
 _IMPORTS = "tests.forked_imports"
 _FORKSERVER = multiprocessing.get_context("forkserver")
 _FORKSERVER.set_forkserver_preload([_IMPORTS])

@@ -11,8 +11,6 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-__all__ = ["PATIENCE", "LoopbackServer", "serve_app"]
-
 PATIENCE = 900.0
 """Seconds after which what has not come counts as never coming; no machine is so busy that it takes as long."""
 

@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-__all__ = ["DOCUMENT", "PATHS", "SECRET", "fifo_was_opened", "lay_traps"]
-
 DOCUMENT = "report.txt"
 """The one file that may be opened."""
 SECRET = "a line that no client may read"

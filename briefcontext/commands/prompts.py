@@ -7,8 +7,6 @@ import typer
 
 from briefcontext.errors import InputError
 
-__all__ = ["prompts"]
-
 
 def prompts(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write them to; made where it is missing.")],

@@ -19,8 +19,6 @@ from briefcontext.chains.study_type import source_notes
 from briefcontext.chains.support import marked
 from briefcontext.commands.terminal import counted, printable, printable_line
 
-__all__ = ["print_answer", "print_passages"]
-
 UNWRAPPED = 1_000_000
 """Characters; no line is as long."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from briefcontext.graphs.settings import Settings
 
-__all__ = ["access_token", "mcp", "open_resources", "serve"]
-
 
 def serve(
     context: typer.Context,

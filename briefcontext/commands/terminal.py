@@ -9,11 +9,6 @@ from typing import NoReturn
 
 import typer
 
-__all__ = [
-    *("EXIT_FAILED", "EXIT_INTERRUPTED", "Interrupted", "counted", "end_now"),
-    *("print_json", "printable", "printable_line", "say", "say_line"),
-]
-
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 

@@ -23,16 +23,15 @@ from briefcontext.chains.question import check_earlier, check_question
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph as ready_made
-from briefcontext.graphs.settings import DEMO, Settings
+from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Guard, Limits, checked_tokens, refusal
 from briefcontext.knowledge.demo import demo_questions
+from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import LABELLED
 from briefcontext.page.choices import choose, describe
 from briefcontext.page.lines import JSONLines, listed, run
 from briefcontext.page.reading import MOST_PAGES
 from briefcontext.page.uploads import MOST_BODY_BYTES, MOST_BYTES, kinds, read_file, run_over
-
-__all__ = ["SECURITY_HEADERS", "create_app", "create_page", "open_paths"]
 
 SECURITY_HEADERS: Mapping[str, str] = {
     # Trusted Types close the ways by which a text could become markup, also those that nobody thought of.

@@ -7,8 +7,6 @@ from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.errors import InputError
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["choose", "describe"]
-
 CHOICES = {
     "route": "How to read",
     "fallback": "Where the rankings agree",

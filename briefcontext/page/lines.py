@@ -19,8 +19,6 @@ from briefcontext.graphs import resources
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["MOST_BYTES", "JSONLines", "listed", "run"]
-
 Line = dict[str, Any]
 
 _log = logging.getLogger(__name__)

@@ -20,8 +20,6 @@ from briefcontext.knowledge.sources.files import ENDINGS, WHOLE_FILES
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.source import Entry, only_document
 
-__all__ = ["MOST_CHARACTERS", "MOST_PAGES", "SECONDS", "read_document"]
-
 MOST_PAGES = 200
 MOST_CHARACTERS = 300_000
 """About 50,000 words, which one core encodes in half a minute."""

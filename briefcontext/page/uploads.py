@@ -28,8 +28,6 @@ from briefcontext.page.reading import SECONDS
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
-__all__ = ["MOST_BODY_BYTES", "MOST_BYTES", "kinds", "read_file", "run_over"]
-
 MOST_BYTES = 8 * 1024 * 1024
 MOST_BODY_BYTES = MOST_BYTES // 3 * 4 + 256 * 1024
 """Of a file in base64, and its question."""

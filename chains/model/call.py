@@ -31,8 +31,6 @@ from briefcontext.chains.model.usage import ModelCall
 from briefcontext.errors import ModelCallError, ModelError, ModelSetupError, one_line
 from briefcontext.prompts import BUNDLED, Prompts
 
-__all__ = ["CHARACTERS_PER_TOKEN", "Model", "Reply", "Request", "StructuredOutput"]
-
 CHARACTERS_PER_TOKEN = 3.0
 """Fewer than any usual tokenizer's on English medical text (about 4), so that estimates err on the safe side."""
 MAX_WAIT = 60.0

@@ -9,17 +9,6 @@ from langchain_core.language_models import BaseChatModel
 
 from briefcontext.errors import MissingExtraError, ModelSetupError, one_line, retry_after
 
-__all__ = [
-    "Failure",
-    "asked_wait",
-    "counting_streamed_tokens",
-    "model_key",
-    "model_name",
-    "open_chat_model",
-    "what_failed",
-    "without_streaming",
-]
-
 _MOST_TOKENS = {"ollama": "num_predict"}
 """What integrations call the most tokens of a reply, where that is not LangChain's standard, max_tokens."""
 _ADDRESS_FIELD = re.compile(r"(?:_url|_base|endpoint)$")

@@ -15,8 +15,6 @@ from typing import Any, Generic, TypeVar
 
 from briefcontext.errors import InputError
 
-__all__ = ["on_loop", "together", "wait_for"]
-
 T = TypeVar("T")
 
 

@@ -21,8 +21,6 @@ from typing import Literal
 from briefcontext.chains.model.usage import ModelCall
 from briefcontext.errors import ModelCallError
 
-__all__ = ["CallBudget", "CallLimits", "Limiter", "Places", "limiter_for"]
-
 _MINUTE = 60.0
 
 

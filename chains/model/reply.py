@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-__all__ = ["Cut", "cut_message", "cut_off", "cut_warning", "read_record", "reply_words", "without_reasoning"]
-
 Cut = Literal["the token limit", "a content filter"]
 """What cut a reply off."""
 

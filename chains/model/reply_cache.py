@@ -21,8 +21,6 @@ from langchain_core.outputs import ChatGeneration, Generation
 from briefcontext.chains.model.reply import cut_off, reply_words
 from briefcontext.errors import InputError, one_line
 
-__all__ = ["ReplyCache"]
-
 _BUSY_SECONDS = 60.0
 """How long to wait for other threads and processes that write to the file."""
 _OURS = int.from_bytes(b"BrCx")

@@ -5,8 +5,6 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-__all__ = ["ModelCall", "Usage", "UsageSum", "estimate_tokens", "summarise"]
-
 
 class ModelCall(TypedDict):
     """One attempt to call a language model."""

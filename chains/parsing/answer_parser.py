@@ -8,8 +8,6 @@ from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Quote
 
-__all__ = ["parse_draft", "split_quotes", "why_no_answer"]
-
 _STRAY_LINE = re.compile(
     r"^[ \t]*(?:```\w*|</?(?:evidence|documents?)\b[^>\n]*>"
     r"|[*_]*confidence[*_]*[ \t]*:[*_ \t]*[\d.]+[ \t]*%?[*_]*)[ \t]*$\n?",

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from briefcontext.chains.model.reply import without_reasoning
 
-__all__ = ["named_option", "parse_choice"]
-
 _QUOTES = str.maketrans("“”„«»‘’", '"""""\'\'')
 _LABEL = r"(?:answer|choice|option)(?:[ _](?:choice|letter|option))?"
 _FIELD = re.compile(

@@ -12,8 +12,6 @@ from rapidfuzz.distance import Levenshtein
 
 from briefcontext.chains.reader import CUT_AT, Match, Quote
 
-__all__ = ["FUZZY_THRESHOLD", "MIN_QUOTE_LETTERS", "NEGATION", "SIGN", "ground"]
-
 FUZZY_THRESHOLD = 90.0
 """The least similarity, 0 to 100, at which differing words count as the same (rapidfuzz partial ratio)."""
 MIN_QUOTE_LETTERS = 8

@@ -8,8 +8,6 @@ from pathlib import Path
 from briefcontext.errors import InputError
 from briefcontext.files import sha256
 
-__all__ = ["PER_CLASS", "DataSet", "Item", "LongDocument", "balanced_sample", "sample"]
-
 PER_CLASS = 35
 """Questions of each answer in BriefContext's controlled experiments."""
 

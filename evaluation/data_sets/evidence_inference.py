@@ -11,8 +11,6 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
 from briefcontext.evaluation.data_sets.rows import read_json_lines
 
-__all__ = ["read_evidence_inference"]
-
 OPTIONS = {"A": "significantly increased", "B": "significantly decreased", "C": "no significant difference"}
 
 _CODES = {"1": "A", "-1": "B", "0": "C"}

@@ -19,8 +19,6 @@ from briefcontext.evaluation.data_sets.published import (
 from briefcontext.evaluation.data_sets.rows import read_json_lines
 from briefcontext.files import file_sha256, lone_surrogate, sha256
 
-__all__ = ["KINDS", "Kind", "load_data_set"]
-
 
 class Kind(NamedTuple):
     """One layout: who reads it, and where the real data are."""

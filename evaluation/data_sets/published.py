@@ -23,8 +23,6 @@ from briefcontext.evaluation.data_sets.rows import (
     right_letter,
 )
 
-__all__ = ["read_bioasq", "read_infinitebench", "read_medq", "read_mirage", "read_pubmedqa"]
-
 BIOASQ_TYPES = ("yesno", "factoid", "list", "summary")
 _HEADER_ROWS = 20
 _ID = ("id", "qid", "question id", "no", "no.", "#", "number", "index")

@@ -13,21 +13,6 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
 from briefcontext.files import sha256
 
-__all__ = [
-    "YES_NO",
-    "YES_NO_MAYBE",
-    "BadRow",
-    "add_context",
-    "at",
-    "item_of",
-    "json_rows",
-    "load_json",
-    "object_of",
-    "read_json_lines",
-    "right_letter",
-    "shown",
-]
-
 YES_NO = {"A": "yes", "B": "no"}
 YES_NO_MAYBE = {**YES_NO, "C": "maybe"}
 

@@ -22,8 +22,6 @@ from briefcontext.evaluation.statistics.tables import (
     percent,
 )
 
-__all__ = ["Conflict", "ConflictOnRealRankings"]
-
 _MAPPED = "map_reduce"
 
 

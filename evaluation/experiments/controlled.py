@@ -32,8 +32,6 @@ from briefcontext.evaluation.statistics.tables import (
 )
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 
-__all__ = ["PERCENTILES", "AttentionBias", "ContextLength", "Order", "Position", "key_place"]
-
 PERCENTILES = (0, 25, 50, 75, 100)
 """Where the key document is put (BriefContext, controlled experiment)."""
 COMPANIES = ("neighbours", "random")

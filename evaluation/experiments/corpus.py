@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
     from briefcontext.retrievers.long_document import LongDocumentRetriever
 
-__all__ = ["Corpus", "LongDocuments", "corpus_tables"]
-
 _READ_AT_ONCE = 1_000
 _QUANTILES = (0, 0.25, 0.5, 0.75, 1)
 _KEPT_RANKINGS = 64

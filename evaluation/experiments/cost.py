@@ -29,8 +29,6 @@ from briefcontext.evaluation.statistics.tables import (
     under,
 )
 
-__all__ = ["Cost"]
-
 _STAGES = {"extract": "map", "reduce": "reduce"}
 
 

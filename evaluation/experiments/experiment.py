@@ -14,8 +14,6 @@ from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables
 from briefcontext.evaluation.statistics.tables import Cell, Row, Table, cells, cells_tables
 
-__all__ = ["EXPERIMENTS", "Condition", "Experiment", "OnCorpus", "OnDocuments", "Report", "experiment"]
-
 Condition = Mapping[str, Any]
 """One setting under which every question is asked, such as the number of documents."""
 

@@ -34,8 +34,6 @@ from briefcontext.evaluation.statistics.tables import (
     under,
 )
 
-__all__ = ["Integration", "RealRankings"]
-
 
 class RealRankings(OnCorpus):
     """An experiment on the corpus's own rankings."""

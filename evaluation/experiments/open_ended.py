@@ -41,8 +41,6 @@ from briefcontext.evaluation.statistics.tables import (
     with_interval,
 )
 
-__all__ = ["OpenEnded"]
-
 
 class OpenEnded(RealRankings):
     """Pairs of answers, blinded and shuffled by the seed, as a sheet and a page; verdicts are taken in later."""

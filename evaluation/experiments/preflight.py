@@ -31,8 +31,6 @@ from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 
-__all__ = ["run_preflight"]
-
 TARGET_RECALL = 0.95
 """Of the nested cross-validation, where no calibration is given."""
 HELD_OUT = "nested cross-validation"

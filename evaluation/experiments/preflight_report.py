@@ -14,8 +14,6 @@ from briefcontext.evaluation.statistics.tables import (
     with_interval,
 )
 
-__all__ = ["COUNTS", "decisions", "preflight_report", "share_of"]
-
 COUNTS = ("tp", "fp", "fn", "tn")
 SHARES = ("precision", "recall", "specificity")
 """Those that have an interval."""

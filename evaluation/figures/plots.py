@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["OKABE_ITO", "bar_plot", "draw_preflight", "line_plot", "stacked_plot"]
-
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
 """Okabe and Ito's palette of colours that the colour-blind tell apart; the strong ones first, its yellow darkened."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")

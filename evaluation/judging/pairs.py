@@ -14,8 +14,6 @@ from briefcontext.evaluation.statistics.comparison import paired
 from briefcontext.evaluation.statistics.tables import Row
 from briefcontext.files import sha256, write_whole
 
-__all__ = ["Pair", "make_pairs", "read_key", "write_sheets"]
-
 KEY = "key.json"
 SHEET = "pairs.csv"
 PAGE = "pairs.html"

@@ -21,20 +21,6 @@ from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.statistics.inference import AUC_RESAMPLES, CONFIDENCE
 from briefcontext.files import sha256, write_whole
 
-__all__ = [
-    "OUTCOMES",
-    "Agreement",
-    "Verdict",
-    "agreement",
-    "consensus",
-    "import_verdicts",
-    "is_judge",
-    "judge_pairs",
-    "judges",
-    "kept_verdicts",
-    "outcomes_of",
-]
-
 OUTCOMES = ("win", "tie", "lose")
 VERDICTS = {"a": "A", "b": "B", "tie": "tie", "neither": "tie", "both": "tie", "equal": "tie"}
 _MARK = re.compile(r'pair"?([,;\t])|([,;\t])"?pair')

@@ -20,8 +20,6 @@ from briefcontext.evaluation.methods.models import RunModels, refuse_unread, sho
 from briefcontext.graphs.nodes import IN_PARTS
 from briefcontext.graphs.settings import IOU, Settings
 
-__all__ = ["METHODS", "VANILLA", "Method", "Outcome", "Reading", "methods"]
-
 VANILLA = "vanilla"
 """The method that the others are tested against."""
 

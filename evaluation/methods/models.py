@@ -30,18 +30,6 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.prompts import BUNDLED, Prompts
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
-__all__ = [
-    "DOCUMENT",
-    "SHORT_ANSWER",
-    "CallTrace",
-    "ReplyWantedError",
-    "RunModels",
-    "StrictReader",
-    "TracedCall",
-    "refuse_unread",
-    "shortly",
-]
-
 DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document>', re.DOTALL)
 """A document as it stands in a prompt: its key, and its text."""
 

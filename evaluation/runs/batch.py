@@ -14,8 +14,6 @@ from briefcontext.evaluation.data_sets.rows import json_rows
 from briefcontext.evaluation.methods.models import ReplyWantedError
 from briefcontext.files import json_line, sha256, write_whole
 
-__all__ = ["Batch"]
-
 URL = "/v1/chat/completions"
 MOST_REQUESTS = 50_000
 MOST_BYTES = 190_000_000

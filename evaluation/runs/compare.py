@@ -30,8 +30,6 @@ from briefcontext.evaluation.statistics.tables import (
     win_tie_lose,
 )
 
-__all__ = ["NOT_AVAILABLE", "NPJ", "OP_RAG", "PREPRINT", "PUBLISHED", "Published", "compare_runs"]
-
 NPJ = "Zhang et al., BriefContext, npj Digital Medicine 8, 239, 2025"
 PREPRINT = "Zhang et al., BriefContext, arXiv 2412.15271, 2024"
 OP_RAG = "Yu et al., OP-RAG, arXiv 2409.01666, 2024"

@@ -11,8 +11,6 @@ from briefcontext.evaluation.data_sets.rows import shown
 from briefcontext.evaluation.statistics.tables import Row
 from briefcontext.files import json_line, json_objects, lock, write_whole
 
-__all__ = ["RunFolder"]
-
 CONFIG = "config.json"
 ITEMS = "items.jsonl"
 STUDY_ROWS = "rows.jsonl"

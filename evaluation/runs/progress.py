@@ -16,8 +16,6 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from briefcontext.evaluation.methods.models import DOCUMENT, CallTrace, TracedCall
 from briefcontext.evaluation.statistics.tables import Table, title_of
 
-__all__ = ["CountedProgress", "CountingModel", "Prices", "RunProgress", "estimate_table"]
-
 CHARACTERS_PER_TOKEN = 4
 """About what usual tokenizers make of English medical text."""
 ANSWER_TOKENS = 183

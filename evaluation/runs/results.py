@@ -23,8 +23,6 @@ from briefcontext.evaluation.statistics.tables import (
 from briefcontext.files import file_sha256, json_objects, write_whole
 from briefcontext.prompts import Prompts
 
-__all__ = ["SIMULATION", "Summary", "is_simulated", "verify_run", "write_results"]
-
 SIMULATION = (
     "**SIMULATION.** The answers were made by a program with a known bias, not by a language model. "
     "No figure here is a result."

@@ -41,8 +41,6 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.calibration import Calibration
 
-__all__ = ["BatchDone", "Run"]
-
 DECIDES = "briefcontext"
 """The one method whose route the preflight decides."""
 

@@ -17,8 +17,6 @@ from briefcontext.evaluation.statistics.scoring import mirage_choice, score_answ
 from briefcontext.evaluation.statistics.tables import Row, grouped, label_of
 from briefcontext.graphs.settings import Settings
 
-__all__ = ["Runner", "Task", "plan"]
-
 
 @dataclass(frozen=True)
 class Task:

@@ -22,8 +22,6 @@ from briefcontext.graphs.settings import Settings
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
 
-__all__ = ["RunSettings", "check_settings", "git_commit", "given_name", "paper_encoder", "provenance", "versions"]
-
 _VERSIONED = (
     "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
     "scikit-learn", "statsmodels", "torch", "sentence-transformers",

@@ -28,16 +28,6 @@ from briefcontext.retrievers.calibration import (
 )
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N, SIGNALS
 
-__all__ = [
-    "CONFIDENCE",
-    "NestedRun",
-    "calibrate",
-    "check_enough",
-    "nested_cross_validation",
-    "recall_threshold",
-    "tune",
-]
-
 CONFIDENCE = 0.95
 """How sure a threshold is of the recall that it is chosen for."""
 FOLDS = 5

@@ -36,17 +36,6 @@ from briefcontext.evaluation.statistics.tables import (
     under,
 )
 
-__all__ = [
-    "Comparison",
-    "compare_averages",
-    "compare_conditions",
-    "compare_methods",
-    "comparison_tables",
-    "correct",
-    "paired",
-    "tally",
-]
-
 Comparison = dict[str, Any]
 Pairs = list[tuple[Row, Row]]
 

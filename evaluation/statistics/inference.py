@@ -11,26 +11,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import brentq
 
-__all__ = [
-    "AUC_RESAMPLES",
-    "CONFIDENCE",
-    "Bounds",
-    "Interval",
-    "auc",
-    "bootstrap",
-    "bootstrap_ratio",
-    "bootstrap_spread",
-    "holm",
-    "mcnemar_exact",
-    "mcnemar_mid_p",
-    "permutation_test",
-    "spread",
-    "spread_of_shares",
-    "spread_test",
-    "tango",
-    "wilson",
-]
-
 RESAMPLES = 10_000
 """Resamples of a bootstrap or a permutation test."""
 AUC_RESAMPLES = 2_000

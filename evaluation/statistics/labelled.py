@@ -28,17 +28,6 @@ from briefcontext.retrievers.rankings import (
     measure,
 )
 
-__all__ = [
-    "KINDS",
-    "Kind",
-    "Labelled",
-    "LabelledQuestions",
-    "count_decisions",
-    "gold_rank",
-    "label_questions",
-    "questions_sha256",
-]
-
 _ENCODED_AT_ONCE = 64
 
 Kind = Literal["placed", "ranked_below", "not_retrieved"]

@@ -9,43 +9,6 @@ from typing import Any, Self, TypeVar
 from briefcontext.evaluation.methods.method import METHODS
 from briefcontext.evaluation.statistics.inference import bootstrap, wilson
 
-__all__ = [
-    "METHOD",
-    "P_VALUES",
-    "SCORE_NAMES",
-    "WIN_TIE_LOSE",
-    "Cell",
-    "Columns",
-    "N",
-    "Record",
-    "Row",
-    "Table",
-    "amount_of",
-    "answered",
-    "by_metric",
-    "cells",
-    "cells_table",
-    "cells_tables",
-    "condition_of",
-    "grouped",
-    "interval_of",
-    "is_choice",
-    "label_of",
-    "p_value",
-    "percent",
-    "percent_of",
-    "points_with_interval",
-    "question_means",
-    "repeat_rows",
-    "repeat_tables",
-    "scored",
-    "title_of",
-    "titled_by_metric",
-    "under",
-    "win_tie_lose",
-    "with_interval",
-]
-
 Record = Mapping[str, Any]
 """What is known of one row of a table: an entry of a list in summary.json."""
 Columns = Mapping[str, Callable[[Any], Any]]
