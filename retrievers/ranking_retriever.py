@@ -16,7 +16,7 @@ from pydantic import ConfigDict, ModelWrapValidatorHandler, ValidationError, fie
 
 from briefcontext.errors import InputError, problems
 from briefcontext.files import sha256
-from briefcontext.knowledge.sources.publication import article_url, normalised
+from briefcontext.knowledge.sources.publication import article_url, is_offset, normalised
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.knowledge.store.terms import TermStatistics
@@ -232,7 +232,7 @@ def _as_passage(document: Document) -> Document:
     metadata = normalised(given)
     named = (metadata.get(name) for name in ("source_id", "pmid", "source"))
     source = next(filter(None, named), None) or document.id or _digest(document)
-    start = _offset(metadata.get("start"), _offset(metadata.get("start_index"), 0))
+    start = metadata.get("start", _offset(metadata.get("start_index"), 0))
     completed = {
         "kind": "document",
         **metadata,
@@ -240,9 +240,9 @@ def _as_passage(document: Document) -> Document:
         **({"url": url} if (url := article_url(metadata)) else {}),
         "source_id": str(source),
         "title": str(metadata.get("title", "")),
-        "chunk_index": _offset(metadata.get("chunk_index"), 0),
+        "chunk_index": metadata.get("chunk_index", 0),
         "start": start,
-        "end": max(start, _offset(metadata.get("end"), start + len(document.page_content))),
+        "end": max(start, metadata.get("end", start + len(document.page_content))),
     }
     return document.model_copy(update={"id": document.id or f"{source}#{_digest(document)}", "metadata": completed})
 
@@ -256,8 +256,8 @@ def _printed_page(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _offset(value: object, default: int) -> int:
-    # Other loaders give these names to other things: seconds, strings, -1 for "not found".
-    return value if isinstance(value, int) and value >= 0 else default
+    # Other loaders give these names to other things: strings, -1 for "not found".
+    return value if is_offset(value) else default
 
 
 def _digest(document: Document) -> str:

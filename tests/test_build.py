@@ -66,6 +66,14 @@ def test_what_became_of_an_article_is_told_alike_whatever_tells_of_it(
         assert base.manifest.retracted == held.get("retracted", False)
 
 
+@pytest.mark.parametrize("value", [12.5, "00:12", -1, True, None])
+def test_what_a_loader_means_otherwise_is_no_offset(value: object, tmp_path: Path) -> None:
+    document = Document("Bees hum.", id="1", metadata={"start": value, "end": value, "chunk_index": value, "page": 3})
+    build_knowledge_base([document], tmp_path, encoder=HashingEncoder())
+    with KnowledgeBase.open(tmp_path) as base:
+        assert base.get(["1"])[0].metadata == {"source_id": "1", "title": "", "page": 3}
+
+
 def test_documents_can_be_given_as_they_are(tmp_path: Path) -> None:
     report = build_knowledge_base((record(str(n)) for n in range(5)), tmp_path, encoder=HashingEncoder())
     assert report.counts == counts(indexed=5)

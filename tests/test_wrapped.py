@@ -149,6 +149,10 @@ def test_what_is_no_retriever_is_refused() -> None:
             {"title": "", "start": 0, "end": 4, "start_index": -1},
         ),
         (
+            Document(page_content="text", metadata={"start": True, "end": False, "chunk_index": True}),
+            {"start": 0, "end": 4, "chunk_index": 0},
+        ),
+        (
             Document(page_content="text", metadata={"chunk_index": 3, "start": 7, "end": 20, "kind": "page"}),
             {"chunk_index": 3, "start": 7, "end": 20, "kind": "page"},
         ),

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 from langchain_core.documents import Document
@@ -22,6 +22,7 @@ MOST_AUTHORS = 50
 
 _RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
 _LISTS = frozenset({"authors", "languages", "mesh", "publication_types"})
+_OFFSETS = frozenset({"start", "end", "chunk_index"})
 _BECAME = ("retracted", "corrected", "expression_of_concern")
 _NOT_SO = frozenset({"", "0", "0.0", "false", "f", "no", "n", "nan", "<na>", "none", "null"})
 _DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)?(?P<name>10\.\d{4,9}/\S+)", re.IGNORECASE)
@@ -43,6 +44,11 @@ def is_pmid(text: str) -> bool:
     return _PMID.fullmatch(text) is not None
 
 
+def is_offset(value: object) -> TypeGuard[int]:
+    """Return whether a value of metadata is a whole number from 0, and no truth value."""
+    return type(value) is int and value >= 0
+
+
 def has_retracted_title(title: str) -> bool:
     """Return whether a title marks a retraction, as in `RETRACTED: Bees` and `[Retracted article]: Bees`."""
     return _RETRACTED_TITLE.match(title) is not None
@@ -51,14 +57,15 @@ def has_retracted_title(title: str) -> bool:
 def normalised(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata of a document, wherever it comes from, as all passages have them.
 
-    Lists of names are joined by semicolons, and what is None is left out. `retracted`, `corrected` and
-    `expression_of_concern` are truth values: "False", "no" or NaN, as tables have it, is false. An article is
-    retracted also where its types say so, or its title, unless it is the notice of a retraction.
+    Lists of names are joined by semicolons, and what is None is left out, as is a `start`, `end` or `chunk_index` that
+    is no offset: loaders of recordings mean seconds by them. `retracted`, `corrected` and `expression_of_concern` are
+    truth values: "False", "no" or NaN, as tables have it, is false. An article is retracted also where its types say
+    so, or its title, unless it is the notice of a retraction.
     """
     known = {
         name: "; ".join(map(str, value)) if name in _LISTS and isinstance(value, list | tuple) else value
         for name, value in metadata.items()
-        if value is not None
+        if value is not None and (name not in _OFFSETS or is_offset(value))
     }
     known |= {name: str(known[name]).strip().lower() not in _NOT_SO for name in _BECAME if name in known}
     titled = has_retracted_title(str(known.get("title"))) and not known.get("retraction_notice")
