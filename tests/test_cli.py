@@ -372,7 +372,7 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("command", "own"),
     [
-        ("ask", {"words", "questions", "reader", "options", "as_json", "references", "verbose"}),
+        ("ask", {"words", "questions", "earlier", "reader", "options", "as_json", "references", "verbose"}),
         ("serve", {"uploads", "host", "port", "token"}),
         ("mcp", {"http", "host", "port", "token"}),
         ("kb search", {"folder", "query", "k", "method", "as_json"}),
