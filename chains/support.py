@@ -80,14 +80,13 @@ _DENIED = re.compile(
     r"|\b(?:fail(?!ure)|lack|absen|avoid|exclu|reject|refus|stop|instead|rather|rare|negativ|similar|less\b|free\b|only\b)"
 )
 """What a source may have where an answer denies."""
-_MORE = re.compile(
-    r"\b(?:increas|rais(?:e|ing)|rise|rising|rose\b|higher|greater|more\b|improv|better|elevat|prolong|longer"
-    r"|up-?regulat|enhanc)"
+_DIRECTION = re.compile(
+    r"\b(?:(?P<more>increas|rais(?:e|ing)|rise|rising|rose\b|higher|greater|more\b|elevat|prolong|longer|up-?regulat|enhanc)"
+    r"|(?P<less>decreas|reduc|lower|fewer|less\b|declin|fell\b|drop|diminish|shorten|shorter|down-?regulat|attenuat)"
+    r"|(?P<better>improv|better)|(?P<worse>worse|impair))"
 )
-_LESS = re.compile(
-    r"\b(?:decreas|reduc|lower|fewer|less\b|declin|fell\b|drop|worse|diminish|shorten|shorter|down-?regulat|attenuat"
-    r"|impair)"
-)
+_OPPOSITE = {"more": "less", "less": "more", "better": "worse", "worse": "better"}
+"""Symptoms that improve become less."""
 _TURNS = re.compile(rf"\bthan\b|{NEGATION}")
 """What turns a direction round: B is lower than A when A is higher than B."""
 _NEAR = 0.7
@@ -235,15 +234,16 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     same = [source for source in near if _shares(said, source)]
     denied = same and not _DENIED.search(said) and all(_NEGATED.search(source) for source in same)
     direction = _direction(said)
-    turned = near and direction and all(_direction(source) == -direction for source in near)
+    turned = near and direction and all(_direction(source) == _OPPOSITE[direction] for source in near)
     if denied or turned:
         return [], "what it cites says the opposite"
     return [], None
 
 
-def _direction(text: str) -> int:
-    """Return 1 where a text tells of more, -1 where it tells of less, 0 where it does not say which of the two."""
-    return 0 if _TURNS.search(text) else bool(_MORE.search(text)) - bool(_LESS.search(text))
+def _direction(text: str) -> str | None:
+    """Return which of `_OPPOSITE` a text tells of; None where it tells of none, of several, or may turn it round."""
+    told = {each.lastgroup for each in _DIRECTION.finditer(text)}
+    return told.pop() if len(told) == 1 and not _TURNS.search(text) else None
 
 
 def _shares(text: str, words: str) -> bool:

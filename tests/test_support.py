@@ -115,12 +115,17 @@ DIRECTIONS = {
     "Aspirin lowered the risk of ischaemic stroke [1].": False,
     "The risk of ischaemic stroke was higher with placebo than with aspirin [1].": False,
     "Aspirin increased bleeding [1].": False,
+    "Aspirin reduced the symptoms of depression [1].": False,
+    "Aspirin worsened the symptoms of depression [1].": True,
 }
 
 
 @pytest.mark.parametrize("text", DIRECTIONS)
 def test_what_rises_in_an_answer_and_falls_in_its_source_is_the_opposite(text: str) -> None:
-    told = "Low-dose aspirin reduced the risk of recurrent ischaemic stroke. More bleeding was seen."
+    told = (
+        "Low-dose aspirin reduced the risk of recurrent ischaemic stroke. More bleeding was seen. "
+        "Low-dose aspirin improved the symptoms of depression."
+    )
     source = Document(id="a", page_content=told)
     reasons = [doubt["reason"] for doubt in _doubts(text, source)]
     assert reasons == ["what it cites says the opposite"] * DIRECTIONS[text]
