@@ -111,6 +111,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no JSON": (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json is damaged"),
     "no text": (lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"), "manifest.json is damaged"),
     "no object": (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest.json is damaged"),
+    "not all tables": (lambda folder: edit_manifest(folder, versions={"passages": 1}), r"damaged \(versions: "),
     "no encoder": (lambda folder: edit_manifest(folder, encoder=None), r"damaged \(encoder: "),
     "old": (
         lambda folder: edit_manifest(folder, format_version=1, collection=3),

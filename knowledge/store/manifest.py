@@ -208,7 +208,7 @@ class Manifest(BaseModel):
     """Passages with at least one term."""
     terms: int = 0
     """Terms in all of them, repeats counted."""
-    versions: dict[str, int] | None = None
+    versions: dict[str, int] | None = Field(default=None, min_length=3)
     """Those of its tables that belong together."""
     next_number: int = 1
     """The number of the next passage that is added; none is used twice."""
