@@ -164,6 +164,7 @@ def test_a_spreadsheet_is_read_by_its_headers() -> None:
         ([["No", "Question"], [1, None]], "row 2: the question is blank"),
         ([["Question by us", "Question by you"], ["a", "b"]], "more than one column"),
         ([["No", "Question"], [1, "Why?"], [1, "How?"]], "same id '1'"),
+        ([["No", "Question", "No"], [1, "Why?", 2], [1, "How?", 3]], "same id '1'"),
     ],
 )
 def test_a_spreadsheet_without_clear_questions_is_refused(tmp_path: Path, rows: list[list[object]], error: str) -> None:
@@ -207,6 +208,8 @@ def _lines(path: Path, *rows: object) -> str:
     ("row", "summary"),
     [
         ({"type": "summary", "ideal_answer": ["It is green, and it fades."]}, True),
+        ({"type": "summary", "exact_answer": "", "ideal_answer": ["It is green, and it fades."]}, True),
+        ({"type": "summary", "exact_answer": [], "ideal_answer": ["It is green, and it fades."]}, True),
         ({"type": "summary", "answer": "It is green, and it fades."}, True),
         ({"ideal_answer": ["It is green, and it fades."]}, True),
         ({"type": "factoid", "answer": ["green"], "ideal_answer": ["It is green, and it fades."]}, False),
@@ -221,6 +224,13 @@ def test_an_answer_of_some_sentences_is_known_for_a_summary(
     file.write_text(json.dumps({"id": "q", "question": "What of toys?", **row}) + "\n")
     (item,) = load_data_set(str(file)).items
     assert item.summary is summary
+    assert bool(item.answers) is bool(row)
+
+
+def test_an_empty_value_is_none_and_0_is_one(tmp_path: Path) -> None:
+    row = {"id": 0, "question": "", "body": "Is it?", "options": ["yes", "no"], "answer": "", "gold_ids": 0}
+    (item,) = load_data_set(_lines(tmp_path / "q.jsonl", row)).items
+    assert (item.id, item.question, item.answers, item.gold_ids) == ("0", "Is it?", (), ("0",))
 
 
 def test_gzipped_json_lines(tmp_path: Path) -> None:
@@ -263,6 +273,7 @@ def test_long_texts_stand_in_the_row_or_beside(tmp_path: Path) -> None:
         ({"id": "b", "question": "Who?", "options": {"AA": "x", "B": "y"}}, r"line 2: an option is named 'AA'"),
         ({"id": "b", "question": "Who?", "options": {"A": "x", "a": "y"}}, r"line 2: there are two options A"),
         ({"id": "b", "question": "Who?", "options": ["x", ""]}, r"line 2: option B must be a text"),
+        ({"id": "b", "question": "Who?", "options": [*range(27)]}, r"line 2: .* there are at most 26"),
         ({"id": "b", "question": "Who?", "options": ["x", "y"], "answer": "E"}, r'line 2: the answer "E" is none'),
         ({"id": "b", "question": "Who?", "options": ["x", "x"], "answer": "x"}, r"line 2: .* more than one option"),
         ({"id": "b", "question": "Who?", "type": "yesno", "answer": "green"}, r'line 2: the answer "green" is none'),

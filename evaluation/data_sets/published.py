@@ -176,7 +176,7 @@ def _question_column(heads: list[str], where: str) -> str:
 def _questions(path: Path, heads: list[str], rows: list[list[str]], start: int, column: str) -> DataSet:
     data = DataSet("medq")
     for number, cells in enumerate(rows[start:], start + 1):
-        row = dict(zip(heads, cells, strict=False))
+        row = dict(reversed([*zip(heads, cells, strict=False)]))  # of columns that are called alike the first counts
         if not any(cells):
             continue
         if not row.get(column):

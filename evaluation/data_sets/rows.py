@@ -25,7 +25,7 @@ _NAMES = {
     "gold_ids": ("gold_ids", "gold_pmids_in_corpus", "gold_pmids", "gold_pmid", "PMID"),
     "document": ("document", "doc_id", "context_id"),
 }
-"""What a value may be called in a row; the first that is there counts."""
+"""What a value may be called in a row; the first that is there and not empty counts."""
 _BESIDE = ("documents.jsonl", "documents.jsonl.gz", "contexts.jsonl", "contexts.jsonl.gz")
 
 
@@ -163,8 +163,8 @@ def object_of(value: Any) -> dict[str, Any]:
 
 
 def _value_of(row: Mapping[str, Any], name: str) -> Any:
-    """Return a value by the first of its names that is there; None where there is none."""
-    return next((row[column] for column in _NAMES[name] if row.get(column) is not None), None)
+    """Return a value by the first of its names that has one; None where none has."""
+    return next((row[column] for column in _NAMES[name] if row.get(column) not in (None, "")), None)
 
 
 def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
@@ -174,15 +174,17 @@ def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
     """
     row = {**object_of(row), **given}
     kind, answer, document = row.get("type"), _value_of(row, "answer"), _value_of(row, "document")
+    answer = None if answer == [] else answer
     options = _options(_value_of(row, "options")) or decisions
     answers: tuple[str, ...]
     if options:
-        answers = () if answer in (None, [], "") else (right_letter(answer, options),)
+        answers = () if answer is None else (right_letter(answer, options),)
     elif answer is None:
         answers = _accepted_texts(row.get("ideal_answer"))
     else:
         answers = _accepted_texts(answer, whole_list=kind == "list")
-    question, gold = _value_of(row, "question"), _value_of(row, "gold_ids") or []
+    question, gold = _value_of(row, "question"), _value_of(row, "gold_ids")
+    gold = gold if isinstance(gold, list) else [] if gold is None else [gold]
     if question is None:
         raise BadRow(f"there is no question in it ({' or '.join(map(repr, _NAMES['question']))})")
     if not isinstance(question, str) or not question.strip():
@@ -192,7 +194,7 @@ def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
         question=question.strip(),
         options=options,
         answers=answers,
-        gold_ids=tuple(dict.fromkeys(map(_identifier, gold if isinstance(gold, list) else [gold]))),
+        gold_ids=tuple(dict.fromkeys(map(_identifier, gold))),
         # BioASQ's ideal answers are summaries, also where there is no type.
         summary=not options and bool(answers) and (kind == "summary" or answer is None),
         document=None if document is None else _identifier(document),
@@ -223,7 +225,7 @@ def _options(value: Any) -> dict[str, str]:
     for key, text in (value or {}).items():
         letter = str(key).strip().upper()
         if len(letter) != 1 or letter not in ascii_uppercase:
-            raise BadRow(f"an option is named {key!r}: use one letter, A to Z")
+            raise BadRow(f"an option is named {key!r}: use one letter, A to Z, so that there are at most 26")
         if isinstance(text, bool) or not isinstance(text, str | int | float) or not str(text).strip():
             raise BadRow(f"option {letter} must be a text, not {shown(text)}")
         if letter in options:
