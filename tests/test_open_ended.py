@@ -117,7 +117,9 @@ def test_verdicts_are_taken_in_and_counted_for_each_rater(tmp_path: Path, run: R
     ("content", "complaint"),
     [
         ("a,b\n1,2\n", "no columns"),
+        ("pair\nx\n", "no columns 'pair' and 'verdict'"),
         ("pair,verdict\nx,C\n", "Write A, B or tie"),
+        ("on a pair, or both;pair;verdict\n;x;C\n", "Write A, B or tie"),
         ("pair,verdict\nx,A\n", "no verdict on a pair of this run"),
     ],
 )

@@ -23,7 +23,7 @@ from briefcontext.files import sha256, write_whole
 
 OUTCOMES = ("win", "tie", "lose")
 VERDICTS = {"a": "A", "b": "B", "tie": "tie", "neither": "tie", "both": "tie", "equal": "tie"}
-_MARK = re.compile(r'pair"?([,;\t])|([,;\t])"?pair')
+_MARK = re.compile(r'(?:^|([,;\t]))"?pair"?(?:([,;\t])|$)')
 """Where a comma marks decimals, spreadsheets part columns by semicolons."""
 _JUDGE = "judge "
 _SAID = re.compile(r"^[\s*_]*verdict[\s*_]*:[\s*_]*(a|b|tie)\b", re.IGNORECASE | re.MULTILINE)
@@ -49,7 +49,7 @@ def _read(file: Path, unnamed: str = "") -> list[Verdict]:
     try:
         text = file.read_text(encoding="utf-8-sig")
         mark = _MARK.search(text.partition("\n")[0])
-        rows = list(csv.DictReader(io.StringIO(text), delimiter=(mark[1] or mark[2]) if mark else ","))
+        rows = list(csv.DictReader(io.StringIO(text), delimiter=(mark and (mark[1] or mark[2])) or ","))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{file} cannot be read: {error}. Give a CSV file in UTF-8.") from error
     found = []
