@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from langchain_openai import ChatOpenAI
 
@@ -19,7 +20,7 @@ from briefcontext.evaluation.experiments.controlled import PERCENTILES, Order, k
 from briefcontext.evaluation.experiments.corpus import corpus_tables
 from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.runs.run import Run
-from briefcontext.evaluation.runs.settings import git_commit
+from briefcontext.evaluation.runs.settings import git_commit, versions
 from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.knowledge import demo_knowledge_base
 from briefcontext.prompts import BUNDLED
@@ -319,6 +320,14 @@ def test_the_commit_is_of_the_repository_that_holds_the_code(tmp_path: Path) -> 
     assert git_commit(installed) is None
     code.write_text("changed")
     assert git_commit(code) == git("rev-parse", "HEAD") + ", changed"
+
+
+def test_the_version_is_that_of_the_package_that_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shadowed = tmp_path / "numpy-0.9.dist-info"
+    shadowed.mkdir()
+    (shadowed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 0.9\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    assert versions()["numpy"] == np.__version__
 
 
 def test_the_corpus_is_told_by_documents_tokens_and_lengths() -> None:

@@ -137,5 +137,6 @@ def provenance(encoder_revision: str) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results depend on."""
-    there = {package.name: package.version for package in distributions()}
+    # A package may be there twice, as in an environment on top of the system's: the first is the one imported.
+    there = {package.name: package.version for package in reversed([*distributions()])}
     return {"python": python_version(), **{name: there[name] for name in _VERSIONED if name in there}}
