@@ -1,4 +1,4 @@
-"""The preflight check: what the overlap and a calibration find, what each signal brings, and the time it takes.
+"""The preflight check: what the overlap and a calibration find, how far that holds elsewhere, and the time it takes.
 
 Questions are BioASQ's yes/no questions and PubMedQA's of the split train, over BioASQ's passages, PubMedQA's abstracts
 and abstracts of other collections; the encoder is minilm. The shipped signals were chosen with all of these questions
