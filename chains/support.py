@@ -1,4 +1,4 @@
-"""Support: whether the figures and negations of an answer's sentence stand in what the sentence cites."""
+"""Support: whether the figures, negations and direction of an answer's sentence stand in what the sentence cites."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
