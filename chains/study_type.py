@@ -64,7 +64,9 @@ _BY_TEXT: Mapping[StudyType, str] = {
     "case report": r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b",
 }
 _ANIMALS = r"mice|mouse|rats?|rabbits?|zebrafish|murine|dogs?|beagles?|pigs?|piglets?|swine|sheep|monkeys?|macaques?"
-_LABORATORY = re.compile(rf"\b(?:{_ANIMALS}|in vitro(?! fertili[sz]ation)|cell lines?)\b")
+_OF_PEOPLE = r"[- ](?:allerg|bite|flu\b|influenza|liver fluke|owner|valve)"
+"""What people have of an animal: dog bites, swine flu."""
+_LABORATORY = re.compile(rf"\b(?:(?:{_ANIMALS})\b(?!{_OF_PEOPLE})|(?:in vitro(?! fertili[sz]ation)|cell lines?)\b)")
 _RANDOMIZED_ANIMALS = re.compile(rf"\b(?:{_ANIMALS})\b[^.]{{0,40}} were (?:then )?random")
 _PEOPLE = re.compile(
     r"\b(?:patients?|women|men|children|adults|participants|volunteers|people|persons|subjects|humans?)\b"
