@@ -47,7 +47,7 @@ NOTHING_CLOSE = (
     "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "
     "documents, and they may answer it all the same: read the passages, or use a model."
 )
-FILTERED = " Only documents that fulfil the filters ({filters}) were searched."
+FILTERED = "\n\nOnly documents that fulfil the filters ({filters}) were searched."
 UNMENTIONED = "The documents that were read do not mention: {words}. "
 CITED_UNMENTIONED = "Not mentioned {where}. Check that the passages are about what you asked."
 MUCH_UNMENTIONED = 0.4

@@ -198,7 +198,9 @@ def test_an_abstention_says_that_filters_were_on(route: Any, base: KnowledgeBase
     for years, said in (("2015-", True), (None, False)):
         answer = built.invoke({"question": QUESTION}, context=Settings(route=route, years=years))["answer"]
         assert answer["abstained"]
-        assert answer["text"].endswith("Only documents that fulfil the filters (years 2015-) were searched.") == said
+        assert (
+            answer["text"].endswith("\n\nOnly documents that fulfil the filters (years 2015-) were searched.") == said
+        )
 
 
 def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeBase) -> None:
