@@ -68,6 +68,8 @@ _OF_PEOPLE = r"[- ](?:allerg|bite|flu\b|influenza|liver fluke|owner|valve)"
 """What people have of an animal: dog bites, swine flu."""
 _LABORATORY = re.compile(rf"\b(?:(?:{_ANIMALS})\b(?!{_OF_PEOPLE})|(?:in vitro(?! fertili[sz]ation)|cell lines?)\b)")
 _RANDOMIZED_ANIMALS = re.compile(rf"\b(?:{_ANIMALS})\b[^.]{{0,40}} were (?:then )?random")
+_OF_ARTICLES = ("article", "passage")
+"""Kinds of documents, as their metadata name them, of which one source is one article."""
 _PEOPLE = re.compile(
     r"\b(?:patients?|women|men|children|adults|participants|volunteers|people|persons|subjects|humans?)\b"
 )
@@ -119,10 +121,13 @@ def study_type(document: Document) -> StudyType | None:
 
 
 def with_study_types(documents: Sequence[Document]) -> list[Document]:
-    """Return documents, all passages of a source with the study type that the first of them to tell one tells."""
+    """Return documents, all passages of an article with the study type that the first of them to tell one tells.
+
+    A file may be a book, in which one passage tells of mice and another of patients.
+    """
     told: dict[object, StudyType] = {}
     for document in sorted(documents, key=lambda each: int(str(each.metadata.get("start") or 0))):
-        if kind := study_type(document):
+        if document.metadata.get("kind") in _OF_ARTICLES and (kind := study_type(document)):
             told.setdefault(document.metadata.get("source_id"), kind)
     return [
         Document(**{**dict(each), "metadata": {**each.metadata, "study_type": told[source]}})

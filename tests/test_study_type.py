@@ -142,16 +142,23 @@ def test_evidence_is_summed_up_the_strongest_first() -> None:
     assert summarise_evidence({"1": (None, None)}, conflict=False)["summary"] == ""
 
 
-def test_all_passages_of_an_article_are_of_one_kind(chat_model: ChatOpenAI) -> None:
+@pytest.mark.parametrize("kind", ["article", "pdf"])
+def test_all_passages_of_an_article_are_of_one_kind_and_those_of_a_book_are_not(
+    kind: str, chat_model: ChatOpenAI
+) -> None:
     texts = ("It helped.", "It was a cohort study.", "They were randomly assigned to aspirin.")
     chunks = [
-        Document(id=f"7#{place}", page_content=text, metadata={"source_id": "7", "start": 900 - 100 * place})
+        Document(
+            id=f"7#{place}", page_content=text, metadata={"source_id": "7", "kind": kind, "start": 900 - 100 * place}
+        )
         for place, text in enumerate(texts)
     ]
     retriever = FixedRetriever(documents=[*chunks, Document(id="8", page_content="It harmed.")])
     built = build_graph(reader=chat_model, retriever=retriever)
     answer = built.invoke({"question": QUESTION}, context=Settings(route="vanilla"))["answer"]
-    assert [each["study_type"] for each in answer["citations"]] == [*["randomized trial"] * 3, None]
+    own = [None, "cohort study", "randomized trial"]
+    told = ["randomized trial"] * 3 if kind == "article" else own
+    assert [each["study_type"] for each in answer["citations"]] == [*told, None]
     assert answer["evidence"]["study_types"] == {"randomized trial": 1, "unknown": 1}
 
 
