@@ -67,20 +67,18 @@ class RunFolder:
 
     def config(self) -> dict[str, Any]:
         """Return the configuration of the run; raise InputError where there is none."""
-        return self._read(CONFIG, f"{self.path} is no run")
+        return self._read(CONFIG, f"{self.path} is no run", "Check the path, or restore the file.")
 
     def summary(self) -> dict[str, Any]:
         """Return the summary of the run; raise InputError where it is not finished."""
-        return self._read(SUMMARY, f"{self.path} holds no finished run")
+        again = "Check the path. Give the command that began it again: it goes on from there."
+        return self._read(SUMMARY, f"{self.path} holds no finished run", again)
 
-    def _read(self, name: str, missing: str) -> dict[str, Any]:
+    def _read(self, name: str, missing: str, advice: str) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError) as error:
-            raise InputError(
-                f"{missing}: {name} cannot be read ({error}). Check the path. Give the command that began it again: "
-                "it goes on from there."
-            ) from error
+            raise InputError(f"{missing}: {name} cannot be read ({error}). {advice}") from error
         return found
 
     def rows(self) -> dict[str, Row]:
