@@ -117,6 +117,18 @@ def test_a_folder_of_another_configuration_is_refused(
     assert len(server.calls) == count
 
 
+def test_a_run_that_named_no_model_leaves_its_folder_to_one_that_does(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(2))
+    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
+    with pytest.raises(InputError, match="add --model"):
+        Run(run_settings(tmp_path, "position", 2, **given)).execute(tmp_path / "run")
+    run = Run(run_settings(tmp_path, "position", 2, model=chat(server), **given))
+    assert run.execute(tmp_path / "run")["missing"] == 0
+    (tmp_path / "run" / "config.json").write_text("{")
+    with pytest.raises(InputError, match=r"config\.json cannot be read .* restore the file\.$"):
+        run.execute(tmp_path / "run")
+
+
 def test_a_folder_that_is_in_use_is_refused(tmp_path: Path, server: OpenAIServer) -> None:
     run = Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,)))
     with RunFolder(tmp_path / "run").locked(), pytest.raises(InputError, match="Another process"):

@@ -244,8 +244,17 @@ class Run:
                 self._finish(folder)
             return BatchDone(counts, files, waiting)
 
+    def _model(self) -> str | BaseChatModel:
+        if self.settings.model is None:
+            raise InputError(
+                f"The experiment {self.settings.experiment} asks a model: add --model provider:model, for example "
+                "--model openai:gpt-4o-mini."
+            )
+        return self.settings.model
+
     @contextmanager
     def _claimed(self, out: Path) -> Iterator[RunFolder]:
+        self._model()  # A folder that is claimed without a model would refuse the same command with one.
         folder = RunFolder(out)
         with folder.locked():
             folder.claim(self.config())
@@ -257,15 +266,10 @@ class Run:
     def _fetch(self, folder: RunFolder, changed: Mapping[str, Any] | None = None, **opening: Any) -> int:
         """Get the answers that are not there, and return how many wait for replies; see `_runner`."""
         settings, rows = self.settings, folder.rows()
-        if settings.model is None:
-            raise InputError(
-                f"The experiment {settings.experiment} asks a model: add --model provider:model, for example "
-                "--model openai:gpt-4o-mini."
-            )
         if settings.temperature is not None:
             opening["temperature"] = settings.temperature
         opening |= {"extract_model": settings.extract_model, "replies": folder.path / REPLIES}
-        runner = self._runner(settings.model, changed, **opening)
+        runner = self._runner(self._model(), changed, **opening)
         # Without the line that a kill cut short, which the next one would run into.
         folder.rewrite(rows.values())
         done = {row["id"] for row in answered(list(rows.values()))}
