@@ -56,6 +56,12 @@ def edit_manifest(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def leave_out(folder: Path, name: str) -> None:
+    path = folder / "manifest.json"
+    left = {key: value for key, value in json.loads(path.read_text()).items() if key != name}
+    path.write_text(json.dumps(left))
+
+
 def stop_first_build(folder: Path) -> None:
     (folder / "manifest.json").rename(folder / "build.json")
 
@@ -112,6 +118,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no text": (lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"), "manifest.json is damaged"),
     "no object": (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest.json is damaged"),
     "not all tables": (lambda folder: edit_manifest(folder, versions={"passages": 1}), r"damaged \(versions: "),
+    "no time": (lambda folder: leave_out(folder, "updated"), r"damaged \(updated: "),
     "no encoder": (lambda folder: edit_manifest(folder, encoder=None), r"damaged \(encoder: "),
     "old": (
         lambda folder: edit_manifest(folder, format_version=1, collection=3),

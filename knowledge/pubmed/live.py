@@ -15,7 +15,7 @@ from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.pubmed.eutilities import EUtilities
 from briefcontext.knowledge.sources.publication import language
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
-from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest
+from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest, timestamp
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -109,7 +109,8 @@ class LivePubMed:
     @cached_property
     def manifest(self) -> Manifest:
         """Says which encoder ranks. Nothing is held here, so that all counts are zero."""
-        return Manifest(encoder=EncoderRecord.model_validate(self.encoder))
+        now = timestamp()
+        return Manifest(created=now, updated=now, encoder=EncoderRecord.model_validate(self.encoder))
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` records most similar to a question among the candidates, best first; none if PubMed has none.

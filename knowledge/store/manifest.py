@@ -193,8 +193,8 @@ class Manifest(BaseModel):
     """Stays the same for the life of the base; names its collection in Chroma."""
     serial: int = 0
     """How many states were written before it: of the manifest and the draft, the one with more is the later one."""
-    created: str = Field(default_factory=timestamp)
-    updated: str = Field(default_factory=timestamp)
+    created: str
+    updated: str
     encoder: EncoderRecord
     store: str | None = None
     """Where vectors are searched: None: in the table of passages; `chroma`; or the URL of a Chroma server."""
@@ -226,8 +226,8 @@ class Manifest(BaseModel):
 
     @classmethod
     def new(cls, place: Place, encoder: "Encoder", *, store: str | None, chunk_tokens: int | None) -> Self:
-        record = EncoderRecord.model_validate(encoder)
-        manifest = cls(encoder=record, store=store, chunk_tokens=chunk_tokens)
+        now, record = timestamp(), EncoderRecord.model_validate(encoder)
+        manifest = cls(created=now, updated=now, encoder=record, store=store, chunk_tokens=chunk_tokens)
         manifest._place = place
         return manifest
 
