@@ -12,6 +12,7 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
+import ijson  # type: ignore[import-untyped]
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,12 +81,10 @@ class MedCPTEmbeddings(FileSource):
 
     def _matched(self, stream: BufferedIOBase) -> Iterator[Entry]:
         """The chunk's articles in the order of their file, then a reject for each vector left over."""
-        import ijson  # type: ignore[import-untyped]
-
         vectors, rows = self._vectors(), {pmid: row for row, pmid in enumerate(self._pmids())}
         listed, problem = len(rows), ""
         try:
-            for pmid, article in ijson.kvitems(stream, ""):
+            for pmid, article in _articles(stream):
                 row = rows.pop(int(pmid), None) if is_pmid(pmid) else None
                 yield _entry(pmid, article, None if row is None else vectors[row])
         except DAMAGED_GZIP as error:
@@ -146,6 +145,23 @@ def part_beside(path: Path, part: str) -> Path:
         if beside.is_file():
             return beside
     raise UnreadableError(f"{path} needs {names[0]} beside it: download it from {DOWNLOAD}")
+
+
+def _articles(stream: BufferedIOBase) -> Iterator[tuple[str, Any]]:
+    """Each article with its PMID. Where the file cannot be read on, those before the break come first."""
+    # ijson's own loop would drop the articles that it read in the chunk of the break.
+    articles = ijson.sendable_list()
+    parser = ijson.kvitems_coro(articles, "")
+    chunk = b"-"
+    while chunk:
+        try:
+            if chunk := stream.read1(1 << 16):
+                parser.send(chunk)
+            else:
+                parser.close()
+        finally:
+            yield from articles
+            articles.clear()
 
 
 def _entry(pmid: str, article: Any, vector: NDArray[np.floating[Any]] | None) -> Entry:
