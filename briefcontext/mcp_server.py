@@ -20,7 +20,6 @@ from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import publication_year, source_id, web_link
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
-from briefcontext.chains.study_type import source_notes
 from briefcontext.commands.progress import event_words
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
@@ -29,6 +28,7 @@ from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
 from briefcontext.graphs.tool import Asked, problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
+from briefcontext.study_type import source_notes
 
 _MOST = 100
 """The most passages that one search returns."""

@@ -15,8 +15,7 @@ from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.question import Question, language_note
 from briefcontext.chains.reader import Draft, Extraction
-from briefcontext.chains.references import Reference, list_references
-from briefcontext.chains.study_type import Evidence, summarise_evidence
+from briefcontext.chains.references import Evidence, Reference, list_references, summarise_evidence
 from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
 
 NO_ANSWER = "No answer was found in the documents."

@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.reader import CUT_AT, Match, Quote, distinct
-from briefcontext.chains.study_type import StudyType, journal, source_notes, species, study_type
+from briefcontext.study_type import StudyType, source_notes, species, study_type
 
 MARK = r"\[(\d+[a-z]*)\]"
 """What stands for a citation in an answer's text: `[2]`, or `[2a]` and `[2b]` where several passages of one source are
@@ -306,3 +306,8 @@ def _placed(quote: Quote, document: Document) -> CitedQuote:
     section, number = paragraph(document, start)
     page = printed_page(document, _chunk_start(document) + start)
     return CitedQuote(**quote, section=section, paragraph=number, page=page)
+
+
+def journal(document: Document) -> str:
+    """Return the short title of a document's journal, or its whole one."""
+    return str(document.metadata.get("journal_abbreviation") or document.metadata.get("journal") or "")

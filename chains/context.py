@@ -13,9 +13,9 @@ from briefcontext.chains.citation import cite, document_key, publication_year
 from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.reader import CUT_AT, Extraction
-from briefcontext.chains.study_type import study_type
 from briefcontext.errors import ModelCallError
 from briefcontext.sentences import split_sentences
+from briefcontext.study_type import study_type
 
 T = TypeVar("T")
 

@@ -1,14 +1,15 @@
 """References: the articles that an answer cites, each once, also as reference managers read them."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.citation import Citation, CitedQuote
-from briefcontext.chains.study_type import journal
+from briefcontext.chains.citation import Citation, CitedQuote, journal
+from briefcontext.study_type import StudyType
 
 _MOST_AUTHORS = 6
 """Of more, these are followed by "et al.", as the ICMJE's samples of NLM style have it."""
@@ -210,3 +211,49 @@ REFERENCE_FORMATS: Mapping[ReferenceFormat, Callable[[Sequence[Reference]], str]
     "bibtex": _bibtex,
     "nlm": _nlm,
 }
+
+
+class Evidence(TypedDict):
+    """The articles that an answer cites, taken together."""
+
+    study_types: dict[str, int]
+    """How many articles of each study type, the strongest first; `unknown`, which is any other, last."""
+    newest: int | None
+    """Year of the newest."""
+    conflict: bool | None
+    """Whether partitions, or the reader, say that the evidence contradicts itself; None where no model read it."""
+    summary: str
+    """The same in words; empty where neither a study type nor a year is known."""
+
+
+_PLURALS = {
+    "systematic review or meta-analysis": "systematic reviews or meta-analyses",
+    "cohort study": "cohort studies",
+    "case-control study": "case-control studies",
+    "animal or laboratory study": "animal or laboratory studies",
+}
+
+
+_CONFLICT = {True: "they contradict each other", False: "no conflict reported", None: "not checked for conflicts"}
+
+
+def summarise_evidence(
+    articles: Mapping[str, tuple[StudyType | None, int | None]], *, conflict: bool | None
+) -> Evidence:
+    """Count the study types of articles, given by source id with their years."""
+    counts = Counter(kind or "unknown" for kind, _ in articles.values())
+    study_types = {kind: counts[kind] for kind in (*get_args(StudyType), "unknown") if counts[kind]}
+    newest = max((year for _, year in articles.values() if year), default=None)
+    parts = [_counted(count, kind) for kind, count in study_types.items()]
+    parts += [f"newest {newest}"] if newest else []
+    parts.append(_CONFLICT[conflict])
+    known = newest or study_types.keys() - {"unknown"}
+    return Evidence(
+        study_types=study_types, newest=newest, conflict=conflict, summary="; ".join(parts) if known else ""
+    )
+
+
+def _counted(count: int, kind: str) -> str:
+    if kind == "unknown":
+        return f"{count} of other or unknown type"
+    return f"{count} {kind if count == 1 else _PLURALS.get(kind, f'{kind}s')}"

@@ -17,7 +17,6 @@ from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
 from briefcontext.chains.question import Question, check_earlier, check_question
 from briefcontext.chains.reader import NOTHING_USED, Draft, Reader, extraction_of
-from briefcontext.chains.study_type import with_study_types
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
@@ -42,6 +41,7 @@ from briefcontext.knowledge.store.filters import WIDEN
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import TwoRankings, order_preserving, rank_by_bm25
 from briefcontext.retrievers.sentence_ranking import unmentioned
+from briefcontext.study_type import with_study_types
 
 NOTHING_CLOSE = (
     "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "

@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from langgraph.runtime import get_runtime
 from pydantic import (
@@ -23,6 +23,7 @@ from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import SearchMethod
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
+from briefcontext.study_type import StudyType
 
 IOU: Literal["iou"] = "iou"
 """The name of BriefContext's own preflight check."""
@@ -55,7 +56,9 @@ class AskedFilters(BaseModel):
         default=None, description="Years of publication, both ends included: 2015-2020, 2015-, -2019 or 2021."
     )
     publication_types: list[str] = Field(
-        default=[], description='PubMed publication types, any of them: "Randomized Controlled Trial", "Meta-Analysis".'
+        default=[],
+        description="Any of these study types: " + ", ".join(get_args(StudyType)) + ". PubMed's publication types are "
+        'understood, too: "Clinical Trial", "Meta-Analysis".',
     )
     journals: list[str] = Field(default=[], description='Titles or abbreviations, any of them: "N Engl J Med".')
     mesh: list[str] = Field(default=[], description='MeSH headings, any of them: "Asthma".')
@@ -138,7 +141,9 @@ class Settings(BaseModel):
         "too: 2015-2020, 2015-, -2019 or 2021.",
     )
     publication_types: _Labels = Field(
-        default=(), description="Only publications of one of these types, as PubMed writes them."
+        default=(),
+        description="Only publications of one of these types: 'randomized trial' and what else is shown beside an "
+        "article, or publication types as PubMed writes them.",
     )
     journals: _Labels = Field(
         default=(), description="Only publications in one of these journals, by title or MEDLINE abbreviation."

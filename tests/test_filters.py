@@ -31,7 +31,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         )
         for number in range(60)
     ]
-    build(folder, source("a", *records, record("bare", "Aspirin for stroke, of unknown origin.")))
+    # Of an article's passages the first tells of what kind it is.
+    text = "This was a randomized trial of aspirin for stroke. " + "It was compared with placebo in stroke. " * 20
+    trial = record("trial", text, kind="article")
+    build(folder, source("a", *records, record("bare", "Aspirin for stroke, of unknown origin."), trial))
     with KnowledgeBase.open(folder, encoder=HashingEncoder()) as opened:
         yield opened
 
@@ -39,13 +42,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
 @pytest.mark.parametrize(
     ("filters", "found"),
     [
-        (Filters(), 61),
+        (Filters(), 63),
         (Filters(first_year=2030), 10),
         (Filters(last_year=1989), 10),
         (Filters(first_year=1990, last_year=1999), 10),
         (Filters(first_year=2100), 0),
         (Filters(publication_types=("randomized controlled trial",)), 20),
         (Filters(publication_types=("Review", "Randomized Controlled Trial")), 40),
+        (Filters(publication_types=("Randomized trial",)), 22),
         (Filters(journals=("CHILDREN'S HEALTH",)), 20),
         (Filters(mesh=("Aspirin / therapeutic use",)), 30),
         (Filters(languages=("fre",)), 6),

@@ -214,6 +214,10 @@ def test_no_question_brings_operators_tags_or_wildcards_of_its_own(question: str
             Filters(2015, None, ("Review", "Randomized Controlled Trial"), mesh=("Gout",)),
             '(2015:3000[dp]) AND ("Review"[pt] OR "Randomized Controlled Trial"[pt]) AND ("Gout"[mh:noexp])',
         ),
+        (
+            Filters(publication_types=("Case report", "Letter")),
+            '("case reports"[pt] OR "Letter"[pt])',
+        ),
         (Filters(journals=('BMJ"[ta] OR "a',), languages=("en",)), '("BMJ [ta] OR a"[ta]) AND ("eng"[la])'),
     ],
 )

@@ -451,7 +451,7 @@ def test_settings_are_described_with_bounds_and_values() -> None:
 def test_study_types_are_offered_with_those_that_the_page_was_started_with() -> None:
     settings = Settings(publication_types=("Review", "Letter"), years=(2015, None))
     described = {setting["name"]: setting for setting in describe(settings, {})}
-    assert {"Randomized Controlled Trial", "Letter"} < {*described["publication_types"]["values"]}
+    assert {"randomized trial", "Letter"} < {*described["publication_types"]["values"]}
     assert described["publication_types"]["default"] == ("Review", "Letter")
     assert described["years"]["default"] == (2015, None)
     assert "years" not in {setting["name"] for setting in describe(Settings(document="report.md"), {})}

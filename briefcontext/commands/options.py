@@ -64,7 +64,8 @@ Years = Annotated[str | None, filter_option(help="Only publications of these yea
 StudyTypes = Annotated[
     list[str] | None,
     filter_option(
-        "--type", help='Only this publication type, or one of several: --type "Randomized Controlled Trial".'
+        "--type",
+        help="Only this study type, or PubMed's publication type, or one of several: --type 'randomized trial'.",
     ),
 ]
 Journals = Annotated[

@@ -15,9 +15,9 @@ from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
 from briefcontext.chains.citation import Citation
 from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
-from briefcontext.chains.study_type import source_notes
 from briefcontext.chains.support import marked
 from briefcontext.commands.terminal import counted, printable, printable_line
+from briefcontext.study_type import source_notes
 
 UNWRAPPED = 1_000_000
 """Characters; no line is as long."""

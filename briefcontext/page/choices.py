@@ -1,11 +1,12 @@
 """The settings that a visitor of the page may choose; none names a file or model of the server."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.errors import InputError
 from briefcontext.graphs.settings import Settings
+from briefcontext.study_type import StudyType
 
 CHOICES = {
     "route": "How to read",
@@ -26,17 +27,14 @@ CHOICES = {
 """What the form calls the settings, in its order."""
 FILTERS = {
     "years": "Both included; leave either empty.",
-    "publication_types": "Any of these, as PubMed calls them.",
+    "publication_types": "Any of these, by PubMed's types, or by the title, headings or text.",
     "journals": "Titles, or abbreviations as in PubMed. Several: with semicolons between.",
     "mesh": "As PubMed writes them. Several: with semicolons between.",
     "languages": "PubMed's codes, such as eng or fre. Several: with semicolons between.",
 }
 """What the form says of the filters; of other settings it says what their descriptions say."""
-STUDY_TYPES = (
-    *("Randomized Controlled Trial", "Clinical Trial", "Meta-Analysis", "Systematic Review", "Review"),
-    *("Practice Guideline", "Observational Study", "Case Reports"),
-)
-"""The publication types of PubMed that the form offers."""
+STUDY_TYPES = (*get_args(StudyType), "clinical trial", "observational study")
+"""What the form offers: what is shown beside an article, and two publication types of PubMed."""
 _COUNTS = ("top_k", "partition_size", "preflight_top_n")
 
 

@@ -13,11 +13,11 @@ from starlette.types import Receive, Scope, Send
 
 from briefcontext.chains.citation import paragraph, printed_page, publication_year, source_id, web_link
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
-from briefcontext.chains.study_type import source_notes
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.settings import Settings
+from briefcontext.study_type import source_notes
 
 Line = dict[str, Any]
 

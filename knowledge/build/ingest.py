@@ -18,6 +18,7 @@ from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import NewPassage
+from briefcontext.study_type import with_study_types
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -107,7 +108,7 @@ class Ingest:
             if isinstance(record, Record):
                 state = self._held.state(record.source_id)
                 if state is None or state.digest != record.digest:
-                    record.passages = list(self._passages_of(record))
+                    record.passages = self._passages_of(record)
         self._held.look_up_ids([id for record in checked if isinstance(record, Record) for id in record.ids])
         changes.counts = Counts(read=len(items), **Counter[str](map(self._apply, checked)))
         entry = self._ledger.entries[source]
@@ -168,7 +169,7 @@ class Ingest:
     def _replace(self, record: Record, state: RecordState | None, order: int | None) -> Outcome:
         """Put a record in the place of what is held, unless its passages have ids of others."""
         if not record.passages:
-            record.passages = list(self._passages_of(record))
+            record.passages = self._passages_of(record)
             self._held.look_up_ids(record.ids)
         ids = record.ids
         if len(set(ids)) < len(ids) or any(self._held.owner(id) not in (None, record.source_id) for id in ids):
@@ -223,7 +224,11 @@ class Ingest:
         record.digest, record.revision = hashlib.sha256(stored).digest()[:16], _revision(first)
         return None
 
-    def _passages_of(self, record: Record) -> Iterator[Part]:
+    def _passages_of(self, record: Record) -> list[Part]:
+        documents, vectors = zip(*self._chunks(record), strict=True)
+        return list(zip(with_study_types(documents), vectors, strict=True))
+
+    def _chunks(self, record: Record) -> Iterator[Part]:
         chunks = 0
         for document, vector in record.parts.values():
             if document.id is None:

@@ -16,6 +16,7 @@ from briefcontext.knowledge.pubmed.eutilities import EUtilities
 from briefcontext.knowledge.sources.publication import language
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest, timestamp
+from briefcontext.study_type import PUBMED_QUERIES
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -208,7 +209,9 @@ def pubmed_filters(filters: Filters) -> str:
     }
     # A label keeps nothing that would end its quotes.
     plain = {tag: [" ".join(value.replace('"', " ").split()) for value in values] for tag, values in tagged.items()}
-    alternatives = [[f'"{value}"[{tag}]' for value in values] for tag, values in plain.items()]
+    alternatives = [
+        [PUBMED_QUERIES.get(value.casefold(), f'"{value}"[{tag}]') for value in values] for tag, values in plain.items()
+    ]
     if (filters.first_year, filters.last_year) != (None, None):
         alternatives.insert(0, [f"{filters.first_year or 1000}:{filters.last_year or 3000}[dp]"])
     return " AND ".join(f"({' OR '.join(one)})" for one in alternatives if one)

@@ -8,8 +8,8 @@ from briefcontext.knowledge.sources.publication import language
 LABELLED = ("publication_types", "journals", "mesh", "languages")
 """The columns that hold lists of labels, and the filters by them."""
 WIDEN = (
-    "Widen the filters, or leave them out; types, journals and headings have PubMed's names, such as "
-    "Randomized Controlled Trial."
+    "Widen the filters, or leave them out; types are such as randomized trial, or have PubMed's names, as journals and "
+    "headings have."
 )
 
 
@@ -25,7 +25,7 @@ class Filters:
     last_year: int | None = None
     """Both included."""
     publication_types: tuple[str, ...] = ()
-    """As PubMed writes them: `Randomized Controlled Trial`."""
+    """A study type (`randomized trial`, of `StudyType`), or as PubMed writes them: `Randomized Controlled Trial`."""
     journals: tuple[str, ...] = ()
     """Titles, or their abbreviations in MEDLINE: `BMJ`, `N Engl J Med`."""
     mesh: tuple[str, ...] = ()

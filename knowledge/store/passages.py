@@ -18,6 +18,7 @@ from briefcontext.knowledge.store.filters import LABELLED, Filters, labels
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
 from briefcontext.knowledge.store.terms import TermStatistics, lexical_text, tokenize
+from briefcontext.study_type import study_type
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -102,7 +103,11 @@ def _row(passage: NewPassage) -> dict[str, Any]:
     known = normalised(document.metadata)
     metadata = {name: value for name, value in known.items() if name not in ("source_id", "title")}
     terms = tokenize(lexical_text(title_of(document), document.page_content))
-    labelled = {**metadata, "journals": [metadata.get("journal"), metadata.get("journal_abbreviation")]}
+    labelled = {
+        **metadata,
+        "publication_types": f"{metadata.get('publication_types', '')};{study_type(document) or ''}",
+        "journals": [metadata.get("journal"), metadata.get("journal_abbreviation")],
+    }
     return {
         "number": passage.number,
         "id": document.id,

@@ -1,12 +1,10 @@
 """Study types: what kind of evidence an article is, from its publication types, MeSH headings and text."""
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 from langchain_core.documents import Document
-from typing_extensions import TypedDict
 
 StudyType = Literal[
     "systematic review or meta-analysis",
@@ -31,6 +29,16 @@ _BY_TYPE: Mapping[str, StudyType] = {
     "case-report": "case report",
 }
 """By publication types of MEDLINE and article types of JATS, in small letters."""
+PUBMED_QUERIES: Mapping[str, str] = {
+    "systematic review or meta-analysis": '"systematic review"[pt] OR "meta-analysis"[pt]',
+    # The narrow filter for therapy of PubMed's Clinical Queries, which finds what is not indexed yet.
+    "randomized trial": '"randomized controlled trial"[pt] OR (randomized[tiab] AND controlled[tiab] AND trial[tiab])',
+    "cohort study": '"cohort studies"[mh]',
+    "case-control study": '"case-control studies"[mh]',
+    "case report": '"case reports"[pt]',
+    "animal or laboratory study": '("animals"[mh:noexp] NOT "humans"[mh])',
+}
+"""What finds in PubMed those that are not publication types there."""
 _NO_STUDY = {"letter", "editorial", "comment", "news", "published erratum", "biography"}
 _NO_STUDY |= {"retraction of publication", "retraction notice"}
 _PROTOCOL = re.compile(
@@ -54,15 +62,23 @@ _BY_TITLE: Mapping[StudyType, str] = {
     "guideline": r"\b(?:clinical practice |practice |treatment )?guidelines?(?: for\b| on\b|$)|\bconsensus statement\b",
     "case report": r"\bcase (?:report|series)\b|\ba case of\b",
 }
-_BY_TEXT: Mapping[StudyType, str] = {
-    "randomized trial": r"(?<!non[- ])(?<!non)(?<!not )(?<!future )(?<!further )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}"
-    # One that is called for is another than this.
-    r"(?:trial|study)\b(?!(?: [\w/-]+){0,6},? (?:is|are|be) (?:\w+ )?(?:needed|warranted|required|necessary|justified))"
-    r"|\b(?:were|was) (?:then )?(?:randomly (?:assigned|allocated)|randomi[sz]ed to)\b",
-    "case-control study": r"\bcase-control(?:led)? (?:study|analysis|design)\b",
-    "cohort study": r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ )?cohort\b",
-    "case report": r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b",
+_BY_TEXT: Mapping[StudyType, tuple[str, str]] = {
+    "randomized trial": (
+        "random",
+        r"(?<!non[- ])(?<!non)(?<!not )(?<!future )(?<!further )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}"
+        # One that is called for is another than this.
+        r"(?:trial|study)\b(?!(?: [\w/-]+){0,6},? (?:is|are|be) (?:\w+ )?"
+        r"(?:needed|warranted|required|necessary|justified))"
+        r"|\b(?:were|was) (?:then )?(?:randomly (?:assigned|allocated)|randomi[sz]ed to)\b",
+    ),
+    "case-control study": ("case-control", r"\bcase-control(?:led)? (?:study|analysis|design)\b"),
+    "cohort study": (
+        "cohort",
+        r"\bcohort (?:study|analysis)\b|\b(?:prospective|retrospective|longitudinal) (?:[\w-]+ )?cohort\b",
+    ),
+    "case report": ("we ", r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b"),
 }
+"""What is in every such wording, which is quickly looked for, and the wordings."""
 _ANIMALS = r"mice|mouse|rats?|rabbits?|zebrafish|murine|dogs?|beagles?|pigs?|piglets?|swine|sheep|monkeys?|macaques?"
 _OF_PEOPLE = r"[- ](?:allerg|bite|flu\b|influenza|liver fluke|owner|valve)"
 """What people have of an animal: dog bites, swine flu."""
@@ -105,15 +121,15 @@ def study_type(document: Document) -> StudyType | None:
         return "review"
     if _NO_STUDY & types:
         return None
-    headings = _labels(metadata.get("mesh"))
+    headings, whole = _labels(metadata.get("mesh")), f"{title}\n{text}"
     found = [kind for kind, words in _BY_TITLE.items() if re.search(words, title)]
     # Of trials without randomization, too, PubMed says that patients were followed up.
     if not any("clinical trial" in name for name in types):
         found += [kind for heading, kind in _BY_HEADING.items() if heading in headings]
-    found += [kind for kind, words in _BY_TEXT.items() if re.search(words, f"{title}\n{text}")]
+    found += [kind for kind, (part, words) in _BY_TEXT.items() if part in whole and re.search(words, whole)]
     animals = "animals" in headings and "humans" not in headings
-    laboratory = _LABORATORY.search(title) or _RANDOMIZED_ANIMALS.search(text)
-    if animals or (not headings and laboratory and not _PEOPLE.search(f"{title}\n{text}")):
+    laboratory = _LABORATORY.search(title) or ("random" in text and _RANDOMIZED_ANIMALS.search(text))
+    if animals or (not headings and laboratory and not _PEOPLE.search(whole)):
         return "animal or laboratory study"
     if _TITLED_REVIEW.search(title) and not found:
         return "review"
@@ -126,7 +142,7 @@ def with_study_types(documents: Sequence[Document]) -> list[Document]:
     A file may be a book, in which one passage tells of mice and another of patients.
     """
     told: dict[object, StudyType] = {}
-    for document in sorted(documents, key=lambda each: int(str(each.metadata.get("start") or 0))):
+    for document in sorted(documents, key=_start):
         if document.metadata.get("kind") in _OF_ARTICLES and (kind := study_type(document)):
             told.setdefault(document.metadata.get("source_id"), kind)
     return [
@@ -135,6 +151,11 @@ def with_study_types(documents: Sequence[Document]) -> list[Document]:
         else each
         for each in documents
     ]
+
+
+def _start(document: Document) -> int:
+    # A loader may mean something else by it.
+    return start if type(start := document.metadata.get("start")) is int else 0
 
 
 def species(document: Document) -> list[str]:
@@ -153,11 +174,6 @@ def source_notes(document: Document) -> list[str]:
     return [*became, *([kind] if kind else []), *species(document)]
 
 
-def journal(document: Document) -> str:
-    """Return the short title of a document's journal, or its whole one."""
-    return str(document.metadata.get("journal_abbreviation") or document.metadata.get("journal") or "")
-
-
 def _labels(given: object) -> set[str]:
     return {label.lower() for label in _written(given)}
 
@@ -165,49 +181,3 @@ def _labels(given: object) -> set[str]:
 def _written(given: object) -> list[str]:
     labels = given if isinstance(given, list | tuple) else str(given or "").split(";")
     return [" ".join(str(label).split()) for label in labels if str(label).strip()]
-
-
-class Evidence(TypedDict):
-    """The articles that an answer cites, taken together."""
-
-    study_types: dict[str, int]
-    """How many articles of each study type, the strongest first; `unknown`, which is any other, last."""
-    newest: int | None
-    """Year of the newest."""
-    conflict: bool | None
-    """Whether partitions, or the reader, say that the evidence contradicts itself; None where no model read it."""
-    summary: str
-    """The same in words; empty where neither a study type nor a year is known."""
-
-
-_PLURALS = {
-    "systematic review or meta-analysis": "systematic reviews or meta-analyses",
-    "cohort study": "cohort studies",
-    "case-control study": "case-control studies",
-    "animal or laboratory study": "animal or laboratory studies",
-}
-
-
-_CONFLICT = {True: "they contradict each other", False: "no conflict reported", None: "not checked for conflicts"}
-
-
-def summarise_evidence(
-    articles: Mapping[str, tuple[StudyType | None, int | None]], *, conflict: bool | None
-) -> Evidence:
-    """Count the study types of articles, given by source id with their years."""
-    counts = Counter(kind or "unknown" for kind, _ in articles.values())
-    study_types = {kind: counts[kind] for kind in (*get_args(StudyType), "unknown") if counts[kind]}
-    newest = max((year for _, year in articles.values() if year), default=None)
-    parts = [_counted(count, kind) for kind, count in study_types.items()]
-    parts += [f"newest {newest}"] if newest else []
-    parts.append(_CONFLICT[conflict])
-    known = newest or study_types.keys() - {"unknown"}
-    return Evidence(
-        study_types=study_types, newest=newest, conflict=conflict, summary="; ".join(parts) if known else ""
-    )
-
-
-def _counted(count: int, kind: str) -> str:
-    if kind == "unknown":
-        return f"{count} of other or unknown type"
-    return f"{count} {kind if count == 1 else _PLURALS.get(kind, f'{kind}s')}"
