@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
+from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
 from numpy.typing import NDArray
 
 from briefcontext.chains.extractive_reader import ExtractiveReader
@@ -25,7 +26,8 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge.encoders import Encoder
 from briefcontext.knowledge.encoders.encoder import titled_text, unit_vectors
-from briefcontext.knowledge.pubmed.eutilities import EUtilities, PoliteRate
+from briefcontext.knowledge.pubmed import eutilities
+from briefcontext.knowledge.pubmed.eutilities import EUtilities
 from briefcontext.knowledge.pubmed.live import MOST_WORDS, LivePubMed, pubmed_filters, pubmed_queries
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.store.filters import Filters
@@ -86,23 +88,17 @@ class WordCountEncoder:
         return [match.span() for match in re.finditer(r"\w+", text)]
 
 
-class SleeplessClock:
-    """Time that passes only while somebody sleeps."""
+class CountingRate(BaseRateLimiter):
+    """Lets every request pass, and counts them."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept: list[float] = []
+    turns = 0
 
-    def __call__(self) -> float:
-        return self.now
+    def acquire(self, *, blocking: bool = True) -> bool:
+        self.turns += 1
+        return True
 
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-
-    def pauses(self) -> list[float]:
-        """The sleeps that are longer than the space between two requests."""
-        return [round(seconds, 2) for seconds in self.slept if seconds > 0.5]
+    async def aacquire(self, *, blocking: bool = True) -> bool:
+        return self.acquire()
 
 
 @pytest.fixture(autouse=True)
@@ -112,9 +108,17 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses before requests that are sent again, rounded, which nobody waits for."""
+    slept: list[float] = []
+    monkeypatch.setattr(eutilities, "sleep", lambda seconds: slept.append(round(seconds, 2)))
+    return slept
+
+
 @pytest.fixture
-def clock() -> SleeplessClock:
-    return SleeplessClock()
+def rate() -> CountingRate:
+    return CountingRate()
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +140,13 @@ Open = Callable[..., LivePubMed]
 
 
 @pytest.fixture
-def open_live(ncbi: EUtilsServer, clock: SleeplessClock) -> Iterator[Open]:
+def open_live(ncbi: EUtilsServer, rate: CountingRate) -> Iterator[Open]:
     """Opens live PubMed on the server of this test; closed at its end."""
     opened: list[LivePubMed] = []
 
     def open_one(
         encoder: Encoder | None = None, *, candidates: int = 100, url: str = ncbi.url, timeout: float = 20
     ) -> LivePubMed:
-        rate = PoliteRate(3, clock=clock, sleep=clock.sleep)
         client = EUtilities(url, timeout=timeout, rate=rate)
         opened.append(LivePubMed(encoder or WordCountEncoder(), candidates=candidates, eutilities=client))
         return opened[-1]
@@ -392,34 +395,14 @@ def test_all_clients_of_a_process_share_ncbis_rate(monkeypatch: pytest.MonkeyPat
     ):
         assert one.rate is other.rate
         assert one.rate is not away.rate
-        assert 1 / per_second < one.rate.interval < 1.2 / per_second
+        assert isinstance(one.rate, InMemoryRateLimiter)
+        assert 1 / 1.2 < one.rate.requests_per_second / per_second < 1
+        assert one.rate.max_bucket_size == 1
 
 
-def test_threads_take_turns() -> None:
-    slept: list[float] = []
-    rate = PoliteRate(10, clock=lambda: 5.0, sleep=slept.append)
-    threads = [threading.Thread(target=rate.wait) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(slept) == pytest.approx([rate.interval * turn for turn in range(1, 8)])
-
-
-def test_requests_are_spaced_and_a_late_one_need_not_wait(clock: SleeplessClock) -> None:
-    rate = PoliteRate(2, clock=clock, sleep=clock.sleep)
-    rate.wait()
-    rate.wait()
-    clock.now += 60
-    rate.wait()
-    rate.hold(7)
-    rate.wait()
-    assert clock.slept == pytest.approx([rate.interval, 7])
-
-
-def test_every_request_waits_for_its_turn(live: LivePubMed, clock: SleeplessClock) -> None:
+def test_every_request_waits_for_its_turn(live: LivePubMed, ncbi: EUtilsServer, rate: CountingRate) -> None:
     live.search(QUESTION, 4)
-    assert clock.slept == pytest.approx([1.1 / 3] * 3)
+    assert rate.turns == len(ncbi.calls) > 1
 
 
 def http_date(seconds: int) -> str:
@@ -451,7 +434,7 @@ BACKEND = b'{"esearchresult":{"ERROR":"Search Backend failed:\n Database is not 
 )
 @pytest.mark.parametrize("utility", ["esearch", "efetch"])
 def test_a_fault_that_passes_is_only_a_delay(
-    ncbi: EUtilsServer, open_live: Open, clock: SleeplessClock, fault: Fault, pause: float | None, utility: str
+    ncbi: EUtilsServer, open_live: Open, pauses: list[float], fault: Fault, pause: float | None, utility: str
 ) -> None:
     live = open_live(candidates=1)
     if utility == "esearch":
@@ -460,7 +443,7 @@ def test_a_fault_that_passes_is_only_a_delay(
         ncbi.faults += [Fault(body=b'{"esearchresult": {"idlist": ["13"]}}'), fault]
     assert ids(live.search("gout", 1)) == ["13"]
     assert [call.utility for call in ncbi.calls].count(utility) == 2
-    assert clock.pauses() == ([] if pause is None else [pause])
+    assert pauses == [0 if pause is None else pause]
 
 
 @pytest.mark.parametrize(
@@ -476,7 +459,7 @@ def test_a_fault_that_passes_is_only_a_delay(
     ],
 )
 def test_a_fault_that_stays_is_one_error_after_four_tries(
-    ncbi: EUtilsServer, open_live: Open, clock: SleeplessClock, fault: Fault, reason: str
+    ncbi: EUtilsServer, open_live: Open, pauses: list[float], fault: Fault, reason: str
 ) -> None:
     ncbi.faults += [fault] * 4
     with pytest.raises(KnowledgeBaseError, match=rf"127\.0\.0\.1:\d+: esearch failed 4 times.*{reason}") as raised:
@@ -484,7 +467,7 @@ def test_a_fault_that_stays_is_one_error_after_four_tries(
     assert "--kb DIR" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert len(ncbi.calls) == 4
-    assert clock.pauses() == [1, 2, 4]
+    assert pauses == [1, 2, 4]
 
 
 def test_broken_xml_is_not_taken_for_fewer_records(ncbi: EUtilsServer, live: LivePubMed) -> None:
@@ -497,12 +480,12 @@ def test_broken_xml_is_not_taken_for_fewer_records(ncbi: EUtilsServer, live: Liv
 
 @pytest.mark.parametrize("wait", [str, http_date], ids=["seconds", "date"])
 def test_a_long_retry_after_is_told_and_not_waited_for(
-    ncbi: EUtilsServer, live: LivePubMed, clock: SleeplessClock, wait: Callable[[int], str]
+    ncbi: EUtilsServer, live: LivePubMed, pauses: list[float], wait: Callable[[int], str]
 ) -> None:
     ncbi.faults.append(Fault(429, RATE_LIMIT, {"Retry-After": wait(3600)}))
     with pytest.raises(KnowledgeBaseError, match=r"asked again in 3\d\d\d seconds"):
         live.search("gout", 1)
-    assert clock.pauses() == []
+    assert pauses == []
 
 
 @pytest.mark.parametrize(

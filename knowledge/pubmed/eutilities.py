@@ -11,15 +11,15 @@ import json
 import logging
 import os
 import re
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from time import monotonic, sleep
+from time import sleep
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 from weakref import finalize
 
 from langchain_core.documents import Document
+from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
 
 from briefcontext.errors import KnowledgeBaseError, retry_after
 from briefcontext.knowledge.sources.source import Reject
@@ -47,35 +47,7 @@ LONGEST_PAUSE = 60.0
 _XML_ERROR = re.compile(rb"<ERROR>(.*?)</ERROR>", re.DOTALL)
 
 _T = TypeVar("_T")
-_rates: dict[tuple[str, str], "PoliteRate"] = {}
-
-
-class PoliteRate:
-    """Spaces requests to a server evenly, over all threads that share it."""
-
-    def __init__(
-        self, per_second: float, *, clock: Callable[[], float] = monotonic, sleep: Callable[[float], None] = sleep
-    ) -> None:
-        """Allow so many requests a second from now on, by a clock that counts seconds."""
-        self.interval = MARGIN / per_second
-        self._clock = clock
-        self._sleep = sleep
-        self._lock = threading.Lock()
-        self._next_turn = clock()
-
-    def wait(self) -> None:
-        """Return when it is this thread's turn to send a request."""
-        with self._lock:
-            now = self._clock()
-            turn = max(now, self._next_turn)
-            self._next_turn = turn + self.interval
-        if turn > now:
-            self._sleep(turn - now)
-
-    def hold(self, seconds: float) -> None:
-        """Give out no turn for so many seconds, to any thread: the server needs a rest."""
-        with self._lock:
-            self._next_turn = max(self._next_turn, self._clock() + seconds)
+_rates: dict[tuple[str, str], InMemoryRateLimiter] = {}
 
 
 class EUtilities:
@@ -89,7 +61,9 @@ class EUtilities:
     times, after 1, 2 and 4 seconds or as long as the server's Retry-After says.
     """
 
-    def __init__(self, base_url: str | None = None, *, timeout: float = 30.0, rate: PoliteRate | None = None) -> None:
+    def __init__(
+        self, base_url: str | None = None, *, timeout: float = 30.0, rate: BaseRateLimiter | None = None
+    ) -> None:
         """Open no connection yet.
 
         Args:
@@ -114,7 +88,8 @@ class EUtilities:
         self._api_key = os.environ.get(KEY_VARIABLE, "").strip()
         self._email = os.environ.get(EMAIL_VARIABLE, "").strip()
         self._timeout = timeout
-        shared = PoliteRate(PER_SECOND_WITH_KEY if self._api_key else PER_SECOND)
+        per_second = (PER_SECOND_WITH_KEY if self._api_key else PER_SECOND) / MARGIN
+        shared = InMemoryRateLimiter(requests_per_second=per_second, check_every_n_seconds=0.01)
         self.rate = rate or _rates.setdefault((self._server, self._api_key), shared)
         try:
             self._client = httpx2.Client(base_url=url, timeout=timeout, headers={"User-Agent": TOOL})
@@ -161,7 +136,7 @@ class EUtilities:
         identity = {"tool": TOOL, "email": self._email, "api_key": self._api_key}
         sent = {"db": "pubmed", **fields, **{name: value for name, value in identity.items() if value}}
         for usual in (*PAUSES, 0.0):
-            self.rate.wait()
+            self.rate.acquire()
             try:
                 return read(self._post(utility, sent))
             except _Trouble as trouble:
@@ -174,7 +149,7 @@ class EUtilities:
                 ) from cause
             if usual:  # a try is left
                 logger.info("PubMed: %s failed with %s; again in %g seconds", utility, reason, pause)
-                self.rate.hold(pause)
+                sleep(pause)
         raise KnowledgeBaseError(
             f"PubMed did not answer ({self._server}: {utility} failed {len(PAUSES) + 1} times, the last time with "
             f"{reason}): check the network, try again later, or use a knowledge base on this machine (--kb DIR)."
