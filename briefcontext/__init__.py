@@ -5,91 +5,49 @@ from typing import TYPE_CHECKING
 from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
-    from briefcontext.chains.answer import Answer
-    from briefcontext.chains.extractive_reader import ExtractiveReader
-    from briefcontext.chains.llm_reader import LLMReader
+    from briefcontext.chains.answer import Answer as Answer
+    from briefcontext.chains.extractive_reader import ExtractiveReader as ExtractiveReader
+    from briefcontext.chains.llm_reader import LLMReader as LLMReader
     from briefcontext.errors import (
-        BriefContextError,
-        InputError,
-        KnowledgeBaseError,
-        MissingExtraError,
-        ModelCallError,
-        ModelError,
-        ModelSetupError,
+        BriefContextError as BriefContextError,
+        InputError as InputError,
+        KnowledgeBaseError as KnowledgeBaseError,
+        MissingExtraError as MissingExtraError,
+        ModelCallError as ModelCallError,
+        ModelError as ModelError,
+        ModelSetupError as ModelSetupError,
     )
     from briefcontext.graphs.events import (
-        Answered,
-        Answering,
-        AnswerToken,
-        AnswerTokens,
-        Encoding,
-        Event,
-        PartitionDone,
-        PartitionFailed,
-        PartitionStarted,
-        Reducing,
-        Retrieved,
-        Rewritten,
-        RouteDecided,
+        Answered as Answered,
+        Answering as Answering,
+        AnswerToken as AnswerToken,
+        AnswerTokens as AnswerTokens,
+        Encoding as Encoding,
+        Event as Event,
+        PartitionDone as PartitionDone,
+        PartitionFailed as PartitionFailed,
+        PartitionStarted as PartitionStarted,
+        Reducing as Reducing,
+        Retrieved as Retrieved,
+        Rewritten as Rewritten,
+        RouteDecided as RouteDecided,
     )
-    from briefcontext.graphs.graph import build_graph, graph
-    from briefcontext.graphs.settings import Settings
-    from briefcontext.graphs.tool import briefcontext_tool
-    from briefcontext.knowledge.build import build_knowledge_base
-    from briefcontext.knowledge.encoders import load_encoder
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.prompts import Prompts
+    from briefcontext.graphs.graph import build_graph as build_graph, graph as graph
+    from briefcontext.graphs.settings import Settings as Settings
+    from briefcontext.graphs.tool import briefcontext_tool as briefcontext_tool
+    from briefcontext.knowledge.build import build_knowledge_base as build_knowledge_base
+    from briefcontext.knowledge.encoders import load_encoder as load_encoder
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase as KnowledgeBase
+    from briefcontext.prompts import Prompts as Prompts
     from briefcontext.retrievers import (
-        BM25Retriever,
-        DenseRetriever,
-        HybridRetriever,
-        LongDocumentRetriever,
-        MedCPTRetriever,
-        RankingRetriever,
-        RerankingRetriever,
-        WrappedRetriever,
+        BM25Retriever as BM25Retriever,
+        DenseRetriever as DenseRetriever,
+        HybridRetriever as HybridRetriever,
+        LongDocumentRetriever as LongDocumentRetriever,
+        MedCPTRetriever as MedCPTRetriever,
+        RankingRetriever as RankingRetriever,
+        RerankingRetriever as RerankingRetriever,
+        WrappedRetriever as WrappedRetriever,
     )
-
-__all__ = [
-    "Answer",
-    "AnswerToken",
-    "AnswerTokens",
-    "Answered",
-    "Answering",
-    "BM25Retriever",
-    "BriefContextError",
-    "DenseRetriever",
-    "Encoding",
-    "Event",
-    "ExtractiveReader",
-    "HybridRetriever",
-    "InputError",
-    "KnowledgeBase",
-    "KnowledgeBaseError",
-    "LLMReader",
-    "LongDocumentRetriever",
-    "MedCPTRetriever",
-    "MissingExtraError",
-    "ModelCallError",
-    "ModelError",
-    "ModelSetupError",
-    "PartitionDone",
-    "PartitionFailed",
-    "PartitionStarted",
-    "Prompts",
-    "RankingRetriever",
-    "Reducing",
-    "RerankingRetriever",
-    "Retrieved",
-    "Rewritten",
-    "RouteDecided",
-    "Settings",
-    "WrappedRetriever",
-    "briefcontext_tool",
-    "build_graph",
-    "build_knowledge_base",
-    "graph",
-    "load_encoder",
-]
 
 __getattr__, __dir__ = lazy(__name__, __file__)

@@ -20,21 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = [
-    "BriefContextError",
-    "InputError",
-    "KnowledgeBaseError",
-    "MissingExtraError",
-    "ModelCallError",
-    "ModelError",
-    "ModelSetupError",
-    "first_line",
-    "one_line",
-    "plain",
-    "problems",
-    "retry_after",
-]
-
 
 class BriefContextError(RuntimeError):
     """The root of the family.

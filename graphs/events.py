@@ -11,25 +11,6 @@ from typing_extensions import TypedDict
 from briefcontext.chains.answer import Route
 from briefcontext.chains.model.reply import without_reasoning
 
-__all__ = [
-    "AnswerToken",
-    "AnswerTokens",
-    "Answered",
-    "Answering",
-    "Encoding",
-    "Event",
-    "PartitionDone",
-    "PartitionFailed",
-    "PartitionStarted",
-    "Reducing",
-    "Retrieved",
-    "Rewritten",
-    "RouteDecided",
-    "emit",
-    "tell_encoding",
-]
-
-
 _logger = logging.getLogger(__name__)
 
 

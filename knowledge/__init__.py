@@ -5,38 +5,26 @@ from typing import TYPE_CHECKING
 from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
-    from briefcontext.knowledge.build import BuildReport, SourceReport, build_knowledge_base
-    from briefcontext.knowledge.build.pipeline import Progress
-    from briefcontext.knowledge.demo import demo_knowledge_base, demo_questions
-    from briefcontext.knowledge.encoders import Encoder, load_encoder
-    from briefcontext.knowledge.knowledge_base import KnowledgeBase
-    from briefcontext.knowledge.sources.files import open_sources
-    from briefcontext.knowledge.sources.loaders import LoaderSource
-    from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
-    from briefcontext.knowledge.store.filters import Filters
-    from briefcontext.knowledge.store.manifest import Counts, Manifest
-
-__all__ = [
-    "BuildReport",
-    "Counts",
-    "Deletion",
-    "Encoder",
-    "Entry",
-    "EntrySource",
-    "Filters",
-    "KnowledgeBase",
-    "LoaderSource",
-    "Manifest",
-    "Progress",
-    "Reject",
-    "Source",
-    "SourceReport",
-    "VectorDocument",
-    "build_knowledge_base",
-    "demo_knowledge_base",
-    "demo_questions",
-    "load_encoder",
-    "open_sources",
-]
+    from briefcontext.knowledge.build import (
+        BuildReport as BuildReport,
+        SourceReport as SourceReport,
+        build_knowledge_base as build_knowledge_base,
+    )
+    from briefcontext.knowledge.build.pipeline import Progress as Progress
+    from briefcontext.knowledge.demo import demo_knowledge_base as demo_knowledge_base, demo_questions as demo_questions
+    from briefcontext.knowledge.encoders import Encoder as Encoder, load_encoder as load_encoder
+    from briefcontext.knowledge.knowledge_base import KnowledgeBase as KnowledgeBase
+    from briefcontext.knowledge.sources.files import open_sources as open_sources
+    from briefcontext.knowledge.sources.loaders import LoaderSource as LoaderSource
+    from briefcontext.knowledge.sources.source import (
+        Deletion as Deletion,
+        Entry as Entry,
+        EntrySource as EntrySource,
+        Reject as Reject,
+        Source as Source,
+        VectorDocument as VectorDocument,
+    )
+    from briefcontext.knowledge.store.filters import Filters as Filters
+    from briefcontext.knowledge.store.manifest import Counts as Counts, Manifest as Manifest
 
 __getattr__, __dir__ = lazy(__name__, __file__)

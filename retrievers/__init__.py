@@ -6,38 +6,24 @@ from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
     from briefcontext.retrievers.knowledge_base import (
-        BM25Retriever,
-        DenseRetriever,
-        HybridRetriever,
-        MedCPTRetriever,
-        RerankingRetriever,
-        retriever_over,
+        BM25Retriever as BM25Retriever,
+        DenseRetriever as DenseRetriever,
+        HybridRetriever as HybridRetriever,
+        MedCPTRetriever as MedCPTRetriever,
+        RerankingRetriever as RerankingRetriever,
+        retriever_over as retriever_over,
     )
-    from briefcontext.retrievers.long_document import LongDocumentRetriever
-    from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
+    from briefcontext.retrievers.long_document import LongDocumentRetriever as LongDocumentRetriever
+    from briefcontext.retrievers.ranking_retriever import (
+        RankingRetriever as RankingRetriever,
+        WrappedRetriever as WrappedRetriever,
+    )
     from briefcontext.retrievers.rankings import (
-        intersection_over_union,
-        order_preserving,
-        rank_by_bm25,
-        reciprocal_rank_fusion,
+        intersection_over_union as intersection_over_union,
+        order_preserving as order_preserving,
+        rank_by_bm25 as rank_by_bm25,
+        reciprocal_rank_fusion as reciprocal_rank_fusion,
     )
-    from briefcontext.retrievers.sentence_ranking import SentenceRanker
-
-__all__ = [
-    "BM25Retriever",
-    "DenseRetriever",
-    "HybridRetriever",
-    "LongDocumentRetriever",
-    "MedCPTRetriever",
-    "RankingRetriever",
-    "RerankingRetriever",
-    "SentenceRanker",
-    "WrappedRetriever",
-    "intersection_over_union",
-    "order_preserving",
-    "rank_by_bm25",
-    "reciprocal_rank_fusion",
-    "retriever_over",
-]
+    from briefcontext.retrievers.sentence_ranking import SentenceRanker as SentenceRanker
 
 __getattr__, __dir__ = lazy(__name__, __file__)

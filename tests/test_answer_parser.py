@@ -1,8 +1,7 @@
 """An answer out of a model's words, whatever their shape."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Answer, Searched, compose

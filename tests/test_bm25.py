@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.store.terms import BM25_B, BM25_K1

@@ -1,8 +1,7 @@
 """Which option a reply settles on, and where it settles on none."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from briefcontext.chains.parsing.choice import named_option, parse_choice
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from briefcontext.knowledge import Filters, KnowledgeBase
 from briefcontext.knowledge.store.filters import one_of

@@ -4,8 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from briefcontext.errors import InputError
 from briefcontext.retrievers.rankings import reciprocal_rank_fusion

@@ -1,8 +1,7 @@
 """Looking up quotes in documents."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.chains.parsing.grounding import ground

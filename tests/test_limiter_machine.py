@@ -3,8 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from briefcontext.chains.model.limits import CallLimits, Limiter, Places

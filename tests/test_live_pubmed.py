@@ -15,8 +15,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
 from numpy.typing import NDArray

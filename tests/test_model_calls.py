@@ -30,8 +30,7 @@ from briefcontext.errors import InputError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
-from tests.openai_server import Call, OpenAIServer, faithful, serve
-from tests.openai_server import Reply as Sent
+from tests.openai_server import Call, OpenAIServer, Reply as Sent, faithful, serve
 
 ASKED = check_question(QUESTION)
 DOCUMENTS = assign_keys(QUESTION, make_documents(4, about=0))

@@ -1,7 +1,6 @@
 """Putting documents back in the order of their source."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.retrievers.rankings import order_preserving

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import norm
 
 from briefcontext.evaluation.statistics.inference import Interval, bootstrap, spread, spread_of_shares, tango

@@ -1,8 +1,7 @@
 """How near a free text comes to the accepted ones."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from briefcontext.evaluation.statistics.scoring import AnswerScore, mirage_choice, normalise_answer, score_answer
 

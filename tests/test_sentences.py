@@ -1,8 +1,7 @@
 """Sentences: whole, in order, and with their places."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from briefcontext.sentences import split_sentences
 

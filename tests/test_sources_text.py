@@ -1,8 +1,7 @@
 import io
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.source import Reject

@@ -5,8 +5,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from briefcontext.knowledge.store.terms import lexical_text, tokenize
 from tests.conftest import SHARED_DATA
