@@ -146,25 +146,29 @@ def test_evidence_inference_as_json_lines_has_a_document_and_an_answer_to_each_q
         load_data_set(f"evidence-inference:{tmp_path}")
 
 
-def test_a_spreadsheet_is_read_by_its_headers() -> None:
+def test_a_spreadsheet_is_read_by_its_heads() -> None:
     data = load_data_set(f"medq:{SAMPLES / 'medq.xlsx'}")
-    assert [(item.id, item.answers) for item in data.items] == [
-        ("1", ("Because of greenol.",)),
-        ("2", ()),
-        ("3", ("A toy with three feet.",)),
+    assert [(item.id, item.answers, item.summary) for item in data.items] == [
+        ("toy-1", ("Because of greenol.",), True),
+        ("toy-2", (), False),
+        ("toy-3", ("A toy with three feet.",), True),
     ]
     assert all(not item.options for item in data.items)
+
+
+HEADS = ["ID", "Question", "Answer", "Domain"]
 
 
 @pytest.mark.parametrize(
     ("rows", "error"),
     [
-        ([["Name"], ["x"]], "no sheet has a column named 'question'"),
-        ([["Question"], [None]], "no question in"),
-        ([["No", "Question"], [1, None]], "row 2: the question is blank"),
-        ([["Question by us", "Question by you"], ["a", "b"]], "more than one column"),
-        ([["No", "Question"], [1, "Why?"], [1, "How?"]], "same id '1'"),
-        ([["No", "Question", "No"], [1, "Why?", 2], [1, "How?", 3]], "same id '1'"),
+        ([], "not MedQ's layout: the first row must have the heads ID, Question, Answer"),
+        ([["Open questions"], HEADS], "not MedQ's layout"),
+        ([["ID", "Query", "Answer"]], "not MedQ's layout"),
+        ([HEADS, [None, None, None]], "no question in"),
+        ([HEADS, [1, None, "Because."]], "row 2: there is no question"),
+        ([HEADS, [None, "Why?", "Because."]], "row 2: an id"),
+        ([HEADS, [1, "Why?", None], [1, "How?", None]], "same id '1'"),
     ],
 )
 def test_a_spreadsheet_without_clear_questions_is_refused(tmp_path: Path, rows: list[list[object]], error: str) -> None:

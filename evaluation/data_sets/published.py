@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from briefcontext.errors import InputError, MissingExtraError
-from briefcontext.evaluation.data_sets.data_set import DataSet, Item
+from briefcontext.evaluation.data_sets.data_set import DataSet
 from briefcontext.evaluation.data_sets.rows import (
     YES_NO,
     YES_NO_MAYBE,
@@ -24,9 +24,7 @@ from briefcontext.evaluation.data_sets.rows import (
 )
 
 BIOASQ_TYPES = ("yesno", "factoid", "list", "summary")
-_HEADER_ROWS = 20
-_ID = ("id", "qid", "question id", "no", "no.", "#", "number", "index")
-_ANSWER = ("answer", "reference", "reference answer", "gold answer", "ideal answer", "ground truth")
+_MEDQ = ("ID", "Question", "Answer")
 
 
 def read_mirage(path: Path, subset: str = "") -> DataSet:
@@ -128,11 +126,7 @@ def _letter(answer: Any, options: Mapping[str, str]) -> str:
 
 
 def read_medq(path: Path) -> DataSet:
-    """Read the questions (Zhang et al. 2025) of the first sheet that has a column of them.
-
-    The columns are found by their headers: `question` (or the one header that speaks of questions), and,
-    where they are there, an id and a reference answer. Without ids a question's id is its row.
-    """
+    """Read the first sheet of a spreadsheet of open questions (Zhang et al. 2025), headed ID, Question and Answer."""
     try:
         import openpyxl  # type: ignore[import-untyped]
         from openpyxl.utils.exceptions import InvalidFileException  # type: ignore[import-untyped]
@@ -144,50 +138,14 @@ def read_medq(path: Path) -> DataSet:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except (InvalidFileException, BadZipFile, KeyError, ValueError) as error:
         raise InputError(f"{path} is no .xlsx spreadsheet: {error}. Save it as one.") from error
-    seen: list[str] = []
     with closing(book):
-        for sheet in book.worksheets:
-            rows = [[_words(cell) for cell in cells] for cells in sheet.iter_rows(values_only=True)]
-            for number, cells in enumerate(rows[:_HEADER_ROWS], 1):
-                heads = [cell.casefold() for cell in cells]
-                seen += filter(None, heads)
-                if column := _question_column(heads, f"{path}, sheet {sheet.title}"):
-                    return _questions(path, heads, rows, number, column)
-    raise InputError(
-        f"{path}: no sheet has a column named 'question' in its first {_HEADER_ROWS} rows "
-        f"(found: {', '.join(seen[:10]) or 'nothing'}). Name the column of questions so."
-    )
-
-
-def _question_column(heads: list[str], where: str) -> str:
-    """Return the head of the column of questions, or an empty text where there is none."""
-    # A long text that mentions a question is a question, not a head.
-    near = [
-        head
-        for head in heads
-        if re.search("question|^query$", head) and len(head.split()) <= 4 and head[-1] != "?" and head not in _ID
-    ]
-    exact = [head for head in near if head in ("question", "questions")]
-    if len(near) > 1 and not exact:
-        raise InputError(f"{where}: more than one column may hold the questions. Name one of them 'question'.")
-    return next(iter(exact + near), "")
-
-
-def _questions(path: Path, heads: list[str], rows: list[list[str]], start: int, column: str) -> DataSet:
+        heads, *rows = [*book.worksheets[0].iter_rows(values_only=True)] or [()]
+    if not {*_MEDQ}.issubset(heads):
+        raise InputError(f"{path} has not MedQ's layout: the first row must have the heads {', '.join(_MEDQ)}.")
     data = DataSet("medq")
-    for number, cells in enumerate(rows[start:], start + 1):
-        row = dict(reversed([*zip(heads, cells, strict=False)]))  # of columns that are called alike the first counts
-        if not any(cells):
-            continue
-        if not row.get(column):
-            raise InputError(f"{path}, row {number}: the question is blank. Fill it in, or empty the row.")
-        id, answer = (next(filter(None, map(row.get, names)), None) for names in (_ID, _ANSWER))
-        known = () if answer is None else (answer,)
-        data.items.append(Item(id or f"row-{number}", row[column], {}, known, (), summary=True))
+    for number, cells in enumerate(rows, 2):
+        if any(cells):
+            id, question, answer = (cells[heads.index(head)] for head in _MEDQ)
+            with at(f"{path}, row {number}"):
+                data.items.append(item_of({"id": id, "question": question, "ideal_answer": answer}))
     return data
-
-
-def _words(cell: Any) -> str:
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    return "" if cell is None else str(cell).strip()
