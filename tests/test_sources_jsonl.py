@@ -106,17 +106,21 @@ def test_a_passage_keeps_its_place_in_its_source() -> None:
 
 @pytest.mark.parametrize(
     ("value", "retracted"),
-    [(True, True), (False, False), (1, True), (0, False), ("true", True), ("No", False), (1.0, True), (None, None)],
+    [
+        *((value, True) for value in (True, 1, 1.0, "true", "maybe", [], {"on": "2020-05-01"})),
+        *((value, None) for value in (False, 0, "No", None)),
+    ],
 )
-def test_retracted_is_a_truth_value_or_missing(value: object, retracted: bool | None) -> None:
+def test_retracted_is_what_is_not_known_to_be_no(value: object, retracted: bool | None) -> None:
     assert read_row(PLAIN | {"retracted": value}).metadata.get("retracted") is retracted
 
 
-@pytest.mark.parametrize(("types", "held"), [("A; B", "A; B"), (["A", "B"], "A; B"), ([], ""), (None, None)])
+@pytest.mark.parametrize(
+    ("types", "held"), [("A;B", "A; B"), (["A", "B"], "A; B"), ([], None), (None, None), ({"A": 1}, None)]
+)
 def test_publication_types_are_a_list_or_a_string(types: object, held: str | None) -> None:
-    metadata = read_row(PLAIN | {"publication_types": types}).metadata
-    assert metadata.get("publication_types") == held
-    assert metadata.get("retracted") is (None if held is None else False)
+    assert read_row(PLAIN | {"publication_types": types}).metadata.get("publication_types") == held
+    assert read_row(PLAIN | {"publication_types": [{"name": "Retracted Publication"}]}).metadata["retracted"]
 
 
 @pytest.mark.parametrize(
@@ -171,16 +175,8 @@ def test_a_mapping_of_an_unknown_field_is_refused() -> None:
         (b'{"id": true, "text": "x"}', "Its id is True where a string or a whole number is needed."),
         (b'{"id": "a"}', "It has neither a text (text or content or contents) nor a title."),
         (b'{"id": "a", "text": "", "title": " "}', "It has neither a text "),
-        (b'{"id": "a", "text": ["x"]}', "Its text is ['x'] where a string is needed."),
-        (b'{"id": "a", "text": "x", "title": 3}', "Its title is 3 where a string is needed."),
-        (
-            b'{"id": "a", "text": "x", "retracted": "maybe"}',
-            "Its retracted is 'maybe' where true or false is needed.",
-        ),
-        (
-            b'{"id": "a", "text": "x", "publication_types": {}}',
-            "Its publication_types is {} where a string or a list of strings is needed.",
-        ),
+        (b'{"id": "a", "text": ["x"]}', "Its text is ['x'] where a string "),
+        (b'{"id": "a", "text": "x", "title": {}}', "Its title is {} where a string "),
     ],
 )
 def test_a_bad_row_is_a_reject_between_good_ones(line: bytes, reason: str) -> None:

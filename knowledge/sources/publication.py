@@ -57,19 +57,26 @@ def has_retracted_title(title: str) -> bool:
 def normalised(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata of a document, wherever it comes from, as all passages have them.
 
-    Lists of names are joined by semicolons, and what is None is left out, as is a `start`, `end` or `chunk_index` that
-    is no offset: loaders of recordings mean seconds by them. `retracted`, `corrected` and `expression_of_concern` are
-    truth values: "False", "no" or NaN, as tables have it, is false. An article is retracted also where its types say
-    so, or its title, unless it is the notice of a retraction.
+    Lists of names, also those in a string, are joined by semicolons, and what is None is left out, as is a `start`,
+    `end` or `chunk_index` that is no offset: loaders of recordings mean seconds by them. `retracted`, `corrected` and
+    `expression_of_concern` are truth values: "False", "no" or NaN, as tables have it, is false, and what is not
+    understood is true. An article is retracted also where its types say so, or its title, unless it is the notice of a
+    retraction.
     """
     known = {
-        name: "; ".join(map(str, value)) if name in _LISTS and isinstance(value, list | tuple) else value
+        name: _joined(value) if name in _LISTS and isinstance(value, str | list | tuple) else value
         for name, value in metadata.items()
         if value is not None and (name not in _OFFSETS or is_offset(value))
     }
     known |= {name: str(known[name]).strip().lower() not in _NOT_SO for name in _BECAME if name in known}
     titled = has_retracted_title(str(known.get("title"))) and not known.get("retraction_notice")
-    return {**known, "retracted": True} if titled or RETRACTED_TYPE in str(known.get("publication_types")) else known
+    typed = RETRACTED_TYPE in str(metadata.get("publication_types"))
+    return {**known, "retracted": True} if titled or typed else known
+
+
+def _joined(names: str | Iterable[object]) -> str:
+    parts = names.split(";") if isinstance(names, str) else names
+    return "; ".join(filter(None, (part.strip() for part in parts if isinstance(part, str))))
 
 
 def pubmed_url(pmid: str) -> str:

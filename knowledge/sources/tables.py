@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BufferedIOBase
 from itertools import chain, islice
-from typing import Annotated, Any
+from typing import Any
 
 from langchain_core.documents import Document
-from pydantic import BaseModel, BeforeValidator, NonNegativeInt, ValidationError, WrapValidator
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.sources.publication import RETRACTED_TYPE, article_url, is_pmid, record, year_in
+from briefcontext.knowledge.sources.publication import article_url, is_pmid, normalised, record, year_in
 from briefcontext.knowledge.sources.source import DAMAGED_GZIP, Entry, Reject, UnreadableError, rejecting
 
 SET_BY_RETRIEVAL = frozenset({"rank", "score"})
@@ -34,63 +33,15 @@ def _digits(value: object) -> object:
     return str(int(value)) if whole and not isinstance(value, bool) else value  # type: ignore[call-overload]
 
 
-def _joined(value: object) -> object:
-    """The strings of a list, or a string with semicolons, as one string."""
-    parts = value.split(";") if isinstance(value, str) else value
-    if not isinstance(parts, list):
-        return value
-    return "; ".join(filter(None, (part.strip() for part in parts if isinstance(part, str))))
-
-
-def _if_usable(value: object, validated: Callable[[object], Any]) -> Any:
-    try:
-        return validated(value)
-    except ValidationError:
-        return None
-
-
-_Name = Annotated[str, BeforeValidator(_digits)]
-_Names = Annotated[str, BeforeValidator(_joined)]
-_Label = Annotated[_Name | None, WrapValidator(_if_usable)]
-_Labels = Annotated[_Names | None, WrapValidator(_if_usable)]
-_Place = Annotated[
-    Annotated[NonNegativeInt, BeforeValidator(lambda value: str(_digits(value)))] | None, WrapValidator(_if_usable)
-]
-_Truth = Annotated[bool | None, BeforeValidator(lambda value: value.strip() if isinstance(value, str) else value)]
-
-_NEEDED = {
-    "id": "a string or a whole number",
-    "source_id": "a string or a whole number",
-    "publication_types": "a string or a list of strings",
-    "retracted": "true or false",
-}
-"""What a value must be where a string alone is not the answer."""
-
-
-class _Row(BaseModel):
-    """The fields of a row. Labels and places that have another type are as good as missing; other fields are wrong."""
-
-    id: _Name
-    title: str = ""
-    text: str = ""
-    source_id: _Name = ""
-    pmid: _Label = None
-    kind: _Label = None
-    year: _Label = None
-    publication_types: _Names | None = None
-    mesh: _Labels = None
-    languages: _Labels = None
-    authors: _Labels = None
-    retracted: _Truth = None
-    url: _Label = None
-    journal: _Label = None
-    chunk_index: _Place = None
-    start: _Place = None
-    end: _Place = None
-
+_PLACES = ("chunk_index", "start", "end")
+_FIELDS = (
+    *("id", "title", "text", "source_id", "pmid", "kind", "year", "publication_types", "mesh", "languages", "authors"),
+    *("retracted", "url", "journal", *_PLACES),
+)
+_PLACE = re.compile("[0-9]{1,15}")
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    **{field: (field,) for field in _Row.model_fields},
+    **{field: (field,) for field in _FIELDS},
     "id": ("_id", "id", "pmid"),
     "text": ("text", "content", "contents"),
     "languages": ("languages", "language"),
@@ -116,9 +67,8 @@ def read_table(
 
     A row needs an id (a string or a whole number), and a text, which stays as it is, or a title, which is the text of
     a row without one; its kind is `title` then. `source_id` is its own column, else the PMID, else the id; rows of one
-    source must follow each other. `url` is its own column, else the page of the PMID. `publication_types`, `mesh`,
-    `languages` and `authors` are lists, or strings with semicolons; `retracted` is a truth value, else whether the
-    types say so, and missing without either.
+    source must follow each other. `url` is its own column, else the page of the PMID. Lists of names, and whether the
+    article is retracted, are read as `normalised` says; other fields of another type are as good as missing.
 
     Other columns are kept as metadata where they are strings, numbers or truth values, but not `rank` and `score`,
     which retrieval sets.
@@ -208,36 +158,36 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
     given, row = row, {_plain(name): value for name, value in row.items()} | row
     held = {name for name, value in row.items() if value is not None and value != ""}
     found = {field: column for field, names in columns.items() for column in reversed(names) if column in held}
-    try:
-        known = _Row.model_validate({field: row[column] for field, column in found.items()})
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        if (field := str(wrong["loc"][0])) not in found:
-            raise UnreadableError(f"It has no {field}: {' or '.join(columns[field])}.") from None
-        shown, needed = repr(row[found[field]])[:40], _NEEDED.get(field, "a string")
-        raise UnreadableError(f"Its {found[field]} is {shown} where {needed} is needed.") from None
-    kind, text = (known.kind or "passage", known.text) if known.text.strip() else ("title", known.title)
+    fields = {field: _digits(row[column]) for field, column in found.items()}
+    for field in ("id", "source_id", "title", "text"):
+        if not isinstance(value := fields.get(field, ""), str):
+            shown = repr(value)[:40]
+            raise UnreadableError(f"Its {found[field]} is {shown} where a string or a whole number is needed.")
+    known = normalised(fields)
+    labels = {name: value for name, value in known.items() if isinstance(value, str)}
+    id, title, text, kind = (labels.pop(name, "") for name in ("id", "title", "text", "kind"))
+    if not id:
+        raise UnreadableError(f"It has no id: {' or '.join(columns['id'])}.")
+    if not text.strip():
+        kind, text = "title", title
     if not text.strip():
         raise UnreadableError(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")
-    pmid = known.pmid.strip() if known.pmid and is_pmid(known.pmid.strip()) else ""
-    start = known.start or 0
+    pmid = labels.get("pmid", "").strip()
+    pmid = pmid if is_pmid(pmid) else ""
     left_out = {*chain.from_iterable(columns.values()), *COLUMNS, *SET_BY_RETRIEVAL}
     others = {name: value for name, value in given.items() if left_out.isdisjoint((name, _plain(name)))}
-    metadata: dict[str, str | int | float | bool] = {
+    places = {name: int(value) for name in _PLACES if _PLACE.fullmatch(value := str(fields.get(name)))}
+    metadata = {
         **{name: value for name, value in others.items() if isinstance(value, str | int | float)},
-        "source_id": known.source_id or pmid or known.id,
-        "chunk_index": known.chunk_index or 0,
-        "start": start,
-        "end": start + len(text) if known.end is None else known.end,
+        "end": places.get("start", 0) + len(text),
+        **places,
     }
-    if (types := known.publication_types) is not None:
-        metadata |= {"publication_types": types, "retracted": RETRACTED_TYPE in types.split("; ")}
-    if known.retracted is not None:
-        metadata["retracted"] = known.retracted
     optional = {
-        **known.model_dump(include={"journal", "mesh", "languages", "authors"}),
+        **labels,
+        "source_id": labels.get("source_id") or pmid or id,
+        "retracted": known.get("retracted"),
         "pmid": pmid,
-        "url": known.url or article_url({**row, "pmid": pmid}),
-        "year": year_in(known.year or ""),
+        "url": labels.get("url") or article_url({**row, "pmid": pmid}),
+        "year": year_in(labels.get("year", "")),
     }
-    return record(known.id, text, title=known.title, kind=kind, metadata=metadata, optional=optional)
+    return record(id, text, title=title, kind=kind or "passage", metadata=metadata, optional=optional)
