@@ -271,8 +271,6 @@ def _published(place: Place) -> Manifest:
         why = f"There is no knowledge base at {place}: build one with `briefcontext index SOURCE --kb {place}`."
     elif Manifest.draft(place) is None:
         why = f"{place} is not a knowledge base (it has no {MANIFEST_FILE}): check the path."
-    elif place.is_locked():
-        why = f"The knowledge base {place} is being built at this moment: wait until that has ended."
     else:
-        why = f"The knowledge base {place} is half-built: run the same index command again to finish it."
+        why = f"{place} is half-built: wait until its build has ended, or finish it by the same index command."
     raise KnowledgeBaseError(why)

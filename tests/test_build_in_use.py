@@ -185,5 +185,5 @@ def test_a_first_build_that_was_stopped_is_not_opened(tmp_path: Path) -> None:
         build(tmp_path, source("old", *trials(1)), encoder=BrokenEncoder())
     shutil.copytree(tmp_path, tmp_path / "copy")
     for folder in (tmp_path, tmp_path / "copy"):
-        with pytest.raises(KnowledgeBaseError, match="half-built: run the same index command again"):
+        with pytest.raises(KnowledgeBaseError, match="half-built: wait until"):
             opened(folder)

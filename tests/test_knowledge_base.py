@@ -106,10 +106,7 @@ def garble(folder: Path, pattern: str) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (shutil.rmtree, "There is no knowledge base at"),
     "other": (lambda folder: (folder / "manifest.json").unlink(), "is not a knowledge base"),
-    "half-built": (
-        stop_first_build,
-        "half-built: run the same index command again to finish it",
-    ),
+    "half-built": (stop_first_build, "half-built: wait until its build has ended, or finish it by the same"),
     "newer": (
         lambda folder: edit_manifest(folder, format_version=99, shape="unknown"),
         "has format version 99, and this BriefContext reads up to 2: upgrade",
@@ -164,12 +161,6 @@ def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(KnowledgeBaseError, match=r"is a file: make a knowledge base of it with `briefcontext index"):
         KnowledgeBase.open(tmp_path / "file")
-
-
-def test_a_base_that_is_being_built_is_told_from_one_that_was_left_off(copied: Path) -> None:
-    stop_first_build(copied)
-    with open_place(copied).lock(), pytest.raises(KnowledgeBaseError, match="at this moment: wait"):
-        KnowledgeBase.open(copied)
 
 
 @pytest.mark.parametrize(

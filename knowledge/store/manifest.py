@@ -87,20 +87,10 @@ class Place:
 
     def lock(self) -> AbstractContextManager[object]:
         """Keep other builds out. Raises KnowledgeBaseError when another process builds there."""
-        # The operating system releases the lock of a process that dies; `is_locked` takes it for a moment.
+        # The operating system releases the lock of a process that dies, a moment later.
         self.folder.mkdir(parents=True, exist_ok=True)
         busy = KnowledgeBaseError(f"{self} is being built by another process: wait until it has ended.")
         return lock(self.folder / LOCK_FILE, busy, timeout=1.0)
-
-    def is_locked(self) -> bool:
-        """Return whether a build runs at this moment."""
-        busy = KnowledgeBaseError()
-        try:
-            with lock(self.folder / LOCK_FILE, busy):
-                return False
-        except (KnowledgeBaseError, OSError) as error:
-            # Nobody builds where nothing can be written.
-            return error is busy
 
 
 def open_place(path: str | os.PathLike[str]) -> Place:

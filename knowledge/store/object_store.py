@@ -103,9 +103,6 @@ class ObjectStore(Place):
             if not self._lost.is_set():
                 self.remove(LOCK_FILE)
 
-    def is_locked(self) -> bool:
-        return (held := self._head(LOCK_FILE)) is not None and not _is_given_up(held)
-
     def _take_lock(self) -> str:
         with self._errors(), suppress(AlreadyExistsError, PreconditionError):
             return self._put_lock("create")
