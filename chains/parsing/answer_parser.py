@@ -20,8 +20,11 @@ _REPEATED = 30
 _CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:(?:[^\[\n]|\[\W*\w?\W*\])*$", re.IGNORECASE | re.MULTILINE)
 """Chooses and cites nothing: what a line cites is a part of the answer."""
 _CONFLICT = r"[ \t*_#•-]*conflict(?:s|ing evidence)?[ \t*_]*:"
-_CONFLICT_LINE = re.compile(rf"{_CONFLICT}[ \t*_]*(?P<words>.*)", re.IGNORECASE)
-_BULLET = re.compile(r"[ \t]*(?:[-*•]|\d+[.)])[ \t]")
+_CONFLICT_PART = re.compile(
+    rf"^{_CONFLICT}[ \t*_]*(?P<words>(?:\n(?=.*\S).*)+|.*(?:\n[ \t]*(?:[-*•]|\d+[.)])[ \t].*)*)\n?",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What is said of a conflict: the label's line with the bullets under it, or the paragraph under a bare label."""
 _QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:?[ \t*_]*(?=$|\[)", re.IGNORECASE | re.MULTILINE)
 _AFTER_QUOTES = re.compile(rf"^(?:[ \t*_#•-]*choice[ \t*_]*:|{_CONFLICT})", re.IGNORECASE | re.MULTILINE)
 _QUOTE_LINE = re.compile(
@@ -95,7 +98,9 @@ def parse_draft(
     if choice is not None and _INSUFFICIENT.match(text):
         cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
     words = _STRAY_LINE.sub("", text[refusal.end() :] if refusal else text)
-    body, conflict = _without_conflict(_CHOICE_LINE.sub("", words))
+    words = _CHOICE_LINE.sub("", words)
+    conflict = "\n".join(filter(None, (found["words"].strip() for found in _CONFLICT_PART.finditer(words))))
+    body = re.sub(r"\n{3,}", "\n\n", _CONFLICT_PART.sub("", words))
     return Draft(
         text=body.strip() or (_NO_REASON if refusal else ""),
         choice=choice,
@@ -105,20 +110,3 @@ def parse_draft(
         warnings=warnings,
         cautions=cautions,
     )
-
-
-def _without_conflict(text: str) -> tuple[str, str]:
-    """Take out what is said of a conflict: its line with the bullets under it, or the paragraph under a bare label."""
-    kept: list[str] = []
-    taken: list[str] = []
-    bare = inside = False
-    for line in text.split("\n"):
-        if label := _CONFLICT_LINE.fullmatch(line):
-            bare, inside = not label["words"].strip(), True
-            taken.append(label["words"].strip())
-        elif inside and (_BULLET.match(line) or (bare and line.strip())):
-            taken.append(line.strip())
-        else:
-            inside = False
-            kept.append(line)
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept)), "\n".join(filter(None, taken))
