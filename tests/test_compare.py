@@ -10,7 +10,6 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.experiment import EXPERIMENTS
 from briefcontext.evaluation.runs.compare import NOT_AVAILABLE, NPJ, OP_RAG, PREPRINT, PUBLISHED, compare_runs
 from briefcontext.evaluation.runs.run import Run as ExperimentRun
-from briefcontext.evaluation.statistics.tables import points_with_interval
 from briefcontext.knowledge import demo_knowledge_base
 from tests.command_line import Run, command_line
 from tests.openai_server import OpenAIServer, Reply
@@ -98,18 +97,50 @@ def test_what_is_wrong_is_said(run: Run, arguments: list[str], complaint: str) -
     assert complaint in error
 
 
-def test_two_runs_stand_side_by_side_and_a_simulation_is_marked(tmp_path: Path) -> None:
-    for name, score, simulated in (("one", 0.5, False), ("two", 0.75, True)):
-        cell = {"method": "vanilla", "condition": {"k": 8}, "n": 8, "score": score, "low": 0.1, "high": 0.9}
-        summary = {"experiment": "conflict", "model": name, "data_set": "set", "simulation": simulated, "cells": [cell]}
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "summary.json").write_text(json.dumps(summary))
+def write_summary(folder: Path, **given: object) -> None:
+    summary = {"experiment": "conflict", "model": "one", "data_set": "set", "knowledge_base": None, "tables": []}
+    folder.mkdir(exist_ok=True)
+    (folder / "summary.json").write_text(json.dumps({**summary, "simulation": False, **given}))
+
+
+def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(tmp_path: Path) -> None:
+    rows = {"one": [["Vanilla RAG", "8", "50.0"], ["OP-RAG", "8", "25.0"]], "two": [["Vanilla RAG", "8", "0", "75.0"]]}
+    for name, own in rows.items():
+        beside = ["In parts"] if name == "two" else []
+        table = {"title": "Accuracy", "columns": ["Method", "n", *beside, "Share"], "rows": own, "note": f"Of {name}."}
+        alike = {"title": "Spread", "columns": ["Method"], "rows": [[name]], "note": "In per cent."}
+        write_summary(tmp_path / name, model=name, simulation=name == "two", tables=[table, alike])
     compared = compare_runs([tmp_path / "one", tmp_path / "two"])
-    assert "| Vanilla RAG | k 8 | 50.0 [10.0, 90.0] (n = 8) | 75.0 [10.0, 90.0] (n = 8) |" in compared
+    joined = compared[compared.index("### Accuracy") : compared.index("### What the papers")]
+    assert joined.split("\n") == [
+        "### Accuracy",
+        "",
+        "| Run | Method | n | Share | In parts |",
+        "| --- | --- | --- | --- | --- |",
+        "| one | Vanilla RAG | 8 | 50.0 | – |",
+        "| two | Vanilla RAG | 8 | 75.0 | 0 |",
+        "| one | OP-RAG | 8 | 25.0 | – |",
+        "",
+        "one: Of one. two: Of two.",
+        "",
+        "### Spread",
+        "",
+        "| Run | Method |",
+        "| --- | --- |",
+        "| one | one |",
+        "| two | two |",
+        "",
+        "In per cent.",
+        "",
+        "",
+    ]
     assert "396 of 530" in compared
     assert "This holds for: two." in compared
     with pytest.raises(InputError, match="no run to compare"):
         compare_runs([])
+    (tmp_path / "one" / "summary.json").write_text('{"experiment": "conflict"}')
+    with pytest.raises(InputError, match="older version, without tables: one"):
+        compare_runs([tmp_path / "one", tmp_path / "two"])
 
 
 def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, tmp_path: Path) -> None:
@@ -122,37 +153,28 @@ def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, 
     code, compared, _ = run("compare", str(tmp_path / "preflight"))
     assert code == 0
     counts = " | ".join(str(summary["iou"][name]) for name in ("tp", "fp", "fn", "tn"))
-    assert f"| preflight | IoU | all | 16 | 1 | both | {counts} |" in compared
+    assert f"| preflight | all (1) | 16 | IoU | both | {counts} |" in compared
     assert "Too few labelled questions" in compared
     for published in ("426, 423, 34, 235", "50.18", "92.61", "65.09", "35.71", "24.1%"):
         assert published in compared
 
 
-@pytest.mark.parametrize(
-    ("experiment", "key", "what", "condition"),
-    [
-        ("position", "comparisons", "Difference from vanilla in Accuracy, OP-RAG", "k 8, position 0"),
-        ("attention_bias", "effects", "Random documents minus neighbours in Accuracy, Vanilla RAG", "k 8"),
-    ],
-)
-def test_the_differences_that_a_run_found_are_shown(
-    tmp_path: Path, server: OpenAIServer, experiment: str, key: str, what: str, condition: str
-) -> None:
+def test_what_a_report_has_is_compared(tmp_path: Path, server: OpenAIServer) -> None:
     server.script = SimulatedReader(known(40))
     chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
-    settings = run_settings(
-        tmp_path, experiment, 40, model=chat, methods=("vanilla", "order_preserving"), ks=(8,), limit=8
-    )
-    first = ExperimentRun(settings).execute(tmp_path / "run")[key][0]
-    shown = points_with_interval(first["difference"], first["low"], first["high"])
-    compared = compare_runs([tmp_path / "run"])
-    assert f"| {what} | {condition} | {shown} (n = 8, p (Holm) " in compared
-    assert ("-5.3 points" in compared) == (experiment == "position")
+    methods = ("vanilla", "order_preserving")
+    settings = run_settings(tmp_path, "position", 40, model=chat, methods=methods, ks=(8,), limit=8)
+    ExperimentRun(settings).execute(tmp_path / "run")
+    compared, report = compare_runs([tmp_path / "run"]), (tmp_path / "run" / "report.md").read_text()
+    for table in report.split("### ")[1:-1]:
+        lines = [line for line in table.splitlines() if line[:1] == "|" and "---" not in line]
+        assert table.splitlines()[0] in compared
+        assert all(f"| {line}" in compared.replace("| run |", "| |").replace("| Run |", "| |") for line in lines)
+    assert "-5.3 points" in compared
 
 
 def test_each_papers_figures_stand_in_a_column_of_their_own(tmp_path: Path) -> None:
-    summary = {"experiment": "position", "model": "one", "data_set": "set", "cells": []}
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    write_summary(tmp_path, experiment="position")
     lines = compare_runs([tmp_path]).splitlines()
     head = next(line for line in lines if line.startswith("| Row | Column |")).split("|")
     of_paper = {name: next(at for at, cell in enumerate(head) if name in cell) for name in ("npj", "arXiv 2412.15271")}

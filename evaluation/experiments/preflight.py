@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.experiments.preflight_report import preflight_report
+from briefcontext.evaluation.experiments.corpus import Corpus
+from briefcontext.evaluation.experiments.preflight_report import preflight_report, preflight_tables
 from briefcontext.evaluation.figures.plots import draw_preflight
 from briefcontext.evaluation.runs.folder import CONFIG, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.settings import provenance, versions
@@ -117,7 +119,7 @@ def run_preflight(
             }
         )
         at = label_questions(base, items, sorted({k, *ks}), progress)
-        labelled, passages = at[k], len(base)
+        labelled, knowledge_base = at[k], Corpus(base).fingerprint()
         reason, shortfall, run, measured = None, None, None, None
         if given is not None:
             predictions = [given.predict(question.rankings) for question in labelled.questions]
@@ -135,6 +137,8 @@ def run_preflight(
     decided = _decided(labelled, checks, np.ones(len(labels), dtype=bool), seed)
     summary: dict[str, Any] = {
         "experiment": "preflight",
+        "model": None,
+        "simulation": False,
         "n": len(labels),
         "misplaced": int(labels.sum()),
         **{kind: int((labelled.kinds == kind).sum()) for kind in ("ranked_below", "not_retrieved")},
@@ -142,7 +146,6 @@ def run_preflight(
         "base_rate": float(labels.mean()),
         "items": len(labels),
         "data_set": ", ".join(dict.fromkeys(question.item.group for question in labelled.questions)),
-        "passages": passages,
         "k": k,
         "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **decided["iou"]},
         "calibrated": decided["calibrated"],
@@ -151,8 +154,7 @@ def run_preflight(
         "nested_cross_validation": measured,
         "calibration": given and given.model_dump(mode="json", include=_NAMED),
         "warnings": _warnings(labelled, [caution, shortfall], given, data_set_left_out or {}),
-        "knowledge_base": base.manifest.id,
-        "encoder": base.manifest.encoder.model_dump(mode="json"),
+        "knowledge_base": knowledge_base,
         "questions_sha256": labelled.sha256,
         "left_out": labelled.left_out,
         "data_set_left_out": dict(data_set_left_out or {}),
@@ -172,6 +174,7 @@ def run_preflight(
         held_out = HELD_OUT if given is None else "by the calibration given"
         counts = [count_decisions(labels[of], checks[name][1][of]) for name in ("calibrated", "iou")]
         draw_preflight(out, labels[of], run.probability[of], *counts, held_out=held_out)
+    summary["tables"] = [asdict(table) for table in preflight_tables(summary)]
     write_whole(out / REPORT, preflight_report(summary, figures=figures))
     summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
     write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")

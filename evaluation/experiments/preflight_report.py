@@ -1,4 +1,4 @@
-"""The report of a preflight study, in Markdown."""
+"""The tables and the report of a preflight study."""
 
 from collections.abc import Callable, Iterator
 from operator import itemgetter
@@ -14,71 +14,78 @@ from briefcontext.evaluation.statistics.tables import (
     with_interval,
 )
 
-COUNTS = ("tp", "fp", "fn", "tn")
-SHARES = ("precision", "recall", "specificity")
+_SHARES = ("precision", "recall", "specificity")
 """Those that have an interval."""
+_MEANS: Columns = {"F1": percent_of("f1"), "skip the map": percent_of("skip_share")}
 _KINDS = {"ranked_below": "ranked below 3", "not_retrieved": "not retrieved", "misplaced": "both"}
 _CHECKS = {"iou": "IoU", "calibrated": "Calibrated"}
 
 
-def preflight_report(summary: Record, *, figures: bool = True) -> str:
-    """Return the report of a summary that `run_preflight` made, with its figures where they were drawn."""
-    lines = [
-        "# Preflight check",
-        "",
-        f"Questions: {summary['n']:,}; k = {summary['k']}. Positives are of two kinds: a key document ranked below 3 "
-        f"in the dense ranking, which a map can repair ({summary['ranked_below']:,}), and one that was not retrieved, "
-        f"which it cannot ({summary['not_retrieved']:,}); together {percent(summary['base_rate'])}% of the questions. "
-        "The paper counts both. Negatives are the same in all rows. Shares and areas under the ROC curve are in per "
-        "cent; intervals of shares are Wilson's, those of areas by bootstrap, at 95%.",
-        "",
-        *(f"> {warning}\n" for warning in summary["warnings"]),
-    ]
+def preflight_tables(summary: Record) -> list[Table]:
+    """Return what the checks decide, and the IoU check by k, n and threshold, of a summary of `run_preflight`."""
     groups = {
         f"{group} ({counted['n']:,}{', titles of their papers' if counted['titles'] == counted['n'] else ''})": counted
         for group, counted in summary["groups"].items()
     }
     groups[f"{'pooled' if groups else 'all'} ({summary['n']:,})"] = summary
-    decided = [{**one, "questions": group} for group, counted in groups.items() for one in decisions(counted)]
-    means: Columns = {"F1": percent_of("f1"), "skip the map": percent_of("skip_share")}
+    decided = [
+        {**one, "questions": group, "k": summary["k"]} for group, counted in groups.items() for one in _decided(counted)
+    ]
     columns: Columns = {
-        **{name: itemgetter(name) for name in ("questions", "check", "positives", *COUNTS)},
-        **{name: share_of(name) for name in SHARES},
-        **means,
-        "AUC": lambda one: interval_of("auc")(one) if "auc" in one else "",
+        **{name: itemgetter(name) for name in ("questions", "k", "check", "positives", "tp", "fp", "fn", "tn")},
+        **{name: _share_of(name) for name in _SHARES},
+        **_MEANS,
+        "AUC": interval_of("auc"),
     }
-    lines += [Table.of("Decisions", decided, columns).markdown(), ""]
-    if summary["calibrated"] is None:
-        lines += [f"No calibrated check: {summary['calibrated_reason']}", ""]
-    elif (nested := summary["nested_cross_validation"]) is not None:
-        low, high = nested["recall_range"]
-        least, most = nested["specificity_range"]
-        lines += [
-            f"The calibrated check predicts positives of the kind: {_KINDS[summary['positive']]}. It is measured by "
-            "nested cross-validation: model, regularisation and threshold are chosen without the questions that they "
-            f"are tested on ({nested['folds']} folds; the table has the first of {nested['repeats']} repeats). Over "
-            f"the repeats, recall of that kind is {percent(nested['recall_mean'])} ({percent(low)} to {percent(high)}) "
-            f"and specificity {percent(nested['specificity_mean'])} ({percent(least)} to {percent(most)}); the area "
-            f"under the ROC curve is {percent(nested['auc'])}, against {percent(nested['iou_auc'])} for the overlap, "
-            f"and the Brier score {nested['brier']:.4f}.",
-            "",
-        ]
-    else:
-        lines += ["The calibrated check is the calibration given, as it stands.", ""]
-    if figures and summary["calibrated"] is not None and 0 < summary["misplaced"] < summary["n"]:
-        lines += [f"![{name}]({name}.png)" for name in ("calibration_curve", "precision_recall", "cost_curve")]
-        lines += [""]
-    columns = {
+    by_k: Columns = {
         **{name: itemgetter(name) for name in ("k", "n")},
         "threshold": lambda row: f"{row['threshold']:g}",
-        **{name: percent_of(name) for name in SHARES},
-        **means,
+        **{name: percent_of(name) for name in _SHARES},
+        **_MEANS,
     }
-    table = Table.of("IoU check, by k, n and threshold", summary["iou_table"], columns)
-    return "\n".join([*lines, table.markdown()]) + "\n"
+    return [
+        Table.of("Decisions", decided, columns, _calibrated(summary)),
+        Table.of("IoU check, by k, n and threshold", summary["iou_table"], by_k),
+    ]
 
 
-def decisions(counted: Record) -> Iterator[dict[str, Any]]:
+def _calibrated(summary: Record) -> str:
+    """Say how the calibrated check was measured."""
+    if summary["calibrated"] is None:
+        return f"No calibrated check: {summary['calibrated_reason']}"
+    if (nested := summary["nested_cross_validation"]) is None:
+        return "The calibrated check is the calibration given, as it stands."
+    low, high = nested["recall_range"]
+    least, most = nested["specificity_range"]
+    return (
+        f"The calibrated check predicts positives of the kind: {_KINDS[summary['positive']]}. It is measured by "
+        "nested cross-validation: model, regularisation and threshold are chosen without the questions that they "
+        f"are tested on ({nested['folds']} folds; the table has the first of {nested['repeats']} repeats). Over "
+        f"the repeats, recall of that kind is {percent(nested['recall_mean'])} ({percent(low)} to {percent(high)}) "
+        f"and specificity {percent(nested['specificity_mean'])} ({percent(least)} to {percent(most)}); the area "
+        f"under the ROC curve is {percent(nested['auc'])}, against {percent(nested['iou_auc'])} for the overlap, "
+        f"and the Brier score {nested['brier']:.4f}."
+    )
+
+
+def preflight_report(summary: Record, *, figures: bool = True) -> str:
+    """Return the report of a summary of `run_preflight`, with its figures where they were drawn, in Markdown."""
+    drawn = figures and summary["calibrated"] is not None and 0 < summary["misplaced"] < summary["n"]
+    parts = [
+        "# Preflight check",
+        f"Questions: {summary['n']:,}; k = {summary['k']}. Positives are of two kinds: a key document ranked below 3 "
+        f"in the dense ranking, which a map can repair ({summary['ranked_below']:,}), and one that was not retrieved, "
+        f"which it cannot ({summary['not_retrieved']:,}); together {percent(summary['base_rate'])}% of the questions. "
+        "The paper counts both. Negatives are the same in all rows. Shares and areas under the ROC curve are in per "
+        "cent; intervals of shares are Wilson's, those of areas by bootstrap, at 95%.",
+        *(f"> {warning}" for warning in summary["warnings"]),
+        *(Table(**table).markdown() for table in summary["tables"]),
+        *(f"![{name}]({name}.png)" for name in ("calibration_curve", "precision_recall", "cost_curve") if drawn),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _decided(counted: Record) -> Iterator[dict[str, Any]]:
     """Yield for each check and kind of positives that there are the counts, and the area under the ROC curve."""
     for check, title in _CHECKS.items():
         if decided := counted.get(check):
@@ -89,6 +96,6 @@ def decisions(counted: Record) -> Iterator[dict[str, Any]]:
                     yield {**own, "check": title, "positives": words, **(decided.get("auc") or {}).get(kind, {})}
 
 
-def share_of(name: str) -> Callable[[Record], str]:
+def _share_of(name: str) -> Callable[[Record], str]:
     """Show a share with Wilson's interval."""
     return lambda one: with_interval(one[name], *(one.get(f"{name}_interval") or (None, None)))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ def write_results(
         "simulation": config["simulation"],
         **facts,
         **report.summary,
+        "tables": list(map(asdict, report.tables)),
     }
     write_whole(folder.path / REPORT, _report_markdown(experiment, config, facts, report))
     summary["sha256"] = {name: file_sha256(folder.path / name) for name in (CONFIG, ITEMS, REPORT)}
