@@ -21,7 +21,6 @@ from briefcontext.retrievers.rankings import SIGNALS, SPOTLIGHT, TwoRankings, me
 CALIBRATION_FILE = "preflight.json"
 """The name of the calibration that lies in a knowledge base's own folder and travels with it."""
 FORMAT_VERSION = 2
-"""Version 1 was fitted on both kinds of positives, and its threshold had no bound."""
 
 Positive = Literal["ranked_below", "misplaced"]
 """What a calibration predicts: a key document ranked below 3, which a map can repair; or that and one that was not
@@ -106,10 +105,10 @@ class Measured(_Part):
     """Least and greatest of the repeats."""
     auc: Share
     """Area under the curve of the held-out probabilities: mean over the repeats."""
-    auc_interval: tuple[Share, Share] | None = None
+    auc_interval: tuple[Share, Share] | None
     """Of the first repeat: 95%, by bootstrap over the questions of each label."""
     iou_auc: Share
-    iou_auc_interval: tuple[Share, Share] | None = None
+    iou_auc_interval: tuple[Share, Share] | None
     brier: float
     """Mean squared error of the held-out probabilities: mean over the repeats."""
 
@@ -129,7 +128,7 @@ class Prediction(_Part):
 class Calibration(_Part):
     """A calibrated preflight."""
 
-    format_version: Literal[1, 2] = 2
+    format_version: Literal[2] = 2
     created: str
     encoder: str
     encoder_revision: str
@@ -139,11 +138,10 @@ class Calibration(_Part):
     spotlight: int = Field(default=SPOTLIGHT, ge=1)
     knowledge_base: str
     """The id in the manifest of the knowledge base that it was fitted on."""
-    positive: Positive = "misplaced"
-    """Files of format version 1, which do not say, were fitted on both kinds."""
+    positive: Positive
     target_recall: float = Field(gt=0, lt=1)
-    confidence: float | None = Field(default=None, gt=0, lt=1)
-    """How sure it is that the recall of new questions reaches the target; None in files of format version 1."""
+    confidence: float = Field(gt=0, lt=1)
+    """How sure it is that the recall of new questions reaches the target."""
     threshold: Share
     intercept: Finite
     features: list[Feature] = Field(min_length=1)
@@ -153,19 +151,17 @@ class Calibration(_Part):
     measured: Measured
 
     @property
-    def promised_recall(self) -> float | None:
+    def promised_recall(self) -> float:
         """The recall of new questions that is sure at `confidence`: the target, or less where positives are few.
 
         With the lowest of m scores as threshold it is (1 - confidence)^(1/m) (Wilks 1941).
         """
-        if self.confidence is None:
-            return None
         return min(self.target_recall, float((1 - self.confidence) ** (1 / self.fitted_on.misplaced)))
 
     def shortfall(self) -> str | None:
         """Say what recall can be promised, and what more would take, where it is below the target; else None."""
         promised, confidence = self.promised_recall, self.confidence
-        if promised is None or confidence is None or promised >= self.target_recall:
+        if promised >= self.target_recall:
             return None
         needed = math.ceil(math.log(1 - confidence) / math.log(self.target_recall) - 1e-9)
         more = more_questions(self.fitted_on.misplaced, self.fitted_on.n, needed)

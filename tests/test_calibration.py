@@ -483,15 +483,6 @@ def test_a_calibration_is_fitted_on_what_a_map_can_repair_by_default(base: Knowl
         calibrate(few, base.manifest, 0.9)
 
 
-def test_a_file_of_the_first_format_is_read_as_what_it_was(changed: Callable[..., Path]) -> None:
-    path = changed(format_version=1)
-    fields = json.loads(path.read_text())
-    del fields["positive"], fields["confidence"], fields["measured"]["auc_interval"]
-    path.write_text(json.dumps(fields))
-    old = Calibration.read(path)
-    assert (old.positive, old.confidence, old.measured.auc_interval) == ("misplaced", None, None)
-
-
 def test_the_study_tells_the_kinds_of_positives_apart_and_pools_no_titles_silently(
     base: KnowledgeBase, items: list[Item], tmp_path: Path
 ) -> None:
