@@ -1,6 +1,7 @@
 """The graph as a tool for agents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -71,29 +72,19 @@ def briefcontext_tool(
     given = dict(settings) if isinstance(settings, Mapping) else settings
     context = None if given is None else Settings.model_validate(given)
 
-    def ask(
-        question: str,
-        config: RunnableConfig,
-        options: dict[str, str] | None = None,
-        filters: AskedFilters | None = None,
-    ) -> tuple[str, Answer]:
-        given = {"question": question, "options": options}
-        try:
-            return _told(asked_graph.invoke(given, config, context=_narrowed(context, filters)))
-        except (InputError, ModelCallError) as error:
-            raise ToolException(str(error)) from error
+    def asked(
+        question: str, options: dict[str, str] | None = None, filters: AskedFilters | None = None
+    ) -> dict[str, Any]:
+        narrowed = context if filters is None else (context or current_settings()).narrowed(filters)
+        return {"input": {"question": question, "options": options}, "context": narrowed}
 
-    async def aask(
-        question: str,
-        config: RunnableConfig,
-        options: dict[str, str] | None = None,
-        filters: AskedFilters | None = None,
-    ) -> tuple[str, Answer]:
-        given = {"question": question, "options": options}
-        try:
-            return _told(await asked_graph.ainvoke(given, config, context=_narrowed(context, filters)))
-        except (InputError, ModelCallError) as error:
-            raise ToolException(str(error)) from error
+    def ask(config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
+        with _tool_errors():
+            return _told(asked_graph.invoke(config=config, **asked(**arguments)))
+
+    async def aask(config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
+        with _tool_errors():
+            return _told(await asked_graph.ainvoke(config=config, **asked(**arguments)))
 
     return StructuredTool.from_function(
         ask,
@@ -107,8 +98,12 @@ def briefcontext_tool(
     )
 
 
-def _narrowed(context: Settings | None, filters: AskedFilters | None) -> Settings | None:
-    return context if filters is None else (context or current_settings()).narrowed(filters)
+@contextmanager
+def _tool_errors() -> Iterator[None]:
+    try:
+        yield
+    except (InputError, ModelCallError) as error:
+        raise ToolException(str(error)) from error
 
 
 def _told(result: Mapping[str, Any]) -> tuple[str, Answer]:
