@@ -253,22 +253,12 @@ class Settings(BaseModel):
         given = asked.model_dump(exclude_defaults=True) if asked else {}
         return type(self)(**{**self.model_dump(), **given}) if given else self
 
-    @field_validator(
-        "calibration_file",
-        "knowledge_base",
-        "document",
-        "document_encoder",
-        "cross_encoder",
-        "prompts",
-        "model_cache",
-        mode="before",
-    )
+    @field_validator("*", mode="before")
     @classmethod
     def _from_path(cls, given: object) -> object:
         # As ./demo, a path never means one of the names that a setting takes, too.
-        return (
-            os.path.join(os.curdir, os.path.expanduser(os.fsdecode(given))) if isinstance(given, os.PathLike) else given
-        )
+        path = os.path.expanduser(os.fsdecode(given)) if isinstance(given, os.PathLike) else None
+        return given if path is None else os.path.join(os.curdir, path)
 
     @field_validator("years", mode="before")
     @classmethod
