@@ -223,13 +223,6 @@ def test_a_document_is_named_by_its_way_from_the_folder_that_was_given(
     assert ids(one(Path("asthma.md"))) == asthma
 
 
-def test_two_files_cannot_be_the_same_document(tmp_path: Path) -> None:
-    write(tmp_path, x_in_docs_in_a__md=b"x", y_in_docs_in_a__md=b"y")
-    with pytest.raises(KnowledgeBaseError, match=r"would both be document 'docs/a.md': give the folder above"):
-        open_sources([tmp_path / "x" / "docs", tmp_path / "y" / "docs"])
-    assert len(open_sources([tmp_path])) == 2
-
-
 def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path) -> None:
     write(tmp_path, a__jsonl=ROW, b__jsonl=ROW, c__jsonl=ROW + ROW, a__md=b"x", b__md=b"x", a__txt=b"x")
     by_name = {Path(source.name).name: source.fingerprint for source in open_sources([tmp_path])}

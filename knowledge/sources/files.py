@@ -177,13 +177,6 @@ def open_sources(
             )
         found.skipped += skipped
     found += opened.values()
-    documents = dict[str, FileSource]()
-    for source in opened.values():
-        if source.document_id and (other := documents.setdefault(source.document_id, source)) is not source:
-            raise KnowledgeBaseError(
-                f"{other.name} and {source.name} would both be document {source.document_id!r}: give the folder above "
-                "both."
-            )
     if fields and TABLES.keys().isdisjoint(source.reading[0] for source in opened.values()):
         raise InputError(
             f"Fields ({', '.join(fields)}) were given, and none of the files is JSONL or CSV: leave them out."
