@@ -273,15 +273,9 @@ def test_answers_that_were_read_in_parts_are_counted_and_said(
         assert ("extract" in stages) == row["in_parts"]
     (found,) = summary["groups"].values()
     assert {(cell["condition"]["k"], cell["in_parts"]) for cell in found} == {(2, 0), (12, 2)}
-    assert [(one["method"], one["answers"], one["n"]) for one in summary["in_parts"]] == [
-        ("vanilla", 2, 2),
-        ("order_preserving", 2, 2),
-        ("hybrid", 2, 2),
-    ]
     report = (tmp_path / "run" / "report.md").read_text()
-    assert "**Answers that did not fit the window and were read in parts: 6**" in report
-    assert "Vanilla RAG, k 12: 2 of 2" in report
     assert "| In parts |" in report
+    assert "there a method is not what its name says" in report
     assert "| In parts |" in compare_runs([tmp_path / "run"])
 
 
@@ -290,7 +284,6 @@ def test_cost_counts_the_calls_that_were_really_made(execute: Execute, tmp_path:
     base = _long_corpus(tmp_path / "long")
     summary = execute("cost", _rows(2, keyed=2), methods=("vanilla",), ks=(12,), knowledge_base=base, reading=reading)
     (cost,) = summary["costs"]
-    assert cost["in_parts"] == 2
     assert cost["calls"] == len(server.calls) / 2 > 2
     assert cost["one_call_input"] == 0
     assert cost["map_input"] + cost["reduce_input"] == cost["input_tokens"] > 0

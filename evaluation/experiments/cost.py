@@ -74,7 +74,6 @@ def cost_of(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
         for side in ("input_tokens", "output_tokens"):
             tokens = [float(row["usage"][side]) for row in some]
             cost[f"{side}_low"], cost[f"{side}_high"] = bootstrap(tokens, seed=seed)
-        cost["in_parts"] = sum(bool(row.get("in_parts")) for row in some)
         same = [pair for pair in paired(rows, method, VANILLA) if condition_of(pair[0]) == condition]
         own, base = (sum(pair[side]["usage"]["input_tokens"] for pair in same) for side in (0, 1))
         cost["input_ratio"] = own / base if base else None
@@ -160,7 +159,6 @@ def _total(cost: Record, side: str) -> str:
 
 
 def _table(costs: Sequence[Record]) -> Table:
-    in_parts = any(c["in_parts"] for c in costs)
     return Table.of(
         "Tokens for a question",
         costs,
@@ -168,7 +166,6 @@ def _table(costs: Sequence[Record]) -> Table:
             **METHOD,
             **under("k"),
             **N,
-            **({"In parts": itemgetter("in_parts")} if in_parts else {}),
             "Calls": amount_of("calls", ".2f"),
             "Input, one call": amount_of("one_call_input"),
             "Input, map": amount_of("map_input"),
@@ -179,10 +176,9 @@ def _table(costs: Sequence[Record]) -> Table:
         },
         "Means of the tokens that the provider reported (BriefContext's equations 4 and 5 with real figures): vanilla "
         "takes its one call; BriefContext the sum over its partitions and the reduce call. With preflight, questions "
-        "whose rankings agree take one call. Intervals by bootstrap over questions."
-        + (" In parts: documents that did not fit into one call, whose calls stand under map and reduce."
-           if in_parts else ""),
-    )  # fmt: skip
+        "whose rankings agree take one call. Documents that did not fit into one call are read by map and reduce. "
+        "Intervals by bootstrap over questions.",
+    )
 
 
 def _predictions_table(predicted: Sequence[Record]) -> Table:

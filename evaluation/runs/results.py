@@ -11,16 +11,7 @@ from briefcontext.evaluation.experiments.experiment import Experiment, Report
 from briefcontext.evaluation.judging.verdicts import judges
 from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, PROMPTS, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.progress import Prices
-from briefcontext.evaluation.statistics.tables import (
-    Row,
-    answered,
-    condition_of,
-    grouped,
-    label_of,
-    repeat_rows,
-    repeat_tables,
-    title_of,
-)
+from briefcontext.evaluation.statistics.tables import Row, repeat_rows, repeat_tables
 from briefcontext.files import file_sha256, json_objects, write_whole
 from briefcontext.prompts import Prompts
 
@@ -53,24 +44,11 @@ def write_results(
         report.remarks.append("No question was answered: every call failed.")
     repeats = repeat_rows(rows)
     report.tables += repeat_tables(repeats)
-    if in_parts := _in_parts(rows):
-        words = "; ".join(
-            f"{', '.join(filter(None, (title_of(one['method']), label_of(one['condition']))))}: "
-            f"{one['answers']} of {one['n']}"
-            for one in in_parts
-        )
-        report.remarks.insert(
-            0,
-            "**Answers that did not fit the window and were read in parts: "
-            f"{sum(one['answers'] for one in in_parts)}**, by map and reduce in place of one call ({words}). There a "
-            "method is not what its name says: take a model with a larger input window, or fewer documents.",
-        )
     summary: Summary = {
         "experiment": config["experiment"],
         "model": config["model"],
         "data_set": config["data_set"]["name"],
         "knowledge_base": config.get("knowledge_base"),
-        "in_parts": in_parts,
         **({"repeats": repeats} if repeats else {}),
         "simulation": config["simulation"],
         **facts,
@@ -97,16 +75,6 @@ def _counts(rows: Sequence[Row]) -> dict[str, Any]:
         "output_tokens": sum(call["output_tokens"] for call in asked.values()),
         "served_models": sorted({call["served_model"] for call in asked.values() if call.get("served_model")}),
     }
-
-
-def _in_parts(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Count the answers that were to take one call and did not fit into it, by method and condition."""
-    groups = grouped(answered(rows), lambda row: (row["method"], condition_of(row)))
-    return [
-        {"method": method, "condition": dict(condition), "answers": count, "n": len(some)}
-        for (method, condition), some in groups.items()
-        if (count := sum(bool(row.get("in_parts")) for row in some))
-    ]
 
 
 def _report_markdown(

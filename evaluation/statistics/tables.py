@@ -248,7 +248,8 @@ def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
 
 _SIGNALS = {
     "truncated": "Truncated: what did not fit into the model's input window was left out of the prompt. ",
-    "in_parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call. ",
+    "in_parts": "In parts: the documents did not fit, and were read by map and reduce in place of one call; there a "
+    "method is not what its name says: take a larger input window, or fewer documents. ",
 }
 """What is shown where it occurs, and what it means."""
 _NOTES = {
