@@ -4,11 +4,13 @@ import codecs
 import re
 from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
 from langchain_core.documents import Document
 from lxml import etree, html
+from markdown_it import MarkdownIt
 
 from briefcontext.knowledge.sources.publication import record
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
@@ -21,13 +23,6 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER_TITLE = re.compile(r"^title:(.+)$", re.MULTILINE)
-# Nothing here is tried again from within a run of the same characters: a line may have millions.
-_FENCED_CODE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[^\r\n]*\r?\n.*?(?:^ {0,3}\1|\Z)", re.DOTALL | re.MULTILINE)
-_HEADING = re.compile(
-    r"^ {0,3}#{1,6}[ \t]+(?P<marked>\S[^\r\n]*)\r?$"
-    r"|^ {0,3}(?P<underlined>\S[^\r\n]*)\r?\n {0,3}(?:=+|-+)[ \t]*\r?$",
-    re.MULTILINE,
-)
 
 _BLOCKS = (
     *("address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "div", "dl", "dt"),
@@ -72,12 +67,10 @@ def markdown_title(text: str) -> str:
         stated = _FRONT_MATTER_TITLE.search(front_matter.group(1))
         if stated and (title := stated.group(1).strip(" \t\r").strip("\"'")):
             return title
-    heading = _HEADING.search(_FENCED_CODE.sub("", text))
-    if heading is None:
-        return ""
-    title = (heading["underlined"] or heading["marked"]).rstrip(" \t")
-    unclosed = title.rstrip("#") if heading["marked"] else title
-    return unclosed.rstrip(" \t") if unclosed.endswith((" ", "\t")) else title
+    # Only blocks are parsed: a title keeps its markup.
+    blocks = MarkdownIt().disable("inline").parse(text)
+    headings = (inline.content for block, inline in pairwise(blocks) if block.type == "heading_open")
+    return next(filter(None, headings), "")
 
 
 @rejecting
