@@ -28,7 +28,7 @@ LEAST_ROOM = 200
 MOST_ADDED = 500
 """Characters that a reader may add to a prompt after documents were divided: the room for the reply bears them."""
 _LEAST_PIECE = 20
-"""Characters; a text is not cut into smaller pieces."""
+"""Characters; no smaller piece is cut."""
 
 _TAG_NAMES = re.compile(r"(?:document|evidence|finding|question|system|instruction)s?(?![a-z])")
 _BRACKETS = "<＜﹤‹〈〈⟨˂ᐸ≺❬❮❰⦑⧼"
@@ -154,13 +154,13 @@ def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *,
 def split_to_fit(documents: Sequence[Document], room: int | None) -> list[list[Document]]:
     """Group documents, in order, so that each group fits when rendered; cut those that alone are too long.
 
-    A document is cut between sentences where that is possible, else between words. The pieces keep its id, key and
-    title, and have their places in its text in `metadata["cut_at"]`. One that does not fit however it is cut, as its
-    title is too long, is a group of its own.
+    A document is cut in halves, and those again, between sentences where there are several, else between words. The
+    pieces keep its id, key and title, and have their places in its text in `metadata["cut_at"]`. One that does not fit
+    however it is cut, as its title is too long, is a group of its own.
     """
     if room is None:
         return [list(documents)]
-    pieces = (piece for document in documents for piece in _pieces(document, room, room))
+    pieces = (piece for document in documents for piece in _pieces(document, room))
     return _grouped(pieces, lambda piece: len(render_documents([piece])), room)
 
 
@@ -181,39 +181,16 @@ def _grouped(items: Iterable[T], size: Callable[[T], int], room: float) -> list[
     return groups
 
 
-def _pieces(document: Document, room: int, most: int) -> Iterator[Document]:
-    """Yield the document, or pieces of at most `most` characters, and less where that does not fit when rendered."""
-    if len(render_documents([document])) <= room:
-        yield document
-        return
-    title = str(document.metadata.get("title") or "")
-    most = min(most, room - len(title) - _TAGS)
-    if most < _LEAST_PIECE:
-        yield document
-        return
+def _pieces(document: Document, room: int) -> Iterator[Document]:
+    """Yield the document, or the pieces of its halves where it does not fit when rendered."""
     text, metadata = document.page_content, document.metadata
-    for start, end in _spans(text, most):
-        cut = {"page_content": text[start:end], "metadata": {**metadata, CUT_AT: metadata.get(CUT_AT, 0) + start}}
-        yield from _pieces(document.model_copy(update=cut), room, most // 2)
-
-
-def _spans(text: str, most: int) -> list[tuple[int, int]]:
-    """Return spans of whole sentences, as many as make up at most `most` characters."""
-    spans: list[tuple[int, int]] = []
-    for start, end in _cuts(text, most):
-        if spans and end - spans[-1][0] <= most:
-            spans[-1] = spans[-1][0], end
-        else:
-            spans.append((start, end))
-    return spans
-
-
-def _cuts(text: str, most: int) -> Iterator[tuple[int, int]]:
-    """Yield the spans of the sentences; those longer than `most` in parts, cut between words if there are any."""
-    for start, end in split_sentences(text):
-        while end - start > most:
-            space = text.rfind(" ", start + 1, start + most + 1)
-            cut = start + most if space < 0 else space
-            yield start, cut
-            start = cut
-        yield start, end
+    least = len(str(metadata.get("title") or "")) + _TAGS + _LEAST_PIECE
+    if len(render_documents([document])) <= room or room < least or len(text) <= _LEAST_PIECE:
+        yield document
+        return
+    middle = len(text) // 2
+    ends = [end for _, end in split_sentences(text)[:-1]] or [text.rfind(" ", 1, middle + 1)]
+    cut = max(min(ends, key=lambda end: abs(end - middle)), 0) or middle
+    for start, half in ((0, text[:cut]), (cut, text[cut:])):
+        place = {**metadata, CUT_AT: metadata.get(CUT_AT, 0) + start}
+        yield from _pieces(document.model_copy(update={"page_content": half, "metadata": place}), room)
