@@ -101,20 +101,16 @@ Failure = Literal["retry", "refused", "final", "setup", "quota"]
 `setup`: another key, model or address; `quota`: paying.
 """
 
-_RETRIED = frozenset({408, 409, 425, 429})
-_REFUSED = frozenset({400, 415, 422})
-_SETUP = frozenset({401, 404})
+_BY_STATUS: dict[int, Failure] = {
+    **{400: "refused", 415: "refused", 422: "refused", 401: "setup", 404: "setup", 402: "quota"},
+    **{408: "retry", 409: "retry", 425: "retry", 429: "retry"},
+}
 _SETUP_ERRORS = (langchain_errors.ModelAuthenticationError, langchain_errors.ModelNotFoundError)
 _OUT_OF_QUOTA = ("insufficient_quota", "credit_balance_exhausted")
 """OpenAI's codes. Its words do not tell: other providers use the same ones of a limit per minute."""
 # A refusal with status 403 is about what was sent (OpenRouter: "your input was flagged") or about who sends it
 # (Anthropic: permission_error; OpenAI: unsupported_country_region_territory; Gemini: PERMISSION_DENIED).
 _ABOUT_CONTENT = re.compile(r"flagged|moderat|content|polic(?:y|ies)|safety|guardrail", re.IGNORECASE)
-_ABOUT_ACCESS = re.compile(
-    r"permission|\bkeys?\b|api_key|credential|authori[sz]|authenticat|access|country|region|territory|billing|balance"
-    r"|subscription|organi[sz]ation|project|not enabled",
-    re.IGNORECASE,
-)
 
 
 def what_failed(error: Exception) -> Failure:
@@ -132,15 +128,11 @@ def what_failed(error: Exception) -> Failure:
         # The provider's own words, without what it repeats of the request.
         words = (str(fields[name]) for name in ("message", "code", "type", "status") if fields.get(name))
         said = " ".join(words) or str(error)
-        return "setup" if _ABOUT_ACCESS.search(said) and not _ABOUT_CONTENT.search(said) else "final"
-    if status == 402 or (status == 429 and any(fields.get(name) in _OUT_OF_QUOTA for name in ("code", "type"))):
+        return "final" if _ABOUT_CONTENT.search(said) else "setup"
+    if status == 429 and any(fields.get(name) in _OUT_OF_QUOTA for name in ("code", "type")):
         return "quota"
     if isinstance(status, int):
-        if status in _SETUP:
-            return "setup"
-        if status in _REFUSED:
-            return "refused"
-        return "retry" if status in _RETRIED or status >= 500 else "final"
+        return _BY_STATUS.get(status, "retry" if status >= 500 else "final")
     if isinstance(error, langchain_errors.ModelError) and not error.is_retryable:
         return "refused"
     unsupported = isinstance(error, NotImplementedError) or "unexpected keyword argument" in str(error)
