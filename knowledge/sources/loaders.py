@@ -24,7 +24,7 @@ _COMMUNITY = "langchain_community.document_loaders"
 LOADERS = {
     ".doc": f"{_COMMUNITY}:UnstructuredWordDocumentLoader",
     ".docx": f"{_COMMUNITY}:Docx2txtLoader",
-    ".epub": f"{_COMMUNITY}:UnstructuredEPubLoader",
+    ".epub": f"{_COMMUNITY}:PyMuPDFLoader",
     ".odt": f"{_COMMUNITY}:UnstructuredODTLoader",
     ".pptx": f"{_COMMUNITY}:UnstructuredPowerPointLoader",
     ".rtf": f"{_COMMUNITY}:UnstructuredRTFLoader",
