@@ -1,8 +1,8 @@
-"""Support: whether the figures, negations and direction of an answer's sentence stand in what the sentence cites."""
+"""Support: whether a sentence's figures, drugs, negations and direction stand in what it cites."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, permutations
 from math import isclose
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import MARK, Citation, publication_year
+from briefcontext.chains.drug_names import missing_drugs
 from briefcontext.chains.parsing.grounding import NEGATION, SIGN
 from briefcontext.sentences import split_sentences
 
@@ -25,7 +26,7 @@ class Doubt(TypedDict):
     end: int
     """Character offsets of the sentence in the answer's text."""
     missing: list[str]
-    """Figures with their units, and negations, that stand nowhere in what the sentence cites."""
+    """Figures with their units, drugs and negations that stand nowhere in what the sentence cites."""
     reason: str
     """What is wrong, in a few words."""
 
@@ -83,10 +84,13 @@ _DENIED = re.compile(
 _DIRECTION = re.compile(
     r"\b(?:(?P<more>increas|rais(?:e|ing)|rise|rising|rose\b|higher|greater|more\b|elevat|prolong|longer|up-?regulat|enhanc)"
     r"|(?P<less>decreas|reduc|lower|fewer|less\b|declin|fell\b|drop|diminish|shorten|shorter|down-?regulat|attenuat)"
-    r"|(?P<better>improv|better)|(?P<worse>worse|impair))"
+    r"|(?P<better>improv|better)|(?P<worse>worse|impair)"
+    r"|(?P<safe>safe(?:ly)?\b|indicated|recommended|advised|advisable|beneficial|suitable)"
+    r"|(?P<unsafe>contra-?indicat|unsafe|harm(?!less)|toxic|dangerous|unsuitable|avoid)"
+    r"|(?P<above>above\b|exceed)|(?P<below>below\b)|(?P<included>includ|eligible)|(?P<excluded>exclud|ineligible))"
 )
-_OPPOSITE = {"more": "less", "less": "more", "better": "worse", "worse": "better"}
-"""Symptoms that improve become less."""
+_OPPOSITES = (("more", "less"), ("better", "worse"), ("safe", "unsafe"), ("above", "below"), ("included", "excluded"))
+"""Symptoms that improve become less: what is better opposes what is worse only."""
 _TURNS = re.compile(rf"\bthan\b|{NEGATION}")
 """What turns a direction round: B is lower than A when A is higher than B."""
 _NEAR = 0.7
@@ -145,10 +149,11 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
 
     A sentence that says no more than that the documents at hand do not tell something is none: no document can show it.
 
-    A figure is found where a cited document has it in the same unit, or in one that it can be converted to. A
-    negation is looked for in the sentences of the documents that are nearly the same, else in all of them; and one
-    that stands in all that are the same but for it is missed in the answer. So it is with "lowered" for "increased",
-    unless something is compared or denied, which may turn the direction round.
+    A figure is found where a cited document has it in the same unit, or in one that it can be converted to; a drug by
+    its international name. A negation is looked for in the sentences of the documents that are nearly the same, else in
+    all of them; and one that stands in all that are the same but for it is missed in the answer. So it is with
+    "lowered" for "increased", unless something is compared or denied, which may turn the direction round; and with
+    who did better, if that is all that differs.
 
     Args:
         text: the answer, with citation numbers.
@@ -229,27 +234,48 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     near = [source for source in sources if _shares(source, said)]
     if negations and not any(_DENIED.search(source) for source in near or sources):
         missing += negations
+    whole = _plain(" ".join(texts))
+    missing += missing_drugs(said, whole)
     if missing:
         return list(dict.fromkeys(missing)), "not in what it cites: " + ", ".join(dict.fromkeys(missing))
     same = [source for source in near if _shares(said, source)]
     denied = same and not _DENIED.search(said) and all(_NEGATED.search(source) for source in same)
-    direction = _direction(said)
-    turned = near and direction and all(_direction(source) == _OPPOSITE[direction] for source in near)
-    if denied or turned:
+    if denied or _is_turned(said, sources):
         return [], "what it cites says the opposite"
+    for source in same if _DIRECTION.search(said) else ():
+        ours, theirs = _others(said, source), _others(source, said)
+        # What stands elsewhere in a source is no other word of the answer's for the same.
+        if len(ours) == len(theirs) == 1 and ours[0] in whole:
+            return [], f"what it cites has “{theirs[0]}” for “{ours[0]}”"
     return [], None
 
 
-def _direction(text: str) -> str | None:
-    """Return which of `_OPPOSITE` a text tells of; None where it tells of none, of several, or may turn it round."""
-    told = {each.lastgroup for each in _DIRECTION.finditer(text)}
-    return told.pop() if len(told) == 1 and not _TURNS.search(text) else None
+def _is_turned(said: str, sources: Sequence[str]) -> bool:
+    """Whether a sentence tells the opposite of all sources that have nearly all else of it."""
+    rest = _DIRECTION.sub(" ", said)
+    about = [_directions(source) for source in sources if _shares(source, rest)] if len(_stems(rest)) > 1 else []
+    told = _directions(said)
+    return bool(about) and any(
+        this in told and that not in told and all(that in each and this not in each for each in about)
+        for pair in _OPPOSITES
+        for this, that in permutations(pair)
+    )
+
+
+def _directions(text: str) -> set[str | None]:
+    """Return which of `_OPPOSITES` a text tells of; none where it may turn them round."""
+    return set() if _TURNS.search(text) else {each.lastgroup for each in _DIRECTION.finditer(text)}
 
 
 def _shares(text: str, words: str) -> bool:
     """Whether a text has nearly all of the longer words, but for their endings."""
     wanted = _stems(words)
     return bool(wanted) and len(wanted & _stems(text)) >= _NEAR * len(wanted)
+
+
+def _others(text: str, source: str) -> list[str]:
+    """Return the longer words of a text that a source does not have, but for their endings."""
+    return [word for word in dict.fromkeys(_LONG_WORD.findall(text)) if word[:5] not in _stems(source)]
 
 
 def _stems(text: str) -> set[str]:

@@ -46,7 +46,8 @@ INVENTED = [
     ("Of 1,240 adults, 45.2% stayed [1].", ["1,240", "45.2%"]),
     ("It is p > 0.05 [1].", ["> 0.05"]),
     ("A clearance of 60 ml/h needs no change [1].", ["60 ml/h"]),
-    ("Metformin is started at 500 mg [2].", ["500 mg"]),
+    ("Metformin is started at 500 mg [2].", ["500 mg", "metformin"]),
+    ("Rivaroxaban is preferred [1].", ["rivaroxaban"]),
     ("Aspirin is not taken at 75 mg a day [2].", ["not"]),
     ("It doesn't matter for 75 mg of aspirin a day [2].", ["n't"]),
 ]
@@ -69,7 +70,7 @@ STANDING = [
     "Weight fell by 2.5 kg [1].",
     "It is contraindicated, and never used, in severe kidney failure [1].",
     "It isn't recommended in severe kidney failure [1].",
-    "No, metformin and aspirin were two drugs of COVID-19 and B12 [2].",
+    "No, metformin and aspirin were two drugs of COVID-19 and B12 [1][2].",
     "Of both drugs, 75 mg and 500 mg are taken [1] [2].",
     "It is 500 mg. [1] And 75 mg. [2]",
     "- Metformin is started at 500 mg [1].\n1. Aspirin is taken [2].",
@@ -129,6 +130,26 @@ def test_what_rises_in_an_answer_and_falls_in_its_source_is_the_opposite(text: s
     source = Document(id="a", page_content=told)
     reasons = [doubt["reason"] for doubt in _doubts(text, source)]
     assert reasons == ["what it cites says the opposite"] * DIRECTIONS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Warfarin is safe in pregnancy [1].", "what it cites says the opposite"),
+        ("Warfarin is contraindicated in pregnancy [1].", None),
+        ("Adults with a clearance above 30 ml/min were excluded [1].", "what it cites says the opposite"),
+        ("Adults with a clearance below 30 ml/min were included [1].", "what it cites says the opposite"),
+        ("Mortality was higher in the enoxaparin group [1].", "what it cites has “placebo” for “enoxaparin”"),
+        ("Mortality was higher in the placebo group [1].", None),
+        ("Mortality was higher in the placebo arm [1].", None),
+    ],
+)
+def test_who_is_in_danger_and_who_did_better_is_as_in_the_source(text: str, reason: str | None) -> None:
+    told = (
+        "Warfarin is contraindicated in pregnancy. Adults with a clearance below 30 ml/min were excluded. "
+        "Enoxaparin was given to half of them. Mortality was higher in the placebo group."
+    )
+    assert [doubt["reason"] for doubt in _doubts(text, Document(id="a", page_content=told))] == [reason] * bool(reason)
 
 
 def test_sentences_without_a_citation_are_marked_where_they_stand() -> None:

@@ -1,0 +1,30 @@
+"""Drugs by their international names."""
+
+import re
+
+_STEMS = """
+    afil alol apine asone azepam azine azole azosin barbital caine ciclib cillin coxib curonium cycline dipine dronate
+    ercept fenib fentanil fibrate floxacin formin fungin gabalin gatran gepant gliflozin gliptin glitazone glutide grel
+    idone kacin kinra limus lukast mab micin mycin olol olone oxetine pamide parib parin peridol platin plase pramine
+    pril profen quine racetam rubicin sartan semide setron statin tacept taxel thiazide tinib triptan triptyline
+    tropium vaptan vir virine vudine xaban zolam zomib
+"""
+"""How names of drugs end, by the stems of the World Health Organization's list of international names."""
+_WITHOUT_STEM = """
+    acetaminophen adrenaline albuterol amiodarone aspirin atropine budesonide cimetidine codeine colchicine digoxin
+    ephedrine epinephrine ethambutol famotidine formoterol glucagon hydralazine insulin isoniazid levodopa
+    levothyroxine lithium methotrexate morphine naloxone nitroglycerin norepinephrine oxytocin paracetamol phenytoin
+    prednisone ranitidine rifampicin salbutamol salmeterol theophylline valproate vasopressin warfarin
+"""
+_DRUG = re.compile(rf"\b(?:[a-z]{{3,}}(?:{'|'.join(_STEMS.split())})|{'|'.join(_WITHOUT_STEM.split())})\b")
+_BEGINNING = 6
+"""Letters by which a name is looked for, which most spellings and languages share."""
+
+
+def missing_drugs(text: str, source: str) -> list[str]:
+    """Return the drugs that a text names and a source does not; both in small letters.
+
+    >>> missing_drugs("apixaban was as good as warfarin", "warfarin lowered the risk of stroke")
+    ['apixaban']
+    """
+    return [drug for drug in _DRUG.findall(text) if drug[:_BEGINNING] not in source]
