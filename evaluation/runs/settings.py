@@ -3,8 +3,9 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
 from typing import TYPE_CHECKING, Any, Literal
@@ -137,6 +138,8 @@ def provenance(encoder_revision: str) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results depend on."""
-    # A package may be there twice, as in an environment on top of the system's: the first is the one imported.
-    there = {package.name: package.version for package in reversed([*distributions()])}
-    return {"python": python_version(), **{name: there[name] for name in _VERSIONED if name in there}}
+    found = {"python": python_version()}
+    for name in _VERSIONED:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

@@ -165,8 +165,12 @@ def spread_test(scores: Positions, *, resamples: int = RESAMPLES, seed: int = 0)
 
     A Monte Carlo permutation test: the positions of each item's scores, `(positions, items)`, are shuffled.
     """
-    rng, least = np.random.default_rng(seed), spread(scores) - _NEAR
-    reached = sum(spread(rng.permuted(scores, axis=0)) >= least for _ in range(resamples))
+    values, rng, reached = np.asarray(scores), np.random.default_rng(seed), 0
+    batch = max(1, _BATCH // values.size)
+    for done in range(0, resamples, batch):
+        many = np.broadcast_to(values, (min(batch, resamples - done), *values.shape))
+        spreads = np.ptp(rng.permuted(many, axis=1).mean(axis=2), axis=1)
+        reached += int(np.count_nonzero(spreads >= spread(values) - _NEAR))
     return (reached + 1) / (resamples + 1)
 
 
