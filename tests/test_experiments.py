@@ -32,8 +32,6 @@ QUESTIONS = 40
 CHECKS = 10
 """Accuracies checked below, so that an interval of each at 1 - 0.05 / CHECKS holds all true ones at 95%."""
 
-THREE_ERRORS = 3 * (0.25 / (QUESTIONS * len(PERCENTILES))) ** 0.5
-"""Three standard errors, at most, of a share of all answers at the five positions."""
 
 Execute = Callable[..., dict[str, Any]]
 
@@ -89,7 +87,7 @@ def test_the_positions_are_different_places_from_five_documents_on() -> None:
 
 
 def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -> None:
-    execute("position", count=6, reader={}, methods=("vanilla", "order_preserving", "map_reduce"), ks=(8,))
+    execute("position", count=3, reader={}, methods=("vanilla", "order_preserving", "map_reduce"), ks=(8,))
     rows = [json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()]
     for item in {row["item"] for row in rows}:
         for position in PERCENTILES:
@@ -102,8 +100,8 @@ def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -
 
 def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_documents(execute: Execute) -> None:
     # Overlooked by the number of documents, not by their place: four of them hide nothing.
-    reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.04}
-    summary = execute("context_length", count=16, reader=reader, methods=("vanilla", "map_reduce"), ks=(4, 16))
+    reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.06}
+    summary = execute("context_length", count=12, reader=reader, methods=("vanilla", "map_reduce"), ks=(4, 16))
     vanilla = accuracies(summary, "vanilla", "documents")
     mapped = accuracies(summary, "map_reduce", "documents")
     assert vanilla[16]["score"] < vanilla[4]["score"]
@@ -113,8 +111,8 @@ def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_d
         interval = wilson(round(cell["score"] * cell["n"]), cell["n"], confidence=1 - 0.05 / len(vanilla))
         assert interval.low <= right <= interval.high
     # Four documents have four of the five places.
-    assert summary["answers"] == 2 * 16 * (4 + 5)
-    assert {length: cell["n"] for length, cell in vanilla.items()} == {4: 16, 16: 16}
+    assert summary["answers"] == 2 * 12 * (4 + 5)
+    assert {length: cell["n"] for length, cell in vanilla.items()} == {4: 12, 16: 12}
     effect = next(one for one in summary["effects"] if one["method"] == "vanilla")
     assert effect["condition"] == {"documents": 16, "against": 4}
     assert effect["difference"] == pytest.approx(vanilla[16]["score"] - vanilla[4]["score"])
@@ -139,12 +137,12 @@ def _counts_add_up(conflict: dict[str, Any]) -> bool:
 
 
 def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(execute: Execute, tmp_path: Path) -> None:
-    summary = execute("conflict", count=40, reader=MISREADS, ks=(8,), figures=True)
+    summary = execute("conflict", count=20, reader=MISREADS, ks=(8,), figures=True)
     every, *positions = summary["conflicts"]
     assert every["condition"] == {"k": 8}
     assert [c["condition"] for c in positions] == [{"k": 8, "position": position} for position in PERCENTILES]
-    assert [c["questions"] for c in positions] == [8] * 5
-    assert every["questions"] == 40 == len(PERCENTILES) * summary["items"]
+    assert [c["questions"] for c in positions] == [4] * 5
+    assert every["questions"] == 20 == len(PERCENTILES) * summary["items"]
     assert 0 < every["n"] == sum(c["n"] for c in positions)
     assert 0 < every["resolved"] <= every["n"]
     assert all(map(_counts_add_up, summary["conflicts"]))
@@ -152,7 +150,7 @@ def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(exe
     (comparison,) = summary["comparisons"]
     assert comparison["condition"] == {"k": 8}
     report = (tmp_path / "run" / "report.md").read_text()
-    assert "8 of 40 questions, a fifth, as in the paper" in report
+    assert "4 of 20 questions, a fifth, as in the paper" in report
     assert (tmp_path / "run" / "conflict.svg").exists()
 
 
@@ -165,28 +163,30 @@ def test_partitions_that_state_no_choice_are_counted_as_such(execute: Execute) -
 
 
 def test_conflicts_on_real_rankings_stay_by_an_option(execute: Execute) -> None:
-    summary = execute("conflict", count=30, reader=MISREADS, ks=(8,), rankings="real")
+    summary = execute("conflict", count=15, reader=MISREADS, ks=(8,), rankings="real")
     (conflict,) = summary["conflicts"]
     assert conflict["condition"] == {"k": 8}
-    assert conflict["questions"] == summary["items"] == 30
-    assert 0 < conflict["n"] < 30
+    assert conflict["questions"] == summary["items"] == 15
+    assert 0 < conflict["n"] < 15
     assert _counts_add_up(conflict)
 
 
 def test_position_finds_in_the_mean_over_the_positions_what_the_reader_has(execute: Execute, tmp_path: Path) -> None:
     # The more documents it reads at once, the more often it overlooks the one, at whatever place.
-    reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.06}
-    summary = execute("position", reader=reader, methods=("vanilla", "map_reduce"), ks=(8,))
+    reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.12}
+    # Three standard errors, at most, of a share of all answers at the five positions.
+    three_errors = 3 * (0.25 / (20 * len(PERCENTILES))) ** 0.5
+    summary = execute("position", count=20, reader=reader, methods=("vanilla", "map_reduce"), ks=(8,))
     means = {cell["method"]: cell for cell in summary["means"]}
-    vanilla, mapped = (1 - overlooked / 2 for overlooked in (0.06 * 7, 0.06 * 3))
+    vanilla, mapped = (1 - overlooked / 2 for overlooked in (0.12 * 7, 0.12 * 3))
     for method, right in (("vanilla", vanilla), ("map_reduce", mapped)):
-        assert means[method]["n"] == QUESTIONS
+        assert means[method]["n"] == 20
         assert means[method]["low"] < means[method]["score"] < means[method]["high"]
-        assert means[method]["score"] == pytest.approx(right, abs=THREE_ERRORS)
+        assert means[method]["score"] == pytest.approx(right, abs=three_errors)
     (comparison,) = summary["mean_comparisons"]
-    assert (comparison["n"], comparison["test"]) == (QUESTIONS, "permutation")
+    assert (comparison["n"], comparison["test"]) == (20, "permutation")
     assert comparison["difference"] == pytest.approx(means["map_reduce"]["score"] - means["vanilla"]["score"])
-    assert comparison["difference"] == pytest.approx(mapped - vanilla, abs=2 * THREE_ERRORS)
+    assert comparison["difference"] == pytest.approx(mapped - vanilla, abs=2 * three_errors)
     assert 0 < comparison["low"] < comparison["difference"] < comparison["high"]
     assert comparison["p"] < 0.01
     assert "Against vanilla RAG, mean over the positions" in (tmp_path / "run" / "report.md").read_text()
@@ -196,14 +196,14 @@ def test_repeats_are_sampled_afresh_and_told_with_mean_and_deviation(
     execute: Execute, server: OpenAIServer, tmp_path: Path
 ) -> None:
     reader = {"table": {0.0: 0.5, 1.0: 0.5}}
-    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (8,), "limit": 4, "repeats": 3, "temperature": 0.7}
+    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (8,), "limit": 2, "repeats": 2, "temperature": 0.7}
     summary = execute("position", count=10, reader=reader, **given)
     asked = len(server.calls)
-    assert asked == summary["calls"] == summary["answers"] == 3 * 5 * 4
-    assert {cell["n"] for cell in summary["cells"]} == {4}
+    assert asked == summary["calls"] == summary["answers"] == 2 * 5 * 2
+    assert {cell["n"] for cell in summary["cells"]} == {2}
     at_mean = next(one for one in summary["repeats"] if one["condition"] == {"k": 8})
     # This reader says the same each time.
-    assert (at_mean["repeats"], at_mean["sd"]) == (3, 0)
+    assert (at_mean["repeats"], at_mean["sd"]) == (2, 0)
     assert at_mean["mean"] == pytest.approx(summary["means"][0]["score"])
     assert execute("position", count=10, reader=reader, **given) == summary
     assert len(server.calls) == asked
