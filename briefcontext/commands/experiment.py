@@ -1,6 +1,7 @@
 """`briefcontext experiment`: the papers' experiments on a model and a corpus of one's own."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -21,68 +22,62 @@ _Name = Literal[
     "preflight", "verify"
 ]  # fmt: skip
 
-_OF_A_MODEL = {
-    "model": "names the model that answers",
-    "extract_model": "names the model that extracts",
-    "prompts": "names what the model is told",
-    "method": "names what is compared",
-    "per_class": "draws questions by their answers",
-    "repeats": "is for a model's replies",
-    "partition_size": "cuts documents for a model to read",
-    "temperature": "is for a model's replies",
-    "max_input_tokens": "is a model's window",
-    **dict.fromkeys(("in_flight", "requests_per_minute", "tokens_per_minute"), "is for calls of a model"),
-    **dict.fromkeys(("input_price", "output_price"), "is the price of a model's calls"),
-    "dry_run": "foretells the calls of a model",
-    "batch": "writes the calls of a model to a file",
-    "replies": "takes the replies of a model",
-}
-"""Options that the experiment preflight does not use, which asks none, and what they are for."""
-_OF_ONE = {
-    "positives": ("preflight", "says what the preflight study predicts"),
-    "rankings": ("conflict", "is for the experiment conflict"),
-    "encoder": ("order", "encodes the chunks of long documents, which only the experiment order reads"),
-    "exact_chunks": ("order", "cuts long documents, which only the experiment order reads"),
-    "judge": ("open_ended", "judges the pairs of the experiment open_ended"),
-    "verdicts": ("open_ended", "takes verdicts on the pairs of the experiment open_ended"),
-}
-"""Options that one experiment uses, and what they are for."""
-_KB = "names the knowledge base to read from, and the experiment order reads the data set's long documents"
+_ASKING = get_args(_Name)[:-2]
+"""The experiments that ask a model."""
+_USED_BY = {
+    **dict.fromkeys(
+        ("model", "extract_model", "prompts", "methods", "per_class", "repeats", "partition_size", "temperature",
+         "max_input_tokens", "max_concurrent_calls", "requests_per_minute", "tokens_per_minute", "input_price",
+         "output_price", "dry_run", "batch", "replies"),
+        _ASKING,
+    ),
+    "knowledge_base": [name for name in get_args(_Name) if name not in ("order", "verify")],
+    "positives": ("preflight",),
+    "rankings": ("conflict",),
+    **dict.fromkeys(("document_encoder", "exact_chunks"), ("order",)),
+    **dict.fromkeys(("judge", "verdicts"), ("open_ended",)),
+}  # fmt: skip
+"""Options that some experiments use."""
 _OF_METHODS = {"iou_threshold": ["briefcontext"], "partition_size": ["briefcontext", "map_reduce"]}
 """Options that some methods heed."""
 
 
 def experiment(
     context: typer.Context,
-    name: Annotated[
+    experiment: Annotated[
         _Name, typer.Argument(metavar="NAME", help=f"{', '.join(get_args(_Name)[:-1])}; or verify, to check a run.")
     ],
     run_folder: Annotated[
         Path | None, typer.Argument(metavar="[RUN]", help="With verify: the folder of a run to check.")
     ] = None,
-    questions: Annotated[
+    data_set: Annotated[
         str | None,
         _questions(
+            "--questions",
             help="Data set as KIND:PATH (mirage, pubmedqa, bioasq, infinitebench-qa, infinitebench-mc, "
-            "evidence-inference, medq, jsonl), or a .jsonl file."
+            "evidence-inference, medq, jsonl), or a .jsonl file.",
         ),
     ] = None,
     out: Annotated[Path | None, _output(help="Folder of the run. A run that was stopped goes on there.")] = None,
     model: Annotated[str | None, _model(help="Chat model as provider:model.")] = None,
     extract_model: ExtractModel = None,
     prompts: PromptsFolder = None,
-    kb: Annotated[str | None, _design("--kb", help="Folder of the knowledge base, or demo.")] = None,
-    encoder: Annotated[
+    knowledge_base: Annotated[str | None, _design("--kb", help="Folder of the knowledge base, or demo.")] = None,
+    document_encoder: Annotated[
         str | None,
-        _design(help="Encoder for the chunks of long documents. Default: bge where its weights are, else minilm."),
+        _design(
+            "--encoder",
+            help="Encoder for the chunks of long documents. Default: bge where its weights are, else minilm.",
+        ),
     ] = None,
     exact_chunks: Annotated[
         bool, _design("--exact-chunks", help="order: chunks of 128 tokens as in OP-RAG, cutting sentences.")
     ] = False,
-    method: Annotated[
-        list[str] | None, _design(help="A method to compare; give it once for each. Default: the experiment's.")
+    methods: Annotated[
+        list[str] | None,
+        _design("--method", help="A method to compare; give it once for each. Default: the experiment's."),
     ] = None,
-    k: Annotated[
+    ks: Annotated[
         list[int] | None,
         _design("--k", min=1, help="Number of documents; give it once for each. Default: the paper's."),
     ] = None,
@@ -107,7 +102,7 @@ def experiment(
     max_input_tokens: Annotated[
         int | None, _model(help="The model's input window. Default: what the model states.")
     ] = None,
-    in_flight: Annotated[int, _model(min=1, help="Model calls in flight at once.")] = 8,
+    max_concurrent_calls: Annotated[int, _model("--in-flight", min=1, help="Model calls in flight at once.")] = 8,
     requests_per_minute: Annotated[float | None, _model(help="Model calls started in a minute.")] = None,
     tokens_per_minute: Annotated[float | None, _model(help="Input tokens sent in a minute, about.")] = None,
     input_price: Annotated[
@@ -127,12 +122,15 @@ def experiment(
         str | None, _output(help="open_ended: a chat model that judges each pair, in both orders.")
     ] = None,
     no_figures: Annotated[bool, _output("--no-figures", help="Draw no figures.")] = False,
-    calibration: Annotated[
-        Path | None, _design(metavar="FILE", help="Calibrated preflight: for preflight to test, else to decide by.")
+    calibration_file: Annotated[
+        str | None,
+        _design(
+            "--calibration", metavar="FILE", help="Calibrated preflight: for preflight to test, else to decide by."
+        ),
     ] = None,
 ) -> None:
     """Run one of the papers' experiments, and write rows, tables and figures."""
-    if name == "verify":
+    if experiment == "verify":
         from briefcontext.evaluation.runs.results import verify_run
 
         if run_folder is None:
@@ -143,51 +141,31 @@ def experiment(
         return
     if run_folder is not None:
         raise InputError(f"{run_folder} is one argument too many: leave it out. Only verify takes a folder.")
-    if questions is None or out is None:
+    if data_set is None or out is None:
         raise InputError("An experiment needs its questions and a folder for its results: --questions and --out.")
     given = _given(context)
-    _check_options(name, given)
-    if name == "preflight":
-        _preflight(context.params, questions, out)
+    _check_options(experiment, given)
+    if experiment == "preflight":
+        _preflight(context.params, data_set, out)
         return
     if (batch == "import") != (replies is not None):
         raise InputError("--batch import and --replies FILE belong together: give both, or neither.")
     from briefcontext.evaluation.runs.progress import Prices
     from briefcontext.evaluation.runs.run import Run
     from briefcontext.evaluation.runs.settings import RunSettings
+    from briefcontext.graphs.settings import Settings
 
-    reading = settings_from(
-        partition_size=partition_size,
-        iou_threshold=iou_threshold,
-        calibration_file=None if calibration is None else str(calibration),
-        max_input_tokens=max_input_tokens,
-        prompts=prompts,
-        max_concurrent_calls=in_flight,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-    )
-    run = Run(
-        RunSettings(
-            experiment=name,
-            data_set=questions,
-            model=model,
-            extract_model=extract_model,
-            knowledge_base=kb,
-            document_encoder=encoder,
-            exact_chunks=exact_chunks,
-            methods=tuple(method or ()),
-            ks=tuple(k or ()),
-            seed=seed,
-            limit=limit,
-            per_class=per_class,
-            repeats=repeats,
-            rankings=rankings,
-            temperature=None if temperature < 0 else temperature,
-            prices=Prices(input_price, output_price),
-            figures=not no_figures,
-            reading=reading,
-        )
-    )
+    options: dict[str, Any] = context.params | {
+        "methods": tuple(methods or ()),
+        "ks": tuple(ks or ()),
+        "temperature": None if temperature < 0 else temperature,
+        "prices": Prices(input_price, output_price),
+        "figures": not no_figures,
+    }
+    own = options.keys() & {field.name for field in fields(RunSettings)}
+    reading = options.keys() & Settings.model_fields.keys() - own
+    settings = {name: options[name] for name in own}
+    run = Run(RunSettings(**settings, reading=settings_from(**{name: options[name] for name in reading})))
     _check_methods([method.name for method in run.methods], given)
     if dry_run:
         say(run.estimate(out).markdown())
@@ -219,7 +197,7 @@ def experiment(
 
 def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
     """Run the study of the preflight check with the command's options, by name."""
-    if given["kb"] is None:
+    if given["knowledge_base"] is None:
         raise InputError("The experiment preflight takes its documents from a knowledge base: name it with --kb DIR.")
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.evaluation.data_sets.data_set import sample
@@ -227,13 +205,13 @@ def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
     from briefcontext.evaluation.runs.progress import CountedProgress
     from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD
 
-    data_set, limit, threshold, ks = load_data_set(questions), given["limit"], given["iou_threshold"], given["k"]
+    data_set, limit, threshold, ks = load_data_set(questions), given["limit"], given["iou_threshold"], given["ks"]
     with CountedProgress("questions") as progress:
         run_preflight(
-            given["kb"],
+            given["knowledge_base"],
             data_set.items if limit is None else sample(data_set.items, limit, given["seed"]),
             out,
-            calibration=given["calibration"],
+            calibration=given["calibration_file"],
             positive=given["positives"],
             k=ks[0] if ks else None,
             ks=ks or KS,
@@ -254,44 +232,29 @@ def _print_report(out: Path) -> None:
     typer.echo(f"\nAll tables and figures: {out / REPORT}")
 
 
-def _given(context: typer.Context) -> list[str]:
-    """Return the names of the parameters that were given, and not left to their defaults."""
-    return [
-        name
-        for name in context.params
-        if getattr(context.get_parameter_source(name), "name", "DEFAULT") not in ("DEFAULT", "DEFAULT_MAP")
-    ]
+def _given(context: typer.Context) -> dict[str, str]:
+    """Return the parameters that were given, and not left to their defaults, with what they are written as."""
+    options = {str(parameter.name): parameter.opts[0] for parameter in context.command.params}
+    return {
+        name: option for name, option in options.items() if "DEFAULT" not in str(context.get_parameter_source(name))
+    }
 
 
-def _check_options(experiment: str, given: Collection[str]) -> None:
-    """Refuse options that the experiment does not use, with what they are for, or that exclude each other."""
-    refused = {option: purpose for option, (only, purpose) in _OF_ONE.items() if only != experiment}
-    asks = ""
-    if experiment == "preflight":
-        refused |= _OF_A_MODEL
-        asks = ", which asks no model and reads every question by both checks"
-    elif experiment == "order":
-        refused["kb"] = _KB
-    for option in given:
-        if option in refused:
-            raise InputError(
-                f"{_written(option)} {refused[option]}: the experiment {experiment}{asks} does not use it. "
-                "Leave it out."
-            )
+def _check_options(experiment: str, given: Mapping[str, str]) -> None:
+    """Refuse options that the experiment does not use, with those that do, or that exclude each other."""
+    for option, written in given.items():
+        if experiment not in (used := _USED_BY.get(option, [experiment])):
+            raise InputError(f"{experiment} does not use {written}: leave it out. It is for {', '.join(used)}.")
     steps = [option for option in ("dry_run", "batch", "judge", "verdicts") if option in given]
     if len(steps) > 1 and steps != ["judge", "verdicts"]:
-        raise InputError(f"{_written(steps[0])} and {_written(steps[1])} are two steps. Give one of them at a time.")
+        raise InputError(f"{given[steps[0]]} and {given[steps[1]]} are two steps. Give one of them at a time.")
 
 
-def _check_methods(methods: Sequence[str], given: Collection[str]) -> None:
+def _check_methods(methods: Sequence[str], given: Mapping[str, str]) -> None:
     """Refuse options that none of the methods that are compared would heed."""
     for option, needed in _OF_METHODS.items():
         if option in given and not {*needed}.intersection(methods):
             raise InputError(
-                f"{_written(option)} is for {' or '.join(needed)}, and the methods of this run are "
+                f"{given[option]} is for {' or '.join(needed)}, and the methods of this run are "
                 f"{', '.join(methods)}. Leave it out, or add a --method."
             )
-
-
-def _written(option: str) -> str:
-    return "--" + option.replace("_", "-")

@@ -27,6 +27,7 @@ _VERSIONED = (
     "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
     "scikit-learn", "statsmodels", "torch", "sentence-transformers",
 )  # fmt: skip
+_NEEDS = {"key documents": "key documents", "whole": "a whole long document", "fused": "a fused ranking of the corpus"}
 
 
 @dataclass(frozen=True)
@@ -77,24 +78,15 @@ def check_settings(settings: RunSettings, experiment: type[Experiment], methods:
             "At temperature 0 a model is asked to say the same each time, so that repeats tell nothing. Give "
             "--temperature, such as 0.7, or a negative one for the provider's own."
         )
-    missing = {}
-    if issubclass(experiment, OnDocuments):
-        missing["key documents"] = (
-            f"key documents, and the long documents of the experiment {experiment.name} have none. Leave it out."
-        )
-    else:
-        missing["whole"] = (
-            f"a whole long document, and the experiment {experiment.name} reads from a knowledge base. Leave it out, "
-            "or run the experiment order."
-        )
+    lacking = {"key documents" if issubclass(experiment, OnDocuments) else "whole"}
     if not experiment.real_rankings:
-        missing["fused"] = (
-            f"a fused ranking of the corpus, and the rankings of the experiment {experiment.name} are synthetic. "
-            "Leave it out, or run the experiment integration."
-        )
+        lacking.add("fused")
     for method in methods:
-        if method.need in missing:
-            raise InputError(f"{method.name} reads {missing[method.need]}")
+        if method.need in lacking:
+            raise InputError(
+                f"{method.name} reads {_NEEDS[method.need]}, which the experiment {experiment.name} does not have. "
+                "Leave it out."
+            )
 
 
 def given_name(model: str | BaseChatModel | None) -> str | None:
