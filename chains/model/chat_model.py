@@ -111,6 +111,11 @@ _OUT_OF_QUOTA = ("insufficient_quota", "credit_balance_exhausted")
 # A refusal with status 403 is about what was sent (OpenRouter: "your input was flagged") or about who sends it
 # (Anthropic: permission_error; OpenAI: unsupported_country_region_territory; Gemini: PERMISSION_DENIED).
 _ABOUT_CONTENT = re.compile(r"flagged|moderat|content|polic(?:y|ies)|safety|guardrail", re.IGNORECASE)
+_ABOUT_ACCESS = re.compile(
+    r"permission|\bkeys?\b|api_key|credential|authori[sz]|authenticat|access|country|region|territory|billing|balance"
+    r"|subscription|organi[sz]ation|project|not enabled",
+    re.IGNORECASE,
+)
 
 
 def what_failed(error: Exception) -> Failure:
@@ -128,7 +133,7 @@ def what_failed(error: Exception) -> Failure:
         # The provider's own words, without what it repeats of the request.
         words = (str(fields[name]) for name in ("message", "code", "type", "status") if fields.get(name))
         said = " ".join(words) or str(error)
-        return "final" if _ABOUT_CONTENT.search(said) else "setup"
+        return "setup" if _ABOUT_ACCESS.search(said) and not _ABOUT_CONTENT.search(said) else "final"
     if status == 429 and any(fields.get(name) in _OUT_OF_QUOTA for name in ("code", "type")):
         return "quota"
     if isinstance(status, int):
