@@ -241,7 +241,6 @@ def find_conflict(
 
 
 def _unchosen(choice: str | None, extractions: Sequence[Extraction]) -> str | None:
-    """Say that no option was chosen, or that none of the partitions chose it."""
     if chosen := sorted({extraction["choice"] for extraction in extractions if extraction["choice"]}):
         if choice is None:
             return "No option was chosen by the answer; partitions of the documents chose some."

@@ -261,11 +261,6 @@ class Nodes:
 
 
 async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
-    """Rewrite a follow-up by the reader's model.
-
-    Raises:
-        InputError: the reader has none.
-    """
     if not isinstance(reader, LLMReader):
         raise InputError("A follow-up is rewritten by a model, and none is set: ask a whole question.")
     asked = await reader.arewrite(asked, earlier, budget)
@@ -287,7 +282,6 @@ def _abstention(reason: str) -> Draft:
 
 
 def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
-    """Hand on the answer that a reader's draft makes."""
     if state.get("too_long_for"):
         draft = Draft(**{**draft, "warnings": [*draft["warnings"], IN_PARTS]})
     filters = current_settings().filters
@@ -328,7 +322,6 @@ def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader
 
 
 def _without_documents(state: State, settings: Settings) -> str:
-    """Say why there was nothing to read."""
     how = "given with" if state["given"] else "found for"
     if count := len(state["retracted"]):
         return (

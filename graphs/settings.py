@@ -43,7 +43,6 @@ _Labels = tuple[Annotated[str, StringConstraints(strip_whitespace=True, min_leng
 
 
 def _title(name: str, _: object) -> str:
-    """Return what a form calls a setting."""
     return name.replace("_", " ").capitalize().replace("Iou", "IoU")
 
 

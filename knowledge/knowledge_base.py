@@ -249,7 +249,6 @@ def _place(path: str | os.PathLike[str]) -> Place:
 
 
 def _checked(encoder: "Encoder | str", manifest: Manifest) -> "Encoder":
-    """Load an encoder. Raises KnowledgeBaseError where it is not the one that a base was built with."""
     from briefcontext.knowledge.encoders import load_encoder
 
     manifest.check(loaded := load_encoder(encoder))
@@ -262,7 +261,6 @@ def _check(k: int) -> None:
 
 
 def _published(place: Place) -> Manifest:
-    """The state that readers see. Raises KnowledgeBaseError, which says why there is none."""
     if (manifest := Manifest.published(place)) is not None:
         return manifest
     if isinstance(place.path, Path) and place.path.is_file():

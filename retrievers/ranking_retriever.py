@@ -154,7 +154,6 @@ class WrappedRetriever(RankingRetriever):
         return self._completed(await retriever.ainvoke(query, config, **arguments), k)
 
     def _asked_for(self, k: int, filters: Filters) -> tuple[RetrieverLike, dict[str, int]]:
-        """The retriever, or a copy of it, and the arguments of a call that returns `k` documents."""
         retriever = self.retriever
         refuse_filters(filters, f"{type(retriever).__name__}, a retriever of your own,")
         if not isinstance(retriever, BaseRetriever):

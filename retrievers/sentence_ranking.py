@@ -212,7 +212,6 @@ def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> N
 
 
 def _sentences(document: Document) -> list[tuple[int, int]]:
-    """Return the places of what can be evidence."""
     text, title = document.page_content, title_of(document).strip()
     whole = len(text.strip())
     return [

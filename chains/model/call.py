@@ -273,7 +273,6 @@ class Model:
 
 
 def _by_profile(chat: BaseChatModel) -> StructuredOutput:
-    """Decide by LangChain's profile of a model."""
     profile = chat.profile or {}
     if profile.get("structured_output", True):
         return "json_schema"

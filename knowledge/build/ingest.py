@@ -192,7 +192,6 @@ class Ingest:
         return "updated" if held else "indexed"
 
     def _checked(self, item: Item, taken: int) -> Item:
-        """A record with its digest and revision; or, where it cannot be indexed, why."""
         if isinstance(item, Record):
             item.position = f"entry {taken}" + (f" ({encodable(item.source_id)})" if item.source_id else "")
             problem = self._problem(item)
@@ -273,7 +272,6 @@ _NO_REVISION = json.dumps([None, None])
 
 
 def _latest(revision: str, revised: str) -> str:
-    """A revision with the later of its own date and another."""
     version, date = json.loads(revision)
     return json.dumps([version, max(date or "", revised) or None])
 

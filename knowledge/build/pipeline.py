@@ -101,7 +101,6 @@ class Pipeline:
             self._size = min(max(int(fitting), SMALLEST_BATCH), LARGEST_BATCH)
 
     def _batches(self) -> Generator[Batch]:
-        """What the records of the sources change, some at a time."""
         due = self._ledger.due()
         counts = Counts.total(self._ledger.entries[entry].counts for entry in due)
         for number, (source, entry) in enumerate(self._ledger, start=1):
@@ -118,7 +117,6 @@ class Pipeline:
 
 
 def _read_ahead(batches: Iterator[Batch], thread: ThreadPoolExecutor) -> Iterator[Batch]:
-    """The batches, the next of which is read while one is used."""
     ahead = thread.submit(next, batches, None)
     while (batch := ahead.result()) is not None:
         ahead = thread.submit(next, batches, None)
@@ -159,8 +157,6 @@ def encode(encoder: "Encoder", passages: list[NewPassage]) -> NDArray[np.float32
 
 
 class _Worker:
-    """One process of the cluster, with an encoder of its own."""
-
     def __init__(self, encoder: str, uri: str) -> None:
         from briefcontext.knowledge.encoders import load_encoder
 

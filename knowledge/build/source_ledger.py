@@ -102,7 +102,6 @@ class SourceLedger:
 
 
 def _path_of(source: object) -> str | None:
-    """The absolute path of a source that is a file; None for other sources."""
     return str(source.path.resolve()) if isinstance(source, FileSource) else None
 
 

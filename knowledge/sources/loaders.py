@@ -102,7 +102,6 @@ def _is_page(document: Document) -> bool:
 
 
 def _whole(source: str, number: int, parts: list[Document]) -> Entry:
-    """One document of the parts, which are pages where there are several."""
     first = parts[0]
     text, starts = "", []
     for part in parts:

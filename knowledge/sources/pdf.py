@@ -150,7 +150,6 @@ def _raised(words: "PdfTextPage", before: int, after: int) -> bool:
 
 @contextmanager
 def _pdf_errors() -> Iterator[None]:
-    """Turn what PDFium says into the reason for a reject."""
     from pypdfium2 import PdfiumError
 
     try:
@@ -221,7 +220,6 @@ def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
 
 
 def _goes_on(before: _Line, line: _Line, gap: float, rights: dict[_Line, float]) -> bool:
-    """Whether a line belongs to the paragraph of the one before it."""
     if abs(before.size - line.size) > 0.1 * before.size:
         return False
     if line.text[0].islower():

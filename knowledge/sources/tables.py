@@ -154,7 +154,6 @@ def _plain(column: str) -> str:
 
 
 def _document(row: dict[str, Any], columns: Columns) -> Document:
-    """The document of a row, as `read_table` says. Raises UnreadableError when there is none."""
     given, row = row, {_plain(name): value for name, value in row.items()} | row
     held = {name for name, value in row.items() if value is not None and value != ""}
     found = {field: column for field, names in columns.items() for column in reversed(names) if column in held}

@@ -76,7 +76,6 @@ class ObjectStore(Place):
         return found and (found["e_tag"], found["last_modified"], found["size"])
 
     def _head(self, name: str) -> Any:
-        """What is known of an object; None where there is none."""
         with self._errors(), suppress(FileNotFoundError):
             return self._store.head(name)
 
