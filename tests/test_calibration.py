@@ -437,7 +437,7 @@ def test_the_command_fits_keeps_draws_and_refuses(base: KnowledgeBase, items: li
     done = CliRunner().invoke(app, [*arguments, "--target-recall", "0.99"], catch_exceptions=False)
     assert done.exit_code == 0
     assert "no-such-id" in done.stdout
-    assert re.search(r"IoU check .*specificity \d+\.\d \[\d+\.\d, \d+\.\d\]", done.stdout)
+    assert re.search(r"\| 16 \| IoU \| both \|.* \d+\.\d \[\d+\.\d, \d+\.\d\] \|", done.stdout)
     calibration = Calibration.read(out)
     assert (calibration.target_recall, calibration.positive) == (0.99, "misplaced")
     assert calibration.fitted_on.gold_missing == 1

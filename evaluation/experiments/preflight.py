@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.corpus import Corpus
-from briefcontext.evaluation.experiments.preflight_report import preflight_report, preflight_tables
+from briefcontext.evaluation.experiments.preflight_report import decisions_table, iou_table, preflight_report
 from briefcontext.evaluation.figures.plots import draw_preflight
 from briefcontext.evaluation.runs.folder import CONFIG, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.settings import provenance, versions
@@ -29,7 +29,7 @@ from briefcontext.evaluation.statistics.labelled import (
 from briefcontext.files import file_sha256, json_line, sha256, write_whole
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.calibration import Calibration, Positive
+from briefcontext.retrievers.calibration import Calibration, Measured, Positive
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 
@@ -120,7 +120,7 @@ def run_preflight(
         )
         at = label_questions(base, items, sorted({k, *ks}), progress)
         labelled, knowledge_base = at[k], Corpus(base).fingerprint()
-        reason, shortfall, run, measured = None, None, None, None
+        reason, shortfall, run, nested = None, None, None, None
         if given is not None:
             predictions = [given.predict(question.rankings) for question in labelled.questions]
             probability = np.array([prediction.probability for prediction in predictions])
@@ -129,38 +129,24 @@ def run_preflight(
         else:
             try:
                 fitted, (run, *_) = calibrate(labelled, base.manifest, target_recall, positive=positive, seed=seed)
-                shortfall, measured = fitted.shortfall(), fitted.measured.model_dump(mode="json")
+                shortfall, nested = fitted.shortfall(), fitted.measured
             except InputError as error:
                 reason = str(error)
-    labels, overlap = labelled.misplaced, labelled.iou(PREFLIGHT_TOP_N)
-    checks: Checks = {"iou": (-overlap, overlap <= iou_threshold), **({} if run is None else {"calibrated": run})}
-    decided = _decided(labelled, checks, np.ones(len(labels), dtype=bool), seed)
     summary: dict[str, Any] = {
         "experiment": "preflight",
         "model": None,
         "simulation": False,
-        "n": len(labels),
-        "misplaced": int(labels.sum()),
-        **{kind: int((labelled.kinds == kind).sum()) for kind in ("ranked_below", "not_retrieved")},
-        "positive": positive,
-        "base_rate": float(labels.mean()),
-        "items": len(labels),
-        "data_set": ", ".join(dict.fromkeys(question.item.group for question in labelled.questions)),
-        "k": k,
-        "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **decided["iou"]},
-        "calibrated": decided["calibrated"],
+        **measured(labelled, run, nested, positive=positive, iou_threshold=iou_threshold, seed=seed),
         "calibrated_by": HELD_OUT if given is None else "calibration",
         "calibrated_reason": reason,
-        "nested_cross_validation": measured,
         "calibration": given and given.model_dump(mode="json", include=_NAMED),
-        "warnings": _warnings(labelled, [caution, shortfall], given, data_set_left_out or {}),
+        "warnings": warnings_of(labelled, [caution, shortfall], data_set_left_out or {}, given),
         "knowledge_base": knowledge_base,
         "questions_sha256": labelled.sha256,
         "left_out": labelled.left_out,
         "data_set_left_out": dict(data_set_left_out or {}),
         "missing_gold_ids": labelled.missing_gold_ids,
         "seed": seed,
-        "groups": _groups(labelled, checks, seed),
         "iou_table": [
             {"k": at_k, "n": n, "threshold": threshold, **_counted(some.misplaced, some.iou(n) <= threshold)}
             for at_k, some in at.items()
@@ -168,25 +154,60 @@ def run_preflight(
             for threshold in sorted({*THRESHOLDS, iou_threshold})
         ],
     }
+    labels = labelled.misplaced
     write_whole(out / STUDY_ROWS, "".join(map(json_line, _rows(labelled, run, iou_threshold))))
     of = labelled.counted(positive)
     if figures and run is not None and 0 < labels[of].sum() < of.sum():
         held_out = HELD_OUT if given is None else "by the calibration given"
-        counts = [count_decisions(labels[of], checks[name][1][of]) for name in ("calibrated", "iou")]
+        overlap = labelled.iou(PREFLIGHT_TOP_N) <= iou_threshold
+        counts = [count_decisions(labels[of], mapped[of]) for mapped in (run.mapped, overlap)]
         draw_preflight(out, labels[of], run.probability[of], *counts, held_out=held_out)
-    summary["tables"] = [asdict(table) for table in preflight_tables(summary)]
+    summary["tables"] = [asdict(table) for table in (decisions_table(summary), iou_table(summary))]
     write_whole(out / REPORT, preflight_report(summary, figures=figures))
     summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
     write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
     return summary
 
 
-def _warnings(
+def measured(
+    labelled: LabelledQuestions,
+    run: NestedRun | None,
+    nested: Measured | None,
+    *,
+    positive: Positive,
+    iou_threshold: float = PREFLIGHT_IOU_THRESHOLD,
+    seed: int,
+) -> dict[str, Any]:
+    """Return the part of the summary that `decisions_table` shows: what both checks decide, in all and by data set.
+
+    `run` is what a calibrated check decides, if there is one, and `nested` how its kind is measured over the repeats.
+    """
+    labels, overlap = labelled.misplaced, labelled.iou(PREFLIGHT_TOP_N)
+    checks: Checks = {"iou": (-overlap, overlap <= iou_threshold), **({} if run is None else {"calibrated": run})}
+    decided = _decided(labelled, checks, np.ones(len(labels), dtype=bool), seed)
+    return {
+        "n": len(labels),
+        "misplaced": int(labels.sum()),
+        **{kind: int((labelled.kinds == kind).sum()) for kind in ("ranked_below", "not_retrieved")},
+        "positive": positive,
+        "base_rate": float(labels.mean()),
+        "items": len(labels),
+        "data_set": ", ".join(dict.fromkeys(question.item.group for question in labelled.questions)),
+        "k": labelled.k,
+        "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **decided["iou"]},
+        "calibrated": decided["calibrated"],
+        "nested_cross_validation": nested and nested.model_dump(mode="json"),
+        "groups": _groups(labelled, checks, seed),
+    }
+
+
+def warnings_of(
     labelled: LabelledQuestions,
     cautions: Sequence[str | None],
-    calibration: Calibration | None,
     left_out: Mapping[str, int],
+    calibration: Calibration | None = None,
 ) -> list[str]:
+    """Say what makes the figures less than they seem, and which questions are not among them."""
     warnings = [caution for caution in cautions if caution]
     warnings += [f"Questions left out as the data set was read, {why}: {count}." for why, count in left_out.items()]
     if calibration is not None and calibration.fitted_on.sha256 == labelled.sha256:
@@ -195,12 +216,12 @@ def _warnings(
             "others, or leave the calibration out for nested cross-validation."
         )
     if labelled.left_out:
-        warnings.append(f"Questions left out, without gold ids or documents: {len(labelled.left_out)}.")
+        warnings.append(f"Questions left out, without gold ids or documents: {_listed(labelled.left_out)}.")
     if missing := labelled.missing_gold_ids:
         without = sum(not question.has_gold for question in labelled.questions)
         warnings.append(
-            f"Gold ids that the knowledge base does not hold: {len(missing)}. Questions with no gold id that it holds: "
-            f"{without}; they count as not retrieved."
+            f"Gold ids that the knowledge base does not hold: {_listed(missing)}. Questions with no gold id that it "
+            f"holds: {without}; they count as not retrieved."
         )
     if labelled.titled.any() and not labelled.titled.all():
         warnings.append(
@@ -209,6 +230,11 @@ def _warnings(
             "set, and those pooled without them."
         )
     return warnings
+
+
+def _listed(ids: Sequence[str], most: int = 10) -> str:
+    more = f" and {len(ids) - most:,} more" if len(ids) > most else ""
+    return f"{len(ids):,} ({', '.join(ids[:most])}{more})"
 
 
 def _rows(labelled: LabelledQuestions, run: NestedRun | None, iou_threshold: float) -> list[dict[str, Any]]:

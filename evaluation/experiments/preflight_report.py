@@ -21,8 +21,8 @@ _KINDS = {"ranked_below": "ranked below 3", "not_retrieved": "not retrieved", "m
 _CHECKS = {"iou": "IoU", "calibrated": "Calibrated"}
 
 
-def preflight_tables(summary: Record) -> list[Table]:
-    """Return what the checks decide, and the IoU check by k, n and threshold, of a summary of `run_preflight`."""
+def decisions_table(summary: Record) -> Table:
+    """Return what the checks decide of each data set and kind of positives; the summary is one of `run_preflight`."""
     groups = {
         f"{group} ({counted['n']:,}{', titles of their papers' if counted['titles'] == counted['n'] else ''})": counted
         for group, counted in summary["groups"].items()
@@ -37,16 +37,18 @@ def preflight_tables(summary: Record) -> list[Table]:
         **_MEANS,
         "AUC": interval_of("auc"),
     }
-    by_k: Columns = {
+    return Table.of("Decisions", decided, columns, _calibrated(summary))
+
+
+def iou_table(summary: Record) -> Table:
+    """Return what the IoU check decides with other numbers of documents and thresholds."""
+    columns: Columns = {
         **{name: itemgetter(name) for name in ("k", "n")},
         "threshold": lambda row: f"{row['threshold']:g}",
         **{name: percent_of(name) for name in _SHARES},
         **_MEANS,
     }
-    return [
-        Table.of("Decisions", decided, columns, _calibrated(summary)),
-        Table.of("IoU check, by k, n and threshold", summary["iou_table"], by_k),
-    ]
+    return Table.of("IoU check, by k, n and threshold", summary["iou_table"], columns)
 
 
 def _calibrated(summary: Record) -> str:
