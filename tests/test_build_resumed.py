@@ -25,7 +25,7 @@ def test_a_source_that_fails_leaves_a_half_built_base_that_goes_on(tmp_path: Pat
     broken = EntrySource(failing(entries[:2500]), name="a", fingerprint="sha256:a")
     with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
         build(tmp_path, broken)
-    with pytest.raises(KnowledgeBaseError, match="run the same index command again"):
+    with pytest.raises(KnowledgeBaseError, match="finish it by the same index command"):
         KnowledgeBase.open(tmp_path)
     encoder = HashingEncoder()
     report = build(tmp_path, source("a", *entries), encoder=encoder)
