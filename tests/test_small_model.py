@@ -102,7 +102,7 @@ def test_every_route_ends_in_an_answer_or_says_why_there_is_none(
 
 
 def test_replies_in_the_wrong_form_are_told_of(chat: ChatOpenAI, small_model: OpenAIServer) -> None:
-    _, said = _ask(LLMReader(chat, structured_output="tools"), small_model, **MAPPED)
+    _, said = _ask(LLMReader(chat, structured_output="tools"), small_model, **MAPPED, options=OPTIONS)
     assert small_model.stages().count("extract") == 2 * len(DOCUMENTS)
     assert said.count("not of the form asked for") == len(DOCUMENTS)
 
