@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import norm
 
-from briefcontext.evaluation.statistics.inference import Interval, bootstrap, spread, spread_of_shares, tango
+from briefcontext.evaluation.statistics.inference import Interval, bootstrap, tango
 
 Z = float(norm.ppf(0.975))
 COUNTS = st.integers(1, 200).flatmap(
@@ -63,38 +63,3 @@ def test_a_bootstrap_of_the_differences_does_not() -> None:
         low, high = bootstrap([1.0] * win + [-1.0] * lose + [0.0] * tie, resamples=300, seed=seed)
         held += low is not None and high is not None and low <= 0.05 <= high
     assert held / len(draws) < 0.9
-
-
-def _answers(rng: np.random.Generator, shares: list[float], items: int) -> list[list[float]]:
-    # Half of what decides is the item's own difficulty, and the same at every position.
-    own, chance = rng.random(items), rng.random((len(shares), items))
-    shared = rng.random((1, items)) < 0.5
-    return [row.tolist() for row in (np.where(shared, own, chance) < np.array(shares)[:, None]).astype(float)]
-
-
-@pytest.mark.parametrize("n", [12, 35, 100])
-@pytest.mark.parametrize("shares", [[0.9, 0.9, 0.9, 0.9, 0.9], [0.8, 0.7, 0.6, 0.7, 0.8], [0.9, 0.3, 0.9]])
-def test_the_interval_of_a_spread_holds_the_true_one(n: int, shares: list[float]) -> None:
-    rng = np.random.default_rng(n)
-    held = 0
-    for _ in range(400):
-        interval = spread_of_shares(_answers(rng, shares, n))
-        held += interval.low <= max(shares) - min(shares) <= interval.high
-    assert held / 400 >= 0.93
-
-
-@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=6, max_size=6), min_size=2, max_size=5))
-@settings(max_examples=30)
-def test_the_interval_of_a_spread_holds_what_was_observed(right: list[list[float]]) -> None:
-    interval = spread_of_shares(right)
-    assert 0 <= interval.low <= spread(right) <= interval.high <= 1
-
-
-def test_positions_that_are_all_right_may_still_differ() -> None:
-    interval = spread_of_shares([[1.0] * 12] * 5)
-    z = float(norm.ppf(1 - 0.05 / 20))
-    assert interval == pytest.approx((0.0, z**2 / (12 + z**2)))
-
-
-def test_a_clear_spread_is_told_from_none() -> None:
-    assert spread_of_shares([[1.0] * 40, [0.0] * 20 + [1.0] * 20]).low > 0.2

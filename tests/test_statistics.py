@@ -97,13 +97,14 @@ def test_a_spread_is_the_best_position_less_the_worst() -> None:
     assert spread([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0]]) == pytest.approx(0.75)
 
 
-def test_the_interval_of_a_spread_holds_the_true_one() -> None:
+@pytest.mark.parametrize("items", [35, 200])
+@pytest.mark.parametrize("shares", [[0.8, 0.7, 0.6, 0.7, 0.8], [0.9, 0.3, 0.9]])
+def test_the_interval_of_a_spread_holds_the_true_one(shares: list[float], items: int) -> None:
     rng = np.random.default_rng(5)
     held = 0
     for repeat in range(100):
-        scores = _positions(rng, [0.8, 0.7, 0.6, 0.7, 0.8], 200)
-        interval = bootstrap_spread(scores, resamples=300, seed=repeat)
-        held += interval.low - 1e-9 <= 0.2 <= interval.high + 1e-9
+        interval = bootstrap_spread(_positions(rng, shares, items), resamples=300, seed=repeat)
+        held += interval.low - 1e-9 <= max(shares) - min(shares) <= interval.high + 1e-9
     assert held / 100 >= 0.9
 
 

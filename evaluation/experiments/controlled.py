@@ -16,7 +16,7 @@ from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, 
 from briefcontext.evaluation.figures.plots import bar_plot, line_plot
 from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import compare_conditions, comparison_tables, correct
-from briefcontext.evaluation.statistics.inference import bootstrap_spread, spread, spread_of_shares, spread_test
+from briefcontext.evaluation.statistics.inference import bootstrap_spread, spread, spread_test
 from briefcontext.evaluation.statistics.tables import (
     METHOD,
     P_VALUES,
@@ -218,8 +218,7 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     """Return the spread, best mean minus worst, of each method's scores over the positions, at each k.
 
     Over the questions with a key that were answered at all positions, each metric by itself. p-values are corrected
-    by Holm. The interval is made of Tango's for shares (`spread_of_shares`) and by bootstrap for F1 and for means of
-    repeats, where it is None if no position's scores differ.
+    by Holm. The interval, by bootstrap, is None if no position's scores differ.
     """
     found = []
     groups = grouped(scored(rows), lambda row: (row["metric"], row["method"], row["condition"].get("k")))
@@ -232,8 +231,7 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
             continue
         matrix = np.array([[scores[position, item] for item in items] for position in positions])
         means = matrix.mean(axis=1)
-        shares = metric == "accuracy" and bool(np.isin(matrix, (0, 1)).all())
-        low, high = spread_of_shares(matrix) if shares else bootstrap_spread(matrix, seed=seed)
+        low, high = bootstrap_spread(matrix, seed=seed)
         found.append(
             {
                 "metric": metric,
@@ -252,12 +250,6 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     return found
 
 
-_INTERVALS = {
-    "accuracy": "the interval is made of Tango's score intervals for all pairs of positions, corrected by Bonferroni",
-    "f1": "the interval is that of the bootstrap's largest sampling error, and none (–) where no score differs",
-}
-
-
 def _spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
     columns: Columns = {
         **METHOD,
@@ -273,8 +265,9 @@ def _spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
             some,
             columns,
             "Best position minus worst, in percentage points, over questions answered at all positions. A largest "
-            f"difference of noisy means is never negative, and {_INTERVALS[metric]}; where it holds 0 the positions "
-            "may be alike. p: how often shuffling each question's scores over the positions spreads them as far.",
+            "difference of noisy means is never negative, and the interval is that of the bootstrap's largest sampling "
+            "error, and none (–) where no score differs; where it holds 0 the positions may be alike. p: how often "
+            "shuffling each question's scores over the positions spreads them as far.",
         )
-        for title, metric, some in titled_by_metric("Spread over positions", found)
+        for title, _, some in titled_by_metric("Spread over positions", found)
     ]

@@ -12,7 +12,6 @@ from briefcontext.evaluation.figures.plots import stacked_plot
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.statistics.comparison import paired
-from briefcontext.evaluation.statistics.inference import bootstrap, bootstrap_ratio
 from briefcontext.evaluation.statistics.tables import (
     METHOD,
     N,
@@ -23,7 +22,6 @@ from briefcontext.evaluation.statistics.tables import (
     answered,
     condition_of,
     grouped,
-    interval_of,
     percent_of,
     title_of,
     under,
@@ -46,11 +44,11 @@ class Cost(RealRankings):
     def report(self, report: Report) -> None:
         """Tokens by method and stage, and against vanilla."""
         rows, prices = report.rows, report.config["prices"]
-        costs = cost_of(rows, seed=report.seed)
+        costs = cost_of(rows)
         report.add("costs", costs, [_table(costs)])
         predicted = predictions(rows, prices)
         report.add("predictions", predicted, [_predictions_table(predicted)] if predicted else [])
-        saved = savings(rows, prices, seed=report.seed)
+        saved = savings(rows, prices)
         report.add("savings", saved, [_savings_table(saved)] if saved else [])
         report.scores("that the tokens bought")
         bar = itemgetter("one_call_input", "map_input", "reduce_input", "output_tokens")
@@ -62,7 +60,7 @@ class Cost(RealRankings):
         )
 
 
-def cost_of(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
+def cost_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the mean tokens of a question by method and condition, by stage, and over vanilla's."""
     found = []
     for (method, condition), some in grouped(answered(rows), lambda row: (row["method"], condition_of(row))).items():
@@ -71,9 +69,6 @@ def cost_of(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
             cost[f"{stage}_{side}"] = fmean(_tokens(row, stage, f"{side}_tokens") for row in some)
         for name in ("calls", "input_tokens", "output_tokens"):
             cost[name] = fmean(row["usage"][name] for row in some)
-        for side in ("input_tokens", "output_tokens"):
-            tokens = [float(row["usage"][side]) for row in some]
-            cost[f"{side}_low"], cost[f"{side}_high"] = bootstrap(tokens, seed=seed)
         same = [pair for pair in paired(rows, method, VANILLA) if condition_of(pair[0]) == condition]
         own, base = (sum(pair[side]["usage"]["input_tokens"] for pair in same) for side in (0, 1))
         cost["input_ratio"] = own / base if base else None
@@ -116,10 +111,10 @@ def _predicted(row: Row, vanilla: Row) -> dict[str, float]:
     }
 
 
-def savings(rows: Sequence[Row], prices: Prices, *, seed: int) -> list[dict[str, Any]]:
+def savings(rows: Sequence[Row], prices: Prices) -> list[dict[str, Any]]:
     """Return what the preflight saves of the map-reduce's tokens, and of its cost where there are prices.
 
-    Over the questions that both answered, by condition: one less the ratio of the sums, with a bootstrap's interval.
+    Over the questions that both answered, by condition: one less the ratio of the sums.
     """
     found = []
     for condition, pairs in grouped(paired(rows, "briefcontext", "map_reduce"), lambda p: condition_of(p[0])).items():
@@ -128,7 +123,6 @@ def savings(rows: Sequence[Row], prices: Prices, *, seed: int) -> list[dict[str,
             above, below = ([spent[what] for spent in side] for side in (own, whole))
             if not sum(below):
                 continue
-            low, high = bootstrap_ratio(above, below, seed=seed) if len(pairs) > 1 else (None, None)
             found.append(
                 {
                     "condition": dict(condition),
@@ -136,8 +130,6 @@ def savings(rows: Sequence[Row], prices: Prices, *, seed: int) -> list[dict[str,
                     "skip_the_map": fmean(row["route"] != "map_reduce" for row, _ in pairs),
                     "what": what,
                     "saved": 1 - sum(above) / sum(below),
-                    "low": None if high is None else 1 - high,
-                    "high": None if low is None else 1 - low,
                 }
             )
     return found
@@ -153,11 +145,6 @@ def _tokens(row: Row, stage: str, side: str) -> int:
     return sum(call[side] for call in row["calls"] if _STAGES.get(call["stage"], "one_call") == stage)
 
 
-def _total(cost: Record, side: str) -> str:
-    low, high = cost[f"{side}_low"], cost[f"{side}_high"]
-    return f"{cost[side]:,.1f} [{'–' if low is None else f'{low:,.1f}, {high:,.1f}'}]"
-
-
 def _table(costs: Sequence[Record]) -> Table:
     return Table.of(
         "Tokens for a question",
@@ -170,14 +157,13 @@ def _table(costs: Sequence[Record]) -> Table:
             "Input, one call": amount_of("one_call_input"),
             "Input, map": amount_of("map_input"),
             "Input, reduce": amount_of("reduce_input"),
-            "Input in all [95% CI]": lambda c: _total(c, "input_tokens"),
-            "Output in all [95% CI]": lambda c: _total(c, "output_tokens"),
+            "Input in all": amount_of("input_tokens"),
+            "Output in all": amount_of("output_tokens"),
             "Input over vanilla's": lambda c: "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}",
         },
         "Means of the tokens that the provider reported (BriefContext's equations 4 and 5 with real figures): vanilla "
         "takes its one call; BriefContext the sum over its partitions and the reduce call. With preflight, questions "
-        "whose rankings agree take one call. Documents that did not fit into one call are read by map and reduce. "
-        "Intervals by bootstrap over questions.",
+        "whose rankings agree take one call. Documents that did not fit into one call are read by map and reduce.",
     )
 
 
@@ -218,8 +204,7 @@ def _savings_table(saved: Sequence[Record]) -> Table:
             **N,
             "Skip the map": percent_of("skip_the_map"),
             "Of the map-reduce's": itemgetter("what"),
-            "Saved [95% CI]": interval_of("saved"),
+            "Saved": percent_of("saved"),
         },
-        "In per cent: BriefContext with its preflight against the map-reduce for every question. Intervals by "
-        "bootstrap over the questions.",
+        "In per cent: BriefContext with its preflight against the map-reduce for every question.",
     )
