@@ -8,7 +8,6 @@ questions that they are measured on. So these figures flatter a little.
 - nested: IoU and calibrated on the same questions, the calibrated one by nested cross-validation; positives are key
   documents ranked below 3 (which a map can repair), or those and the ones that were not retrieved.
 - promised and reached: how often the recall of new questions reaches the target, in simulation.
-- halves: fitted on one half and measured on the other, 40 times.
 - transfer: fitted on one data set and measured on another.
 - latency: milliseconds from retrieved documents to the decision, without encoding and search.
 
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from parts.corpora import read_passages, read_questions
 from parts.report import Row, options, show, write
-from parts.studies import halves, latency, nested, of_groups, promises, transfer
+from parts.studies import latency, nested, of_groups, promises, transfer
 
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.statistics.calibrate import calibrate
@@ -72,7 +71,6 @@ def measure(data: Path, folder: Path | None, work: Path) -> dict[str, list[Row]]
                 *nested(base, {16: rest}, "minilm, other BioASQ questions"),
             ],
             "promised and reached, in simulation": promises(sixteen),
-            "half and half": halves(sixteen),
             "transfer (target recall 95%)": transfer(
                 [
                     ("BioASQ yes/no", yesno, "PubMedQA", papers),

@@ -15,13 +15,8 @@ and each round of questions runs in a process of its own.
   for the 23.9 million abstracts of PubMed. `g` is what the work grows by: rows (n), rows that a vector search looks
   into (n ** 0.6), or rows times partitions that they are compared with (n ** 1.6). Memory grows until the caches are
   full.
-- hardness (--hardness): whether generated vectors are as hard to search as real ones. Vectors of minilm for 24,000
-  real passages and some 300 of 909 questions, and as many generated ones of the same dimension, are indexed alike, by
-  the same kind of index with as many partitions and as many bits, and searched with the same numbers of probes and the
-  same refinement: the recall at each setting is printed for both.
 
     python benchmarks/store.py [--sizes 10000,100000,1000000] [--questions 200] [--work DIR] [--json FILE]
-    python benchmarks/store.py --hardness [--data ../shared/data] [--cache DIR] [--json FILE]
 
 A million passages take 7 GB of disk while it runs, and a quarter of an hour on two cores.
 """
@@ -38,7 +33,6 @@ from typing import Any
 import numpy as np
 from parts import measured
 from parts.generated import Literature, Question, write_chunks, write_update
-from parts.hardness import hardness
 from parts.measured import isolated
 from parts.report import options, show_table, write
 from rich.table import Table
@@ -174,17 +168,13 @@ def summary(rows: list[Row]) -> tuple[Table, list[dict[str, Any]]]:
 
 def main() -> None:
     """Measure, print the tables, and write the figures."""
-    parser = options(__doc__, "--data", "--cache", "--work", "--json")
+    parser = options(__doc__, "--work", "--json")
     parser.add_argument("--sizes", default="10000,100000,1000000", help="passages, with commas: %(default)s")
     parser.add_argument("--questions", type=int, default=200, help="to each base (default: %(default)s)")
-    parser.add_argument("--hardness", action="store_true", help="compare the generated vectors to real ones instead")
     given = parser.parse_args()
     if given.work:
         given.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="store-", dir=given.work) as work:
-        if given.hardness:
-            write(given.json, {"hardness": hardness(given.data, given.cache or Path(work))})
-            return
         rows: list[Row] = []
         questions = Literature().questions(given.questions)
         for size in map(int, given.sizes.split(",")):

@@ -9,7 +9,6 @@ from langchain_core.documents import Document
 from parts.measured import timed
 from parts.report import Row
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import train_test_split
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.statistics.calibrate import (
@@ -32,8 +31,6 @@ from briefcontext.retrievers.rankings import (
 
 TARGETS = (0.93, 0.95)
 POSITIVES: tuple[Positive, ...] = ("ranked_below", "misplaced")
-HALVES = 40
-"""How often the questions are cut into two halves."""
 
 
 def of_groups(labelled: LabelledQuestions, groups: Iterable[str]) -> LabelledQuestions:
@@ -99,32 +96,6 @@ def promises(labelled: LabelledQuestions, *, fits: int = 200, n: int = 600, fres
          "fits that reach it": float(np.mean(np.array(recalls) >= target)), "promised": CONFIDENCE}
         for target, recalls in reached.items()
     ]  # fmt: skip
-
-
-def halves(labelled: LabelledQuestions) -> list[Row]:
-    """Fit on one half and decide on the other, many times: does the threshold keep what it promises?"""
-    labels, features = labelled.misplaced, labelled.signals
-    rows: list[Row] = []
-    results: dict[float, list[tuple[float, float]]] = {target: [] for target in TARGETS}
-    for repeat in range(HALVES):
-        first, _ = train_test_split(np.arange(len(labels)), test_size=0.5, stratify=labels, random_state=1000 + repeat)
-        inside = np.isin(np.arange(len(labels)), first)
-        tuned = tune(features[inside], labels[inside], repeat)
-        log_odds = tuned.model.decision_function(features[~inside])
-        for target in TARGETS:
-            mapped = log_odds >= recall_threshold(tuned.held_out[labels[inside]], target)
-            counted = count_decisions(labels[~inside], mapped)
-            results[target].append((counted.recall or 0.0, counted.specificity or 0.0))
-    for target, pairs in results.items():
-        recalls, specificities = np.array(pairs).T
-        row: Row = {"target": target, "halvings": HALVES}
-        for name, values in (("recall", recalls), ("specificity", specificities)):
-            row |= {name: float(values.mean()), f"{name}_sd": float(values.std(ddof=1))}
-            row |= {f"{name}_p10": float(np.quantile(values, 0.1)), f"{name}_p90": float(np.quantile(values, 0.9))}
-        row["recall >= 92.6%"] = float((recalls >= 0.926).mean())
-        row["and specificity >= 70%"] = float(((recalls >= 0.926) & (specificities >= 0.7)).mean())
-        rows.append(row)
-    return rows
 
 
 def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestions]], target: float) -> list[Row]:
