@@ -176,20 +176,20 @@ def test_the_preflight_study_leaves_the_folder_of_another_run_alone(
 def test_a_calibration_decides_which_questions_are_mapped(
     tmp_path: Path, questions: str, calibration: str, server: OpenAIServer
 ) -> None:
-    given = ["--kb", "demo", "--model", "openai:m", "--method", "vanilla", "--method", "briefcontext", "--limit", "30"]
+    given = ["--kb", "demo", "--model", "openai:m", "--method", "vanilla", "--method", "briefcontext", "--limit", "12"]
     dry = run("cost", questions, tmp_path / "run", *given, "--calibration", calibration, "--dry-run")
     assert server.calls == []
     run("cost", questions, tmp_path / "run", *given, "--calibration", calibration)
-    run("preflight", questions, tmp_path / "study", "--kb", "demo", "--limit", "30", "--calibration", calibration)
+    run("preflight", questions, tmp_path / "study", "--kb", "demo", "--limit", "12", "--calibration", calibration)
     study = [json.loads(line) for line in (tmp_path / "study" / "rows.jsonl").read_text().splitlines()]
     mapped = {row["id"] for row in study if row["calibrated_maps"]}
     answers = [json.loads(line) for line in (tmp_path / "run" / "items.jsonl").read_text().splitlines()]
     assert {row["condition"]["k"] for row in answers} == {16}
     routes = {row["item"]: row["route"] for row in answers if row["method"] == "briefcontext"}
     assert {item for item, route in routes.items() if route == "map_reduce"} == mapped
-    assert 0 < len(mapped) < len(routes) == 30
+    assert 0 < len(mapped) < len(routes) == 12
     assert {row["id"] for row in study if row["iou_maps"]} != mapped
-    assert f"BriefContext | 30 | {30 - len(mapped) + len(mapped) * 5} |" in dry.stdout
+    assert f"BriefContext | 12 | {12 - len(mapped) + len(mapped) * 5} |" in dry.stdout
     report = (tmp_path / "run" / "report.md").read_text()
     assert "- Preflight: calibrated on 90 questions, target recall 80%" in report
     assert "- Caution: The preflight was calibrated on these very questions" in report

@@ -27,7 +27,7 @@ def until(true: Callable[[], bool], process: subprocess.Popen[str] | ForkedPytho
     while not true():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() - started < PATIENCE
-        time.sleep(0.01)
+        time.sleep(0.05)
 
 
 def started(arguments: list[str]) -> subprocess.Popen[str]:
