@@ -200,7 +200,7 @@ def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server:
     ("given", "complaint"),
     [
         ({"methods": ("guessing",)}, "no method 'guessing'"),
-        ({"methods": ("hybrid",)}, "synthetic"),
+        ({"methods": ("hybrid",)}, "fused ranking of the corpus, which the experiment position does not have"),
         ({"methods": ("long_context",)}, "whole long document"),
         ({"ks": (4,)}, "no 5 different places"),
         ({"ks": (500,)}, "has only"),
