@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import MARK, Citation, publication_year
 from briefcontext.chains.drug_names import missing_drugs
-from briefcontext.chains.parsing.grounding import NEGATION, SIGN
+from briefcontext.chains.parsing.grounding import NEGATION, SIGN, lowered
 from briefcontext.sentences import split_sentences
 
 NO_CITATION = "no citation"
@@ -325,4 +325,4 @@ def _figures(text: str, *, only_counted: bool = False) -> Iterator[_Figure]:
 
 def _plain(text: str) -> str:
     """Return a text in small letters and plain signs, of the same length."""
-    return "".join(low if len(low := c.lower()) == 1 else c for c in text.translate(_SMALL_AND_PLAIN))
+    return lowered(text.translate(_SMALL_AND_PLAIN))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 
-from briefcontext.chains.parsing.grounding import ground
+from briefcontext.chains.parsing.grounding import ground, lowered
 
 TEXT = (
     "Background: TNF-α and IL-6 were raised. Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) "
@@ -212,3 +212,8 @@ def test_any_piece_of_a_document_is_found_with_true_offsets(text: str, data: st.
         assert found["text"] == text[found["start"] : found["end"]]
     else:
         assert sum(character.isalnum() for character in text[start:end]) < 16
+
+
+@given(st.text(st.sampled_from("aAσΣςİi\u0307 µÉ'"), max_size=12))
+def test_each_character_is_lowered_by_itself_where_it_stays_one(text: str) -> None:
+    assert lowered(text) == "".join(low if len(low := sign.lower()) == 1 else sign for sign in text)

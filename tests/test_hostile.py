@@ -116,8 +116,9 @@ def _letters(text: str) -> str:
 
 def _seen(text: str) -> str:
     """Return a text as one sees it: in plain lower-case letters, without what is not seen."""
+    marks = {*UNSEEN, "Mn"}
     plain = unicodedata.normalize("NFKD", text.translate(str.maketrans("оеοсոԁѕу", "oeocndsy"))).lower()
-    return "".join(sign for sign in plain if sign == "\n" or unicodedata.category(sign) not in {*UNSEEN, "Mn"})
+    return "".join(sign for sign in plain if sign == "\n" or unicodedata.category(sign) not in marks)
 
 
 def _signs(text: str) -> str:

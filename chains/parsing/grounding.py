@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import chain
 
 from langchain_core.documents import Document
@@ -139,32 +140,37 @@ def _letters(text: str) -> tuple[str, list[int]]:
     letters: list[str] = []
     places: list[int] = []
     for place, character in enumerate(text):
-        for part in unicodedata.normalize("NFKD", character).casefold():
-            if part.isalnum():
-                letters.append(part)
-                places.append(place)
+        for letter in _folded(character):
+            letters.append(letter)
+            places.append(place)
     return "".join(letters), places
 
 
+@lru_cache(4096)
+def _folded(character: str) -> str:
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", character).casefold()))
+
+
 def _fuzzy(wanted: str, document: Document, threshold: float) -> Quote | None:
-    text = _lower(document.page_content)
+    text = lowered(document.page_content)
     if len(text) < len(wanted):
         return None
-    found = fuzz.partial_ratio_alignment(_lower(wanted), text, score_cutoff=threshold)
+    found = fuzz.partial_ratio_alignment(lowered(wanted), text, score_cutoff=threshold)
     if found is None or found.dest_end <= found.dest_start:
         return None
     place = _respelled(wanted, document.page_content, found.dest_start, found.dest_end)
     if place is None or _cuts_a_figure(document.page_content, *place):
         return None
     # One dropped "not" or a changed figure leaves two sentences alike, and turns the meaning round.
-    if _telling(_lower(wanted)) != _telling(text[slice(*place)]):
+    if _telling(lowered(wanted)) != _telling(text[slice(*place)]):
         return None
     return _quote(document, *place, "fuzzy")
 
 
-def _lower(text: str) -> str:
-    """Lower the case without changing the length, so that offsets stay true."""
-    return "".join(low if len(low := character.lower()) == 1 else character for character in text)
+def lowered(text: str) -> str:
+    """Lower the case, each character's by itself, without changing the length, so that offsets stay true."""
+    # Of all characters, İ alone becomes two, and Σ alone depends on the ones around it.
+    return "İ".join(part.lower() for part in text.replace("Σ", "σ").split("İ"))
 
 
 def _telling(text: str) -> Counter[str]:
