@@ -21,7 +21,7 @@ from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
-QUESTIONS = 48
+QUESTIONS = 24
 AT_ONCE = 12
 SEED = 4
 # So few calls at once, and so much time, that none is given up before it left a busy machine:
