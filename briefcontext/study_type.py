@@ -63,13 +63,19 @@ _BY_TITLE: Mapping[StudyType, str] = {
     "case report": r"\bcase (?:report|series)\b|\ba case of\b",
 }
 _BY_TEXT: Mapping[StudyType, tuple[str, str]] = {
+    "systematic review or meta-analysis": (
+        "search",
+        r"\bsystematically searched\b|\bsystematic (?:literature )?search\b"
+        r"|\bdatabases (?:\([^)]*\) )?were (?:systematically )?searched\b",
+    ),
     "randomized trial": (
         "random",
         r"(?<!non[- ])(?<!non)(?<!not )(?<!future )(?<!further )\brandomi[sz]ed,? (?:[\w-]+,? ){0,4}"
         # One that is called for is another than this.
         r"(?:trial|study)\b(?!(?: [\w/-]+){0,6},? (?:is|are|be) (?:\w+ )?"
         r"(?:needed|warranted|required|necessary|justified))"
-        r"|\b(?:were|was) (?:then )?(?:randomly (?:assigned|allocated)|randomi[sz]ed to)\b",
+        r"|\b(?:were|was) (?:then )?(?:randomly (?:assigned|allocated)|randomi[sz]ed to)\b"
+        r"|\bwe (?:\w+ ){0,2}randomi[sz]ed\b|\bwere randomi[sz]ed prospectively\b",
     ),
     "case-control study": ("case-control", r"\bcase-control(?:led)? (?:study|analysis|design)\b"),
     "cohort study": (
@@ -127,13 +133,19 @@ def study_type(document: Document) -> StudyType | None:
     if not any("clinical trial" in name for name in types):
         found += [kind for heading, kind in _BY_HEADING.items() if heading in headings]
     found += [kind for kind, (part, words) in _BY_TEXT.items() if part in whole and re.search(words, whole)]
+    if "cross-sectional" in whole or "cross-sectional studies" in headings:
+        found = [kind for kind in found if kind != "cohort study"]
+    if "retrospective" in whole:
+        # Its patients were assigned to nothing, whatever was at random.
+        found = [kind for kind in found if kind != "randomized trial"]
     animals = "animals" in headings and "humans" not in headings
     laboratory = _LABORATORY.search(title) or ("random" in text and _RANDOMIZED_ANIMALS.search(text))
     if animals or (not headings and laboratory and not _PEOPLE.search(whole)):
         return "animal or laboratory study"
     if _TITLED_REVIEW.search(title) and not found:
         return "review"
-    return "randomized trial" if "randomized trial" in found else next(iter(found), None)
+    strongest: tuple[StudyType, ...] = ("systematic review or meta-analysis", "randomized trial")
+    return next((kind for kind in (*strongest, *found) if kind in found), None)
 
 
 def with_study_types(documents: Sequence[Document]) -> list[Document]:

@@ -40,7 +40,7 @@ from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import WIDEN
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import TwoRankings, order_preserving, rank_by_bm25
-from briefcontext.retrievers.sentence_ranking import unmentioned
+from briefcontext.retrievers.sentence_ranking import lacks_dose, unmentioned
 from briefcontext.study_type import with_study_types
 
 NOTHING_CLOSE = (
@@ -50,6 +50,7 @@ NOTHING_CLOSE = (
 FILTERED = "\n\nOnly documents that fulfil the filters ({filters}) were searched."
 UNMENTIONED = "The documents that were read do not mention: {words}. "
 CITED_UNMENTIONED = "Not mentioned {where}. Check that the passages are about what you asked."
+WITHOUT_DOSE = "You asked for a dose, and none of these sentences names one."
 MUCH_UNMENTIONED = 0.4
 """The share of a question that a passage cited must leave out for a caution; chosen on one half of the questions of
 `benchmarks/extractive.py`."""
@@ -248,10 +249,11 @@ class Nodes:
             if words and share >= MUCH_UNMENTIONED:
                 named = ", ".join(words)
                 missing[named] = missing.get(named, "") + mark
-        if not missing:
-            return draft
-        caution = CITED_UNMENTIONED.format(where="; ".join(f"in {cited}: {words}" for words, cited in missing.items()))
-        return Draft(**{**draft, "cautions": [*draft.get("cautions", []), caution]})
+        cautions = [WITHOUT_DOSE] if lacks_dose(text, (quote["text"] for quote in draft["quotes"])) else []
+        if missing:
+            where = "; ".join(f"in {cited}: {words}" for words, cited in missing.items())
+            cautions.append(CITED_UNMENTIONED.format(where=where))
+        return Draft(**{**draft, "cautions": [*draft.get("cautions", []), *cautions]})
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""

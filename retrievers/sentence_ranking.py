@@ -1,7 +1,7 @@
 """Sentences of retrieved documents, ranked by how likely they answer a question."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import islice
 
@@ -15,7 +15,8 @@ from briefcontext.retrievers.rankings import BM25Pool
 from briefcontext.sentences import RankedSentence, split_sentences
 
 MIN_CHARACTERS = 25
-"""Shorter pieces are headings and fragments."""
+"""Shorter pieces that do not end as a sentence does are headings and fragments."""
+_SENTENCE = re.compile(r"\w+(?:\W+\w+){2,}.*[.!?]\W*", re.DOTALL)
 KEPT = 4096
 """Sentences whose vectors are kept: whoever asks again is mostly given documents that were given before."""
 
@@ -43,7 +44,8 @@ _TAKEN = (
 _ASKED = re.compile(
     r"^(?:background|context|introduction|objectives?|aims?|purpose)\b[^:.]*:"
     r"|^(?:\w+: )?to [a-z]+|\?\s*$"
-    r"|\b(?:aim|objective|purpose|goal|hypothesis|hypothesi[sz]ed|sought|whether|unclear|unknown|controversial)\b",
+    r"|\b(?:aim|objective|purpose|goal|hypothesis|hypothesi[sz]ed|sought|whether|unclear|unknown|controversial|assumed?"
+    r"|assum(?:ing|ptions?)|(?:previous|earlier|prior) (?:\w+ )?(?:stud(?:y|ies)|trials?|reports?|work))\b",
     re.IGNORECASE,
 )
 """The background or the aim of a study: its question, and no answer."""
@@ -58,10 +60,13 @@ _DONE = re.compile(
 _FOUND = re.compile(
     r"^(?:results?|findings?|conclusions?|interpretation)\b[^:.]*:"
     r"|\b(?:is|are|was|were) (?:\w+ly )?(?:higher|lower|greater|fewer|better|worse|superior|inferior|similar)\b"
+    r"|\bwe (?:found|observed)\b"
     r"|\b(?:significan\w*|differ(?:ed|s|ences?)?|associated|compared (?:with|to)|than)\b|\bp ?[<=>≤]|\bCI\b|\d ?%",
     re.IGNORECASE,
 )
 """The findings of a study. What may be better, or can lower something, stands in guidelines, and is none."""
+_DOSE_ASKED = re.compile(r"\b(?:dos(?:e|es|ages?|ing)|concentration|how much)\b", re.IGNORECASE)
+_DOSE = re.compile(r"\d ?(?:[mµμnk]?g|mcg|[mµμ]?l|[mµμn]?mol|IU|U|units?|mEq|ppm|tablets?|capsules?|puffs?|drops?)\b")
 
 PAIRS = (
     ("Does aspirin prevent a second heart attack?", "Low-dose aspirin reduced recurrent myocardial infarction."),
@@ -81,9 +86,9 @@ PAIRS = (
 
 MOST_WORDS = 6
 _ASKING_WORDS = """
-    about called describe find get give given go happen help involved keep known list make many mean more most must
-    name need now often one other out please put reported show so still take taken taking tell true until up use used
-    useful uses using usual usually want while work works
+    about called describe find get give given go happen help involved keep known list make many matter mean more most
+    must name need now often one other out please put reported show so still take taken taking tell true until up use
+    used useful uses using usual usually want while work works
 """
 _LINKING_WORDS = """
     above after again against although among another around based because before below besides between both cannot
@@ -100,7 +105,8 @@ _WORD = re.compile(r"\b[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 class SentenceRanker:
     """Ranks sentences by the encoder and by BM25's terms, each of the sentence and of its whole document.
 
-    Sources rank by their best sentence. Within one, what was found comes before what was asked or done.
+    Sources rank by their best sentence. Within one, what was found comes before what was asked or done, and a dose
+    first where one is asked for.
 
     Similarity is the inner product of the encoder's vectors, on a scale on which a sentence that has nothing to do with
     a question is at 0 and one that answers it at 1, by a few such pairs that the encoder is given first.
@@ -166,6 +172,9 @@ class SentenceRanker:
         asked, done, found = (
             np.array([bool(pattern.search(text)) for text in texts]) for pattern in (_ASKED, _DONE, _FOUND)
         )
+        if _DOSE_ASKED.search(query):
+            asked, found = np.zeros_like(asked), np.array([bool(_DOSE.search(text)) for text in texts])
+            done = ~found
         findings = FINDING * np.where(asked | done, -1, found)
         sources = np.array([str(document.metadata.get("source_id", document.id)) for document in documents])[of]
         kept = ~asked | found
@@ -182,13 +191,19 @@ class SentenceRanker:
         return sorted(ranked, key=lambda sentence: -sentence.score)
 
 
+def lacks_dose(query: str, texts: Iterable[str]) -> bool:
+    """Return whether a question asks for a dose, and no text has one."""
+    return bool(_DOSE_ASKED.search(query)) and not any(map(_DOSE.search, texts))
+
+
 def unmentioned(
     query: str, documents: Sequence[Document], statistics: TermStatistics | None = None
 ) -> tuple[list[str], float]:
     """Return the question's words that no document has, in its title or text and in any inflection, and their share.
 
     Function words and numbers are left out. Of many words, the rarest few are returned, as they are asked, and none
-    that only asks; the share of the question, 0 to 1, is that of all of them, weighed as terms are in ranking.
+    that only asks; the share of the question, 0 to 1, is that of all of them, weighed as terms are in ranking, and 1
+    where no passage of the corpus has one of them.
     """
     # In capitals, a function word passes for a name.
     words = {tuple(tokenize(word)): word for word in _WORD.findall(query) if tokenize(word.lower())}
@@ -202,7 +217,10 @@ def unmentioned(
         if word.lower() not in _UNNAMED and (lacking := missing.keys() & set(of_word))
     }
     rarest = sorted(named, key=named.__getitem__, reverse=True)[:MOST_WORDS]
-    return [word for word in named if word in rarest], sum(missing.values())
+    nowhere = statistics is not None and any(
+        not statistics.document_frequency(term) for word in named for term in tokenize(word)
+    )
+    return [word for word in named if word in rarest], 1.0 if nowhere else sum(missing.values())
 
 
 def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> NDArray[np.float64]:
@@ -214,8 +232,15 @@ def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> N
 def _sentences(document: Document) -> list[tuple[int, int]]:
     text, title = document.page_content, title_of(document).strip()
     whole = len(text.strip())
+    # A source begins with its title.
+    opening = 0 if document.metadata.get("start") else max(1, text.find("\n\n"))
     return [
         (start, end)
         for start, end in split_sentences(text)
-        if (end - start >= MIN_CHARACTERS or end - start == whole) and text[start:end] != title
+        if text[start:end] != title
+        and (
+            end - start == whole
+            or _SENTENCE.fullmatch(text[start:end])
+            or (end - start >= MIN_CHARACTERS and start >= opening)
+        )
     ]

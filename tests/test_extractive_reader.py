@@ -15,7 +15,7 @@ from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.nodes import CITED_UNMENTIONED
+from briefcontext.graphs.nodes import CITED_UNMENTIONED, WITHOUT_DOSE
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.sentence_ranking import (
@@ -83,6 +83,38 @@ def test_documents_that_do_not_answer_are_no_evidence() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Aspirin is safe. Aspirin is safe.", ["Aspirin is safe."]),
+        ("Aspirin and stroke: a randomised trial\n\nAspirin lowers the risk of stroke.", ["Aspirin lowers the risk"]),
+        ("TITLE:\nAspirin and stroke: a randomised trial\n\nAspirin lowers the risk of stroke.", ["Aspirin lowers"]),
+        ("Aspirin and the risk of stroke in adults", ["Aspirin and the risk of stroke in adults"]),
+        (
+            "Earlier trials suggested that aspirin lowers the risk of stroke. We found that its risk of stroke rises.",
+            ["We found"],
+        ),
+    ],
+)
+def test_a_sentence_is_no_title_fragment_or_belief(text: str, said: list[str]) -> None:
+    draft = wait_for(READER.aanswer(ASKED, _documents(text), "vanilla", ACCOUNT))
+    assert [quote["text"][: len(words)] for quote, words in zip(draft["quotes"], said, strict=True)] == said
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "caution"),
+    [
+        ("Aspirin lowers the risk of stroke. Aspirin, 75 mg, was given for stroke.", "Aspirin, 75 mg", False),
+        ("Aspirin lowers the risk of stroke.", "Aspirin lowers the risk", True),
+    ],
+)
+def test_a_dose_that_is_asked_for_comes_first_or_is_told_to_be_missing(text: str, first: str, caution: bool) -> None:
+    asked: Any = {"question": "Which dose of aspirin lowers the risk of stroke?", "documents": _documents(text)}
+    answer = build_graph(reader=READER).invoke(asked)["answer"]
+    assert answer["citations"][0]["quote"].startswith(first)
+    assert (WITHOUT_DOSE in answer["cautions"]) == caution
+
+
+@pytest.mark.parametrize(
     ("question", "text", "title", "words"),
     [
         ("Does acupuncture shorten labour?", "Labour was short.", "", ["acupuncture", "shorten"]),
@@ -141,6 +173,7 @@ def test_a_rare_word_is_more_of_a_question_than_a_common_one() -> None:
     assert unmentioned(question, documents) == unmentioned(question, documents, common) == (["lithium"], 0.25)
     words, share = unmentioned(question, documents, rare)
     assert (words, share > 0.75) == (["lithium"], True)
+    assert unmentioned("Does lithium lower the risk of stroke at the beach?", documents, rare)[1] == 1
     assert unmentioned("", documents) == ([], 0)
     assert unmentioned("DOES LITHIUM LOWER THE RISK OF 2 OR 3 STROKES?", documents) == (["LITHIUM"], 0.25)
 

@@ -89,6 +89,12 @@ def test_without_publication_types_trials_are_known_by_their_text_and_nothing_is
         (_document("It helped. A randomised controlled trial in more centres would be warranted."), None),
         (_document("These are to be confirmed in a future randomized trial."), None),
         (_document("We report a rare case of stroke."), "case report"),
+        (_document("We randomized 42 patients to either group.", mesh="Prospective Studies"), "randomized trial"),
+        (_document("In a retrospective review, films were randomly assigned to two readers."), None),
+        (_document("In 820 volunteers.", mesh="Cross-Sectional Studies; Retrospective Studies"), None),
+        (_document("We looked at them in a cross-sectional study.", mesh="Retrospective Studies"), None),
+        (_document("We systematically searched for trials that randomized patients to either."), STRONGEST[0]),
+        (_document("Electronic databases were searched for trials."), STRONGEST[0]),
         (
             _document(publication_types="Letter", title="A systematic review, and what it missed"),
             "systematic review or meta-analysis",

@@ -161,6 +161,11 @@ def _print_report(report: "BuildReport", sources: "FileSources", synced: "BuildR
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
     say_line(f"{counted(counts.read, 'record')} read = {' + '.join(parts)}")
+    if counts.updated:
+        say_line(
+            "Updated are records that replaced others with the same id, whichever file those were of: where they are "
+            "other documents, --field id=COLUMN names ids of their own."
+        )
     if counts.unchanged:
         say_line("Unchanged are records held already, older ones, and deletions of records not held.")
     if synced is not None:

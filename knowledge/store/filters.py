@@ -8,8 +8,8 @@ from briefcontext.knowledge.sources.publication import language
 LABELLED = ("publication_types", "journals", "mesh", "languages")
 """The columns that hold lists of labels, and the filters by them."""
 WIDEN = (
-    "Widen the filters, or leave them out; types are such as randomized trial, or have PubMed's names, as journals and "
-    "headings have."
+    "Widen the filters, or leave them out; what tells no year or type is not found by one. Types are such as "
+    "randomized trial, or have PubMed's names, as journals and headings have."
 )
 
 
