@@ -77,6 +77,7 @@ def send_partitions(state: State) -> list[Send]:
                 partitions=len(state["partitions"]),
                 asked=state["asked"],
                 started=state["started"],
+                settings=state["settings"],
                 documents=documents,
             ),
         )

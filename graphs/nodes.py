@@ -133,6 +133,7 @@ class Nodes:
         return {
             "asked": asked,
             "started": begun,
+            "settings": current_settings().fingerprint,
             "given": given is not None,
             "searched": searched,
             "ranking": assign_keys(asked["text"], documents),
@@ -152,7 +153,7 @@ class Nodes:
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
-        settings = current_settings()
+        settings = _settings(state)
         retriever = self._searched(state)
         ranks = None if state["given"] else retriever
         statistics = None if retriever is None else retriever.term_statistics
@@ -174,14 +175,14 @@ class Nodes:
 
     async def _map_fanout(self, state: State) -> Update:
         """Cut the documents, in order, into partitions (ContextMap), those that exceed the model's window further."""
-        reader, size, documents = await self._reader(), current_settings().partition_size, state["ranking"]
+        size, reader, documents = _settings(state).partition_size, await self._reader(), state["ranking"]
         documents = order_preserving(documents) if state.get("too_long_for") == "order_preserving" else documents
         groups = (documents[i : i + size] for i in range(0, len(documents), size))
         return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract")]}
 
     async def _extract(self, branch: Partition) -> Update:
         """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
-        reader, settings = await self._reader(), current_settings()
+        settings, reader = _settings(branch), await self._reader()
         budget = settings.budget(branch["started"])
         index, of, documents = branch["index"], branch["partitions"], branch["documents"]
         emit(PartitionStarted(event="partition_started", index=index, partitions=of, documents=len(documents)))
@@ -204,7 +205,7 @@ class Nodes:
         Raises:
             ModelCallError: all partitions failed, so that nothing is known.
         """
-        reader, settings = await self._reader(), current_settings()
+        settings, reader = _settings(state), await self._reader()
         budget, extractions = settings.budget(state["started"]), state["extractions"]
         failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
         if len(failed) == len(extractions):
@@ -219,7 +220,7 @@ class Nodes:
 
     async def _answer(self, state: State) -> Update:
         """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
-        reader, budget = await self._reader(), current_settings().budget(state["started"])
+        budget, reader = _settings(state).budget(state["started"]), await self._reader()
         documents, route = state["ranking"], state["route"]
         emit(Answering(event="answering", documents=len(documents)))
         documents = order_preserving(documents) if route == "order_preserving" else documents
@@ -257,9 +258,20 @@ class Nodes:
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
-        settings = current_settings()
+        settings = _settings(state)
         draft = _abstention(_without_documents(state, settings))
         return _answered(state, draft, settings.budget(state["started"]), self._open_reader())
+
+
+def _settings(state: State | Partition) -> Settings:
+    """Return the run's settings. Raises InputError where it is gone on with without those that it began with."""
+    settings = current_settings()
+    if settings == type(settings)() and state["settings"] != settings.fingerprint:
+        raise InputError(
+            "This run began with other settings, and would go on with the default ones, which name another reader: "
+            "give them again, invoke(None, config, context=…)."
+        )
+    return settings
 
 
 async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:

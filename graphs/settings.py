@@ -19,6 +19,7 @@ from pydantic import (
 
 from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.errors import InputError, plain
+from briefcontext.files import sha256
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import SearchMethod
@@ -218,6 +219,11 @@ class Settings(BaseModel):
     file_links: bool = Field(
         default=True, description="Link citations of files to where they lie on this machine. Servers never do."
     )
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same settings, which it does not show."""
+        return sha256(self.model_dump_json().encode())
 
     @property
     def filters(self) -> Filters:

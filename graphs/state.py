@@ -40,6 +40,8 @@ class State(Input, Output):
     """The question, checked."""
     started: float
     """When the run began, in seconds since the epoch."""
+    settings: str
+    """The fingerprint of the settings that it began with."""
     given: bool
     """Whether the caller gave the documents, and nothing was searched."""
     searched: Searched
@@ -66,4 +68,5 @@ class Partition(TypedDict):
     """How many there are."""
     asked: Question
     started: float
+    settings: str
     documents: list[Document]

@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
-from briefcontext.errors import ModelCallError
+from briefcontext.errors import InputError, ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
@@ -138,6 +138,26 @@ def test_a_run_whose_answer_failed_resumes_without_reading_again(chat_model: Cha
     assert server.stages().count("extract") == 4
     assert server.stages().count("reduce") == 2
     assert len(answer["citations"]) == 16
+
+
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_a_run_does_not_go_on_without_the_settings_that_it_began_with(
+    route: Any, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    server.script = lambda call: faithful(call) if call.stage == "extract" else Reply(status=500)
+    retriever = FixedRetriever(documents=make_documents(8, about=0))
+    built = build_graph(retriever=retriever, checkpointer=InMemorySaver())
+    context = Settings(route=route, model=f"openai:resumed-{route}", max_retries=0)
+    with pytest.raises(ModelCallError):
+        built.invoke(ASKED, THREAD, context=context)
+    with pytest.raises(InputError, match="began with other settings"):
+        built.invoke(None, THREAD)
+    server.script = faithful
+    assert built.invoke(None, THREAD, context=context)["answer"]["provenance"]["model"] == f"openai:resumed-{route}"
+    # Another question may have others.
+    assert built.invoke(ASKED, THREAD)["answer"]["provenance"]["model"] == "extractive"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
