@@ -129,6 +129,7 @@ _SAYS_MORE = re.compile(
 )
 _LONGEST_CLAUSE = 500
 """Characters of a sentence that says no more than what is missing; a longer one may take the patterns long."""
+_NEGATED_WORD = re.compile(rf"(?:{NEGATION})\s+(?:\w+ly\s+)?([a-z]{{4,}})")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 
@@ -179,6 +180,12 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
         if reason:
             doubts.append(Doubt(sentence=sentence, start=start, end=end, missing=missing, reason=reason))
     return doubts
+
+
+def says_only_what_is_missing(text: str) -> bool:
+    """Return whether a text says no more than that the documents at hand do not tell something."""
+    sentences = [text[start:end] for start, end in _sentences(text)]
+    return bool(sentences) and all(map(_says_what_is_missing, sentences))
 
 
 def marked(text: str, doubts: Sequence[Doubt]) -> str:
@@ -239,8 +246,10 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     if missing:
         return list(dict.fromkeys(missing)), "not in what it cites: " + ", ".join(dict.fromkeys(missing))
     same = [source for source in near if _shares(said, source)]
-    denied = same and not _DENIED.search(said) and all(_NEGATED.search(source) for source in same)
-    if denied or _is_turned(said, sources):
+    without_denial = (same and all(map(_NEGATED.search, same))) or (
+        near and all(_stems(said) & _denied(source) for source in near)
+    )
+    if (without_denial and not _DENIED.search(said)) or _is_turned(said, sources):
         return [], "what it cites says the opposite"
     for source in same if _DIRECTION.search(said) else ():
         ours, theirs = _others(said, source), _others(source, said)
@@ -276,6 +285,11 @@ def _shares(text: str, words: str) -> bool:
 def _others(text: str, source: str) -> list[str]:
     """Return the longer words of a text that a source does not have, but for their endings."""
     return [word for word in dict.fromkeys(_LONG_WORD.findall(text)) if word[:5] not in _stems(source)]
+
+
+def _denied(text: str) -> set[str]:
+    """Return the words right behind a negation: `effective` of "is not effective"."""
+    return {word[:5] for word in _NEGATED_WORD.findall(text)}
 
 
 def _stems(text: str) -> set[str]:

@@ -104,6 +104,16 @@ def test_what_stands_there_in_other_words_units_or_spellings_is_no_doubt(text: s
     assert _doubts(text) == []
 
 
+def test_a_denial_that_is_left_out_of_a_part_of_a_sentence_is_the_opposite() -> None:
+    told = (
+        "Tamsulosin and nifedipine are not effective at decreasing the need for treatment, as this large trial showed."
+    )
+    source = Document(id="a", page_content=told)
+    (doubt,) = _doubts("Tamsulosin is effective at decreasing the need for treatment [1].", source)
+    assert doubt["reason"] == "what it cites says the opposite"
+    assert _doubts("Tamsulosin is not effective at decreasing the need for treatment [1].", source) == []
+
+
 def test_a_denial_that_is_left_out_of_a_sentence_is_the_opposite() -> None:
     (doubt,) = _doubts("Metformin is recommended in severe kidney failure [1].")
     assert doubt["reason"] == "what it cites says the opposite"
