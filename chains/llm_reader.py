@@ -24,7 +24,7 @@ from briefcontext.chains.model.call import Model, Reply, Request, StructuredOutp
 from briefcontext.chains.model.event_loop import together
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_warning
-from briefcontext.chains.parsing.answer_parser import parse_draft, split_quotes, why_no_answer
+from briefcontext.chains.parsing.answer_parser import REFUSAL, parse_draft, split_quotes, why_no_answer
 from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError
@@ -166,7 +166,7 @@ class LLMReader:
         # Some models say first that they will write one.
         lines = sorted(filter(_LETTER.search, lines), key=lambda line: not line.endswith(("?", "？", "؟")))
         written = next((line for line in lines if not line.endswith(":")), "")
-        if reply.cut or not written:
+        if reply.cut or not written or REFUSAL.match(written):
             raise ModelCallError(f"{self.name} did not rewrite the follow-up as a question. Ask a whole question.")
         return check_question(written, question["options"])
 
@@ -199,7 +199,8 @@ class LLMReader:
         repair = model.prompts.render("again", question["text"], {}, error=reason)
         request = Request(stage, [*messages, AIMessage(reply.text), *repair], streamed=True, again=True)
         second = await model.ask(request, budget)
-        if (still := why_no_answer(second.text, question, instruction)) is not None:
+        told = "\n".join(message.text for message in (messages[0], *repair))
+        if (still := why_no_answer(second.text, question, told)) is not None:
             raise ModelCallError(f"{model.name} gave no answer, twice; of its last reply: {still}. Use a larger model.")
         return second, [f"The model's first reply was no answer ({reason}) and was asked for again."]
 

@@ -70,6 +70,38 @@ def test_two_replies_that_are_no_answer_are_an_error(chat_model: ChatOpenAI, ser
     assert len(server.calls) == 2
 
 
+def test_who_repeats_that_it_was_no_answer_gives_none(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(call.body["messages"][-1]["content"])
+    with pytest.raises(ModelCallError, match="gave no answer, twice; of its last reply: it repeats the prompt"):
+        _ask(chat_model, "vanilla")
+
+
+@pytest.mark.parametrize(
+    ("reply", "abstained"),
+    [
+        ("The documents do not answer the question.", True),
+        ("Insufficient evidence.", True),
+        ("I'm sorry, but I can't provide medical advice. Please consult a doctor.", True),
+        ("As an AI, I cannot answer.", True),
+        ("Aspirin helps. The documents do not tell at which dose.", False),
+        ("Sorry, aspirin does not help [{key}].", False),
+        ("There is no trial of aspirin in stroke.", False),
+    ],
+)
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_a_reply_that_only_declines_abstains(
+    reply: str, abstained: bool, route: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    def script(call: Call) -> Reply:
+        keys = [key for key, _ in call.documents] or EVIDENCE.findall(call.prompt)
+        return faithful(call) if call.stage == "extract" else Reply(reply.format(key=keys[0]))
+
+    server.script = script
+    answer = _ask(chat_model, route)
+    assert answer["abstained"] == abstained
+    assert not (abstained and answer["doubts"])
+
+
 @pytest.mark.parametrize("reply", ANSWERS)
 def test_a_short_answer_is_one(reply: str, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = lambda call: Reply(reply)

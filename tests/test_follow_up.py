@@ -72,7 +72,7 @@ def test_a_question_without_earlier_ones_is_asked_as_it_is(chat_model: ChatOpenA
     assert server.stages() == ["answer", "answer"]
 
 
-@pytest.mark.parametrize("reply", ["...", "Here is the question:"])
+@pytest.mark.parametrize("reply", ["...", "Here is the question:", "I cannot rewrite this. As an AI, I only help."])
 def test_a_model_that_writes_no_question_is_an_error(reply: str, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = rewriting(reply)
     graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))

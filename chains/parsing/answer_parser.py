@@ -7,6 +7,7 @@ from briefcontext.chains.model.reply import Cut, cut_warning
 from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Quote
+from briefcontext.chains.support import says_only_what_is_missing
 
 _STRAY_LINE = re.compile(
     r"^[ \t]*(?:```\w*|</?(?:evidence|documents?)\b[^>\n]*>"
@@ -15,6 +16,7 @@ _STRAY_LINE = re.compile(
 )
 """A line of what the model was given, or a fence around it all, and none of an answer."""
 _OPENING_TAG = re.compile(r"<(?:evidence (?:reader|condensed)|document key)", re.IGNORECASE)
+_KEY = re.compile(KEY, re.IGNORECASE)
 _REPEATED = 30
 """Characters that do not stand in the instruction by chance."""
 _CHOICE_LINE = re.compile(r"^[ \t*_]*choice[ \t*_]*:(?:[^\[\n]|\[\W*\w?\W*\])*$", re.IGNORECASE | re.MULTILINE)
@@ -38,6 +40,12 @@ _NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _INSUFFICIENT = re.compile(r"[\s*_\"'`#]*insufficient[ _-]evidence\b", re.IGNORECASE)
+REFUSAL = re.compile(
+    r"\W*(?:(?:i['’]?m|i am) (?:\w+ )?sorry\b|sorry\b|i apologi[sz]e\b|as an ai\b"
+    r"|i (?:can['’]?t|cannot|can not|won['’]?t|will not|(?:am|['’]m) (?:unable|not able))\b)",
+    re.IGNORECASE,
+)
+"""How models begin that will not answer."""
 _NO_REASON = "The reader says that the documents do not answer the question, and gives no reason."
 _NO_CONFLICT = re.compile(
     r"(?:none|no|n/a)\b.{0,20}$|(?!.*\b(?:but|however|although|though|while|whereas|except|yet)\b)[^.;]{0,99}?(?:"
@@ -91,6 +99,8 @@ def parse_draft(
     refusal = None if forced else _NO_ANSWER.match(text)
     options = question["options"]
     choice = parse_choice(text, options) if options and not refusal else None
+    nothing = REFUSAL.match(text) or says_only_what_is_missing(text)
+    abstained = bool(refusal) or (nothing and choice is None and not forced and not _KEY.search(text))
     warnings = list(warnings)
     if forced and choice is not None:
         warnings.append("A choice was forced by the setting force_choice.")
@@ -106,7 +116,7 @@ def parse_draft(
         choice=choice,
         conflict=conflict if conflict and not _NO_CONFLICT.match(conflict) else None,
         quotes=quotes,
-        abstained=bool(refusal),
+        abstained=bool(abstained),
         warnings=warnings,
         cautions=cautions,
     )
