@@ -16,7 +16,7 @@ from briefcontext.sentences import RankedSentence, split_sentences
 
 MIN_CHARACTERS = 25
 """Shorter pieces that do not end as a sentence does are headings and fragments."""
-_SENTENCE = re.compile(r"\w+(?:\W+\w+){2,}.*[.!?]\W*", re.DOTALL)
+_END = re.compile(r"[.!?]\W{0,9}\Z")
 KEPT = 4096
 """Sentences whose vectors are kept: whoever asks again is mostly given documents that were given before."""
 
@@ -240,7 +240,7 @@ def _sentences(document: Document) -> list[tuple[int, int]]:
         if text[start:end] != title
         and (
             end - start == whole
-            or _SENTENCE.fullmatch(text[start:end])
+            or (len(text[start:end].split()) > 2 and _END.search(text, end - 10, end))
             or (end - start >= MIN_CHARACTERS and start >= opening)
         )
     ]
