@@ -1,7 +1,10 @@
 """Runs: that they go on, refuse what is not theirs, say what they take, and count what fails."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -11,14 +14,16 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError, ModelSetupError
+from briefcontext.evaluation.experiments.corpus import Corpus
 from briefcontext.evaluation.runs.folder import RunFolder
 from briefcontext.evaluation.runs.progress import Prices, RunProgress
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.graphs.settings import Settings
 from tests.forked_python import ForkedPython
 from tests.killed_run import QUESTIONS, make_run
+from tests.loopback import PATIENCE
 from tests.openai_server import Call, OpenAIServer, Reply
-from tests.questions import known, run_settings
+from tests.questions import known, question, run_settings
 from tests.simulated_reader import MODEL, SimulatedReader
 
 
@@ -176,6 +181,39 @@ def test_a_refused_key_stops_the_run_at_once(tmp_path: Path, server: OpenAIServe
     with pytest.raises(ModelSetupError):
         Run(settings).execute(tmp_path / "run")
     assert len(server.calls) == 1
+
+
+def test_a_run_that_stops_waits_for_the_searches_that_are_under_way(
+    tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended, search = threading.Event(), Corpus.search
+    ended_before_the_search: list[bool] = []
+
+    def slow(corpus: Corpus, query: str, *asked: Any) -> Any:
+        if query != question(0):
+            ended_before_the_search.append(ended.wait(0.5))
+        return search(corpus, query, *asked)
+
+    monkeypatch.setattr(Corpus, "search", slow)
+    server.script = lambda call: Reply(status=401)
+    settings = run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))
+    with pytest.raises(ModelSetupError):
+        Run(settings).execute(tmp_path / "run")
+    ended.set()
+    assert ended_before_the_search == [False]
+
+
+@pytest.mark.slow
+def test_a_command_whose_model_is_refused_ends_in_order(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = lambda call: Reply(status=401)
+    questions, keys = tmp_path / "questions.jsonl", {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.url}
+    rows = [{"question": f"Which drug is best for illness {number}?", "answer": "none"} for number in range(8)]
+    questions.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    command = [sys.executable, "-m", "briefcontext", "experiment", "cost", "--model", "openai:refused", "--kb", "demo"]
+    command += ["--k", "8", "--questions", str(questions), "--out", str(tmp_path / "run")]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | keys, check=False, timeout=PATIENCE)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: The provider of ")
 
 
 def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server: OpenAIServer) -> None:

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from langchain_core.runnables import RunnableLambda
 
+from briefcontext.chains.model.event_loop import together
 from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Condition, Experiment
@@ -67,6 +69,8 @@ class Runner:
     ) -> int:
         """Get every answer that is not there; return how many wait for a reply that is to be fetched in a batch.
 
+        When one fails for a reason that is not its own, no other is begun, and those under way are kept.
+
         Args:
             plan: the tasks of each question.
             done: the ids of tasks whose answers are there.
@@ -76,24 +80,26 @@ class Runner:
             ModelSetupError: the provider refuses all calls.
         """
         questions = iter([[task for task in tasks if task.id not in done] for tasks in plan])
-        waiting = 0
+        waiting, stopped = 0, False
 
         async def work() -> None:
-            nonlocal waiting
-            for tasks in questions:
-                for task in tasks:
+            nonlocal waiting, stopped
+            for task in chain.from_iterable(questions):
+                if stopped:
+                    return
+                try:
                     row, trace = await self._answer(task)
                     if row is None:
                         waiting += 1
                     else:
                         keep(row, trace)
+                except BaseException:
+                    stopped = True
+                    raise
 
-        try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(self.settings.max_concurrent_calls):
-                    workers.create_task(work())
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed.exceptions[0].__cause__
+        # All end by themselves: a thread that searches cannot be cancelled, and would die with the interpreter in the
+        # midst of native code, which aborts the process.
+        await together(work() for _ in range(self.settings.max_concurrent_calls))
         return waiting
 
     async def _answer(self, task: Task) -> tuple[Row | None, CallTrace]:
