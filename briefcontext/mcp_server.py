@@ -28,12 +28,14 @@ from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
 from briefcontext.graphs.tool import Asked, problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
+from briefcontext.knowledge.store.filters import WIDEN
 from briefcontext.study_type import source_notes
 
 _MOST = 100
 """The most passages that one search returns."""
 MOST_CHARACTERS = 200_000
 """The most text of passages that one call returns."""
+_NONE = "No passage was found."
 _READS_ONLY = ToolAnnotations(read_only_hint=True, idempotent_hint=True)
 _INSTRUCTIONS = (
     "Answers medical questions from a knowledge base of literature, with sources. Use ask for a question, search to "
@@ -144,7 +146,8 @@ def build_server(settings: Settings) -> MCPServer[Any]:
         narrowed = settings.narrowed(filters)
         retriever = await asyncio.to_thread(resources.retriever, narrowed)
         found = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
-        return _listed(resources.linked(found, settings))
+        without = f"No passage fulfils the filters ({narrowed.filters}). {WIDEN}" if narrowed.filters else _NONE
+        return _listed(resources.linked(found, settings), none=without)
 
     async def fetch_source(
         source_id: _Source, first: _First = 0, limit: _Count = _MOST
@@ -201,8 +204,8 @@ def _expected(event: Event, before: int | None) -> int | None:
     return before
 
 
-def _listed(documents: Sequence[Document], limit: int = _MOST) -> CallToolResult:
-    """Return passages, as many as are not too long together, and no more than the limit."""
+def _listed(documents: Sequence[Document], limit: int = _MOST, *, none: str = _NONE) -> CallToolResult:
+    """Return passages, as many as are not too long together, and no more than the limit; `none` is told of none."""
     passages = [_passage(document) for document in resources.fitting(documents[:limit], MOST_CHARACTERS)]
     left_out = len(documents) - len(passages)
     shown = [_shown(passage) for passage in passages]
@@ -212,7 +215,7 @@ def _listed(documents: Sequence[Document], limit: int = _MOST) -> CallToolResult
             f"{MOST_CHARACTERS:,} characters. Ask for those after these."
         )
     return CallToolResult(
-        content=[TextContent(type="text", text="\n\n".join(shown) or "No passage was found.")],
+        content=[TextContent(type="text", text="\n\n".join(shown) or none)],
         structured_content={"passages": [dict(passage) for passage in passages], "left_out": left_out},
     )
 

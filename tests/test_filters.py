@@ -49,6 +49,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
         (Filters(publication_types=("randomized controlled trial",)), 20),
         (Filters(publication_types=("Review", "Randomized Controlled Trial")), 40),
         (Filters(publication_types=("Randomized trial",)), 22),
+        (Filters(publication_types=("Randomised trial",)), 22),
+        (Filters(publication_types=("RANDOMISED CONTROLLED TRIAL ",)), 20),
         (Filters(journals=("CHILDREN'S HEALTH",)), 20),
         (Filters(mesh=("Aspirin / therapeutic use",)), 30),
         (Filters(languages=("fre",)), 6),

@@ -220,6 +220,10 @@ def test_no_question_brings_operators_tags_or_wildcards_of_its_own(question: str
             Filters(publication_types=("Case report", "Letter")),
             '("case reports"[pt] OR "Letter"[pt])',
         ),
+        (
+            Filters(None, 2020, ("Randomised Controlled Trial",)),
+            '(1000:2020[dp]) AND ("Randomized Controlled Trial"[pt])',
+        ),
         (Filters(journals=('BMJ"[ta] OR "a',), languages=("en",)), '("BMJ [ta] OR a"[ta]) AND ("eng"[la])'),
     ],
 )

@@ -19,6 +19,7 @@ from briefcontext.guard import Limits
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.sources.files import open_sources
+from briefcontext.knowledge.store.filters import WIDEN
 from briefcontext.mcp_server import build_server, http_app
 from tests.command_line import command_line
 from tests.forked_python import ForkedPython, run_forked
@@ -170,6 +171,8 @@ async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
     async with Client(build_server(Settings(knowledge_base=str(kb)))) as client:
         found = await client.call_tool("search", {"query": "aspirin", "top_k": 5, **asked})
         answered = await client.call_tool("ask", {"question": "Does aspirin help in stroke?", **asked})
+        none = await client.call_tool("search", {"query": "aspirin", "filters": {"years": "1990"}})
+    assert _text(none) == f"No passage fulfils the filters (year 1990). {WIDEN}"
     years = {"2003", "2004", "2005"}
     assert {passage["id"] for passage in found.structured_content["passages"]} == years  # type: ignore[index]
     assert set() < {citation["source_id"] for citation in answered.structured_content["citations"]} <= years  # type: ignore[index]

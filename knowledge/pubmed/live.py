@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.pubmed.eutilities import EUtilities
-from briefcontext.knowledge.sources.publication import language
+from briefcontext.knowledge.sources.publication import language, publication_type
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest, timestamp
 from briefcontext.study_type import PUBMED_QUERIES
@@ -201,7 +201,7 @@ def pubmed_filters(filters: Filters) -> str:
     '(2015:3000[dp]) AND ("Review"[pt])'
     """
     tagged = {
-        "pt": filters.publication_types,
+        "pt": map(publication_type, filters.publication_types),
         "ta": filters.journals,
         "mh:noexp": filters.mesh,
         "la": map(language, filters.languages),

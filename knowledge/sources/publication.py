@@ -102,6 +102,11 @@ def language(code: str) -> str:
     return LANGUAGES.get(re.split("[-_]", code.strip().casefold())[0], code.strip())
 
 
+def publication_type(name: str) -> str:
+    """A publication type in American spelling, as PubMed writes it: `randomized trial` for `randomised trial`."""
+    return re.sub("(?i)(randomi)s", r"\1z", name.strip())
+
+
 def author_list(names: Iterable[str]) -> str:
     """Authors as metadata has them: `Smith, JA; Doe, B`; a group by its name alone."""
     written = [" ".join(name.replace(";", " ").split()).strip(" ,") for name in names]

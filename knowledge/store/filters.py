@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from briefcontext.knowledge.sources.publication import language
+from briefcontext.knowledge.sources.publication import language, publication_type
 
 LABELLED = ("publication_types", "journals", "mesh", "languages")
 """The columns that hold lists of labels, and the filters by them."""
@@ -73,7 +73,8 @@ def _label(name: str, text: str) -> str:
     if name == "mesh":
         # MEDLINE's notation: `*Asthma/drug therapy`.
         text = text.partition("/")[0].strip(" *")
-    return (language(text) if name == "languages" else text.strip()).casefold()
+    written = {"languages": language, "publication_types": publication_type}.get(name, str.strip)
+    return written(text).casefold()
 
 
 def one_of(column: str, values: Iterable[object]) -> str:
