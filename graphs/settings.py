@@ -204,7 +204,9 @@ class Settings(BaseModel):
         "or let its finding be the answer where that is one sentence, and all its quotes are of one article (auto).",
     )
     on_partition_failure: Literal["report", "raise"] = Field(
-        default="report", description="When a partition fails after its retries: report it in the answer, or stop."
+        default="report",
+        description="When a partition fails after its retries: tell it in the answer (report), or raise its error "
+        "(raise).",
     )
     min_quote_similarity: float = Field(
         default=90.0,
