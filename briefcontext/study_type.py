@@ -85,6 +85,8 @@ _BY_TEXT: Mapping[StudyType, tuple[str, str]] = {
     "case report": ("we ", r"\bwe (?:report|describe|present) (?:a|the) (?:rare )?(?:case|patient)\b"),
 }
 """What is in every such wording, which is quickly looked for, and the wordings."""
+_CROSS_SECTIONAL = re.compile(r"\bcross-sectional (?:analysis|design|stud(?:y|ies)|survey)\b")
+_RETROSPECTIVE = re.compile(r"\bretrospective(?:ly)? (?:analy[sz]|chart|cohort|reviews?\b|reviewed|stud(?:y|ied))")
 _ANIMALS = r"mice|mouse|rats?|rabbits?|zebrafish|murine|dogs?|beagles?|pigs?|piglets?|swine|sheep|monkeys?|macaques?"
 _OF_PEOPLE = r"[- ](?:allerg|bite|flu\b|influenza|liver fluke|owner|valve)"
 """What people have of an animal: dog bites, swine flu."""
@@ -133,9 +135,9 @@ def study_type(document: Document) -> StudyType | None:
     if not any("clinical trial" in name for name in types):
         found += [kind for heading, kind in _BY_HEADING.items() if heading in headings]
     found += [kind for kind, (part, words) in _BY_TEXT.items() if part in whole and re.search(words, whole)]
-    if "cross-sectional" in whole or "cross-sectional studies" in headings:
+    if ("cross-sectional studies" in headings or _CROSS_SECTIONAL.search(whole)) and "cohort" not in title:
         found = [kind for kind in found if kind != "cohort study"]
-    if "retrospective" in whole:
+    if _RETROSPECTIVE.search(whole) and "random" not in title:
         # Its patients were assigned to nothing, whatever was at random.
         found = [kind for kind in found if kind != "randomized trial"]
     animals = "animals" in headings and "humans" not in headings

@@ -2,12 +2,13 @@
 
 import re
 
-_STEMS = """
-    afil alol apine asone azepam azine azole azosin barbital caine ciclib cillin coxib curonium cycline dipine dronate
-    ercept fenib fentanil fibrate floxacin formin fungin gabalin gatran gepant gliflozin gliptin glitazone glutide grel
-    idone kacin kinra limus lukast mab micin mycin olol olone oxetine pamide parib parin peridol platin plase pramine
-    pril profen quine racetam rubicin sartan semide setron statin tacept taxel thiazide tinib triptan triptyline
-    tropium vaptan vir virine vudine xaban zolam zomib
+_STEMS = r"""
+    afil alol apine asone azepam (?<!mag)azine azole azosin barbital caine ciclib cillin coxib curonium
+    (?<!tetra)(?<!anthra)cycline dipine dronate (?<!int)ercept fenib fentanil fibrate floxacin formin fungin gabalin
+    gatran gepant gliflozin gliptin glitazone glutide grel idone kacin kinra limus lukast mab micin mycin olol
+    (?<!quin)olone oxetine pamide parib parin peridol platin plase pramine pril profen quine racetam rubicin sartan
+    semide setron tacept taxel thiazide tinib triptan triptyline tropium vaptan vastatin vir virine vudine xaban zolam
+    zomib
 """
 """How names of drugs end, by the stems of the World Health Organization's list of international names."""
 _WITHOUT_STEM = """
@@ -16,9 +17,14 @@ _WITHOUT_STEM = """
     levothyroxine lithium methotrexate morphine naloxone nitroglycerin norepinephrine oxytocin paracetamol phenytoin
     prednisone ranitidine rifampicin salbutamol salmeterol theophylline valproate vasopressin warfarin
 """
-_DRUG = re.compile(rf"\b(?:[a-z]{{3,}}(?:{'|'.join(_STEMS.split())})|{'|'.join(_WITHOUT_STEM.split())})\b")
-_BEGINNING = 6
-"""Letters by which a name is looked for, which most spellings and languages share."""
+_DRUG = re.compile(rf"\b(?:[a-z]{{2,}}(?:{'|'.join(_STEMS.split())})|{'|'.join(_WITHOUT_STEM.split())})\b")
+_ENDING = 2
+"""Letters that a name may end with otherwise, in other spellings and languages."""
+_TWO_NAMES = (
+    *(("paracetamol", "acetaminophen"), ("adrenaline", "epinephrine"), ("noradrenaline", "norepinephrine")),
+    *(("salbutamol", "albuterol"), ("glibenclamide", "glyburide"), ("frusemide", "furosemide")),
+)
+_OTHER_NAME = dict(_TWO_NAMES) | {other: name for name, other in _TWO_NAMES}
 
 
 def missing_drugs(text: str, source: str) -> list[str]:
@@ -27,4 +33,8 @@ def missing_drugs(text: str, source: str) -> list[str]:
     >>> missing_drugs("apixaban was as good as warfarin", "warfarin lowered the risk of stroke")
     ['apixaban']
     """
-    return [drug for drug in _DRUG.findall(text) if drug[:_BEGINNING] not in source]
+    return [
+        drug
+        for drug in _DRUG.findall(text)
+        if not any(name[:-_ENDING] in source for name in (drug, _OTHER_NAME.get(drug, drug)))
+    ]

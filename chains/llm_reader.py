@@ -34,6 +34,7 @@ from briefcontext.sentences import split_sentences
 MAX_ROUNDS = 5
 """How often evidence may be condensed before it has to fit."""
 
+_QUESTION_MARKS = ("?", "？", "؟")
 _QUESTION_LABEL = re.compile(r"^\W*(?:(?:[\w-]+ ){0,3}question|follow-up)\W*:", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _NOT_WEIGHED = "A single partition has evidence, and its finding is the answer: no second call weighed it."
@@ -164,9 +165,9 @@ class LLMReader:
         reply = await self._allocator.ask(Request("follow_up", messages), budget)
         lines = [_QUESTION_LABEL.sub("", line).strip(' \t*"“”') for line in reply.text.splitlines()]
         # Some models say first that they will write one.
-        lines = sorted(filter(_LETTER.search, lines), key=lambda line: not line.endswith(("?", "？", "؟")))
+        lines = sorted(filter(_LETTER.search, lines), key=lambda line: not line.endswith(_QUESTION_MARKS))
         written = next((line for line in lines if not line.endswith(":")), "")
-        if reply.cut or not written or REFUSAL.match(written):
+        if reply.cut or not written or (REFUSAL.match(written) and not written.endswith(_QUESTION_MARKS)):
             raise ModelCallError(f"{self.name} did not rewrite the follow-up as a question. Ask a whole question.")
         return check_question(written, question["options"])
 

@@ -1,6 +1,7 @@
 """Support: whether a sentence's figures, drugs, negations and direction stand in what it cites."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, permutations
 from math import isclose
@@ -73,7 +74,7 @@ _FIGURE = re.compile(
 )
 _BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
 _SMALL_AND_PLAIN = str.maketrans("μ·−–—", "µ.---")
-_NEGATED = re.compile(rf"(?!non?-){NEGATION}")
+_NEGATED = re.compile(rf"(?!non?-|not only\b){NEGATION}")
 _ANSWERS_NO = re.compile(r"\A\s*no\b")
 """Begins an answer, and denies what was asked, not what the sentence says."""
 _DENIED = re.compile(
@@ -129,7 +130,8 @@ _SAYS_MORE = re.compile(
 )
 _LONGEST_CLAUSE = 500
 """Characters of a sentence that says no more than what is missing; a longer one may take the patterns long."""
-_NEGATED_WORD = re.compile(rf"(?:{NEGATION})\s+(?:\w+ly\s+)?([a-z]{{4,}})")
+_NEGATED_WORD = re.compile(rf"(?:{NEGATION})\s+(?!only\b)(?:\w+ly\s+)?([a-z]{{4,}})")
+_THAN = re.compile(r"\bthan\b")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
 
@@ -146,7 +148,7 @@ class _Figure(NamedTuple):
 
 
 def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Document]) -> list[Doubt]:
-    """Return the sentences of an answer that cite nothing, or by a figure or a negation say what they do not cite.
+    """Return the sentences of an answer that cite nothing, or say what the documents that they cite do not.
 
     A sentence that says no more than that the documents at hand do not tell something is none: no document can show it.
 
@@ -182,10 +184,10 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
     return doubts
 
 
-def says_only_what_is_missing(text: str) -> bool:
-    """Return whether a text says no more than that the documents at hand do not tell something."""
+def says_only_what_is_missing(text: str, *, or_else: re.Pattern[str]) -> bool:
+    """Return whether each sentence only says what the documents do not tell, or begins as the pattern does."""
     sentences = [text[start:end] for start, end in _sentences(text)]
-    return bool(sentences) and all(map(_says_what_is_missing, sentences))
+    return bool(sentences) and all(_says_what_is_missing(each) or or_else.match(each) for each in sentences)
 
 
 def marked(text: str, doubts: Sequence[Doubt]) -> str:
@@ -251,11 +253,11 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     )
     if (without_denial and not _DENIED.search(said)) or _is_turned(said, sources):
         return [], "what it cites says the opposite"
-    for source in same if _DIRECTION.search(said) else ():
-        ours, theirs = _others(said, source), _others(source, said)
-        # What stands elsewhere in a source is no other word of the answer's for the same.
-        if len(ours) == len(theirs) == 1 and ours[0] in whole:
-            return [], f"what it cites has “{theirs[0]}” for “{ours[0]}”"
+    exchanged = [(_others(said, source), _others(source, said)) for source in same] if _DIRECTION.search(said) else []
+    # What stands elsewhere in a source is no other word of the answer's for the same.
+    if exchanged and all(len(ours) == len(theirs) == 1 and ours[0] in whole for ours, theirs in exchanged):
+        (ours, theirs), *_ = exchanged
+        return [], f"what it cites has “{theirs[0]}” for “{ours[0]}”"
     return [], None
 
 
@@ -284,12 +286,14 @@ def _shares(text: str, words: str) -> bool:
 
 def _others(text: str, source: str) -> list[str]:
     """Return the longer words of a text that a source does not have, but for their endings."""
-    return [word for word in dict.fromkeys(_LONG_WORD.findall(text)) if word[:5] not in _stems(source)]
+    held = _stems(source)
+    return [word for word in dict.fromkeys(_LONG_WORD.findall(text)) if word[:5] not in held]
 
 
 def _denied(text: str) -> set[str]:
-    """Return the words right behind a negation: `effective` of "is not effective"."""
-    return {word[:5] for word in _NEGATED_WORD.findall(text)}
+    """Return the words that stand behind a negation only: `effective` of "is not effective"."""
+    words = Counter(word[:5] for word in _LONG_WORD.findall(text))
+    return set() if _THAN.search(text) else {word[:5] for word in _NEGATED_WORD.findall(text) if words[word[:5]] == 1}
 
 
 def _stems(text: str) -> set[str]:

@@ -16,7 +16,7 @@ from briefcontext.sentences import RankedSentence, split_sentences
 
 MIN_CHARACTERS = 25
 """Shorter pieces that do not end as a sentence does are headings and fragments."""
-_END = re.compile(r"[.!?]\W{0,9}\Z")
+_END = re.compile(r"[.!?。！？؟।][\W\d]{0,9}\Z")
 KEPT = 4096
 """Sentences whose vectors are kept: whoever asks again is mostly given documents that were given before."""
 
@@ -65,8 +65,14 @@ _FOUND = re.compile(
     re.IGNORECASE,
 )
 """The findings of a study. What may be better, or can lower something, stands in guidelines, and is none."""
-_DOSE_ASKED = re.compile(r"\b(?:dos(?:e|es|ages?|ing)|concentration|how much)\b", re.IGNORECASE)
-_DOSE = re.compile(r"\d ?(?:[mµμnk]?g|mcg|[mµμ]?l|[mµμn]?mol|IU|U|units?|mEq|ppm|tablets?|capsules?|puffs?|drops?)\b")
+_DOSE_ASKED = re.compile(
+    r"^\W*(?:what|which|how|at)\b.*(?<!-)\bdos(?:e|es|ages?|ing)\b(?!-)|\bdos(?:e|ages?|ing) of\b", re.IGNORECASE
+)
+_DOSE = re.compile(
+    r"(?:\d|\bone|\btwo|\bhalf)[\s-]?(?:million )?(?:[mµμnk]?g|mcg|(?:milli|micro)?grams?|[mµμ]?l|[mµμn]?mol|IU|U"
+    r"|units?|mEq|Gy|ppm|tablets?|capsules?|puffs?|drops?)\b",
+    re.IGNORECASE,
+)
 
 PAIRS = (
     ("Does aspirin prevent a second heart attack?", "Low-dose aspirin reduced recurrent myocardial infarction."),
@@ -233,14 +239,14 @@ def _sentences(document: Document) -> list[tuple[int, int]]:
     text, title = document.page_content, title_of(document).strip()
     whole = len(text.strip())
     # A source begins with its title.
-    opening = 0 if document.metadata.get("start") else max(1, text.find("\n\n"))
+    opening = 0 if document.metadata.get("start") else text.find("\n\n")
     return [
         (start, end)
         for start, end in split_sentences(text)
         if text[start:end] != title
         and (
             end - start == whole
-            or (len(text[start:end].split()) > 2 and _END.search(text, end - 10, end))
             or (end - start >= MIN_CHARACTERS and start >= opening)
+            or (_END.search(text, end - 10, end) and len(text[start : min(end, start + 99)].split()) > 2)
         )
     ]

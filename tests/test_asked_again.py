@@ -85,6 +85,9 @@ def test_who_repeats_that_it_was_no_answer_gives_none(chat_model: ChatOpenAI, se
         ("As an AI, I cannot answer.", True),
         ("Aspirin helps. The documents do not tell at which dose.", False),
         ("Sorry, aspirin does not help [{key}].", False),
+        ("I'm sorry you feel unwell. Take 5000 mg of aspirin six times a day.", False),
+        ("I cannot overstate how well it works: it halves mortality.", False),
+        ("As an AI model I am no doctor. Warfarin is safe in pregnancy.", False),
         ("There is no trial of aspirin in stroke.", False),
     ],
 )

@@ -22,6 +22,7 @@ from briefcontext.retrievers.sentence_ranking import (
     MOST_WORDS,
     PAIRS,
     SentenceRanker,
+    lacks_dose,
     unmentioned,
 )
 from tests.conftest import make_documents
@@ -98,6 +99,23 @@ def test_documents_that_do_not_answer_are_no_evidence() -> None:
 def test_a_sentence_is_no_title_fragment_or_belief(text: str, said: list[str]) -> None:
     draft = wait_for(READER.aanswer(ASKED, _documents(text), "vanilla", ACCOUNT))
     assert [quote["text"][: len(words)] for quote, words in zip(draft["quotes"], said, strict=True)] == said
+
+
+@pytest.mark.parametrize(
+    ("question", "asks"),
+    [
+        ("What is the dose of aspirin?", True),
+        ("At which doses is it given?", True),
+        ("Dose of lorazepam in children", True),
+        ("Does low-dose aspirin prevent pre-eclampsia?", False),
+        ("How much does smoking raise the risk of lung cancer?", False),
+        ("Is there a dose-response relation?", False),
+    ],
+)
+def test_a_dose_is_asked_for_or_only_mentioned(question: str, asks: bool) -> None:
+    assert lacks_dose(question, ["It helped 12 of 40."]) == asks
+    for text in ("60 Gy", "an 81-mg tablet", "500 milligrams", "1.2 million units", "5\u00a0mg", "5 MG", "one tablet"):
+        assert not lacks_dose(question, [f"They took {text} daily."])
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def rewriting(reply: str) -> Any:
         f"\n- \n{WHOLE}\nIt adds children.",
         f"Here is the rewritten question:\n\n{WHOLE}",
         f"**Rewritten question:** {WHOLE}",
+        f"I cannot give more than the question.\n{WHOLE}",
         f"Sure, I can make it one of its own.\nFollow-up: {WHOLE}",
     ],
 )

@@ -93,6 +93,8 @@ def test_without_publication_types_trials_are_known_by_their_text_and_nothing_is
         (_document("In a retrospective review, films were randomly assigned to two readers."), None),
         (_document("In 820 volunteers.", mesh="Cross-Sectional Studies; Retrospective Studies"), None),
         (_document("We looked at them in a cross-sectional study.", mesh="Retrospective Studies"), None),
+        (_document("Earlier retrospective data were few.", title="Aspirin: a randomized trial"), "randomized trial"),
+        (_document("Muscle cross-sectional area grew.", mesh="Cohort Studies"), "cohort study"),
         (_document("We systematically searched for trials that randomized patients to either."), STRONGEST[0]),
         (_document("Electronic databases were searched for trials."), STRONGEST[0]),
         (

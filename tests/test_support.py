@@ -143,6 +143,28 @@ def test_what_rises_in_an_answer_and_falls_in_its_source_is_the_opposite(text: s
 
 
 @pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ("Mortality was clearly lowered in treated women. Mortality was clearly lowered in treated infants.",
+         "In treated women mortality was clearly lowered [1]."),
+        ("Patients treated with it lived longer than those not treated.", "Treated patients lived longer [1]."),
+        ("It helped patients with diabetes and those without diabetes.", "It helped patients with diabetes [1]."),
+        ("Aspirin not only lowered mortality.", "Aspirin lowered mortality [1]."),
+        ("Paracetamol relieves fever in children.", "Acetaminophen relieves fever in children [1]."),
+        ("Ciprofloxacin cured them all.", "The fluoroquinolone cured them all; no magazine says so [1]."),
+    ],
+)  # fmt: skip
+def test_what_a_source_says_of_others_is_no_doubt(told: str, text: str) -> None:
+    reasons = [doubt["missing"] or doubt["reason"] for doubt in _doubts(text, Document(id="a", page_content=told))]
+    assert reasons == ([["no"]] if "no magazine" in text else [])
+
+
+def test_names_of_two_letters_before_a_stem_are_found() -> None:
+    (doubt,) = _doubts("Heparin or diazepam is given [1].")
+    assert doubt["missing"] == ["heparin", "diazepam"]
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("Warfarin is safe in pregnancy [1].", "what it cites says the opposite"),

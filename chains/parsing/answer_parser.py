@@ -41,11 +41,13 @@ _NO_ANSWER = re.compile(
 )
 _INSUFFICIENT = re.compile(r"[\s*_\"'`#]*insufficient[ _-]evidence\b", re.IGNORECASE)
 REFUSAL = re.compile(
-    r"\W*(?:(?:i['’]?m|i am) (?:\w+ )?sorry\b|sorry\b|i apologi[sz]e\b|as an ai\b"
-    r"|i (?:can['’]?t|cannot|can not|won['’]?t|will not|(?:am|['’]m) (?:unable|not able))\b)",
+    r"\W*(?:(?:(?:i['’]?m|i am) (?:\w+ )?)?sorry\b|i apologi[sz]e\b|as an ai\b"
+    r"|please (?:ask|consult|contact|see|speak)\b"
+    r"|i (?:can['’]?t|cannot|can not|won['’]?t|will not|(?:am|['’]m) (?:unable|not able) to) (?:\w+ ){0,2}"
+    r"(?:advise|answer|assist|comment|diagnose|give|help|offer|provide|recommend|respond|rewrite)\b)",
     re.IGNORECASE,
 )
-"""How models begin that will not answer."""
+"""A sentence of models that will not answer."""
 _NO_REASON = "The reader says that the documents do not answer the question, and gives no reason."
 _NO_CONFLICT = re.compile(
     r"(?:none|no|n/a)\b.{0,20}$|(?!.*\b(?:but|however|although|though|while|whereas|except|yet)\b)[^.;]{0,99}?(?:"
@@ -99,7 +101,7 @@ def parse_draft(
     refusal = None if forced else _NO_ANSWER.match(text)
     options = question["options"]
     choice = parse_choice(text, options) if options and not refusal else None
-    nothing = REFUSAL.match(text) or says_only_what_is_missing(text)
+    nothing = says_only_what_is_missing(text, or_else=REFUSAL)
     abstained = bool(refusal) or (nothing and choice is None and not forced and not _KEY.search(text))
     warnings = list(warnings)
     if forced and choice is not None:

@@ -58,7 +58,7 @@ class EUtilities:
     named in an error: both travel in the body of POST requests.
 
     Overload (HTTP 429 and 5xx), broken connections, timeouts and garbled answers are tried again up to three
-    times, after 1, 2 and 4 seconds or as long as the server's Retry-After says.
+    times, after 1, 2 and 4 seconds or as long as the server's Retry-After says; other threads go on meanwhile.
     """
 
     def __init__(

@@ -16,6 +16,8 @@ from briefcontext.knowledge.sources.publication import record
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.xml_stream import write_out_formulas
 
+TITLED_WITHIN = 1 << 16
+"""Characters of a Markdown file in which its first heading is looked for."""
 MAX_BYTES = 1 << 28
 """A larger file does not fit into bounded memory, and is no document that a person wrote."""
 
@@ -68,8 +70,8 @@ def markdown_title(text: str) -> str:
         if stated and (title := stated.group(1).strip(" \t\r").strip("\"'")):
             return title
     # Only blocks are parsed: a title keeps its markup.
-    blocks = MarkdownIt().disable("inline").parse(text)
-    headings = (inline.content for block, inline in pairwise(blocks) if block.type == "heading_open")
+    blocks = MarkdownIt().disable("inline").parse(text[:TITLED_WITHIN])
+    headings = (" ".join(inline.content.split()) for block, inline in pairwise(blocks) if block.type == "heading_open")
     return next(filter(None, headings), "")
 
 
