@@ -175,7 +175,9 @@ def test_a_mapping_of_an_unknown_field_is_refused() -> None:
         (b'{"id": true, "text": "x"}', "Its id is True where a string or a whole number is needed."),
         (b'{"id": "a"}', "It has neither a text (text or content or contents) nor a title."),
         (b'{"id": "a", "text": "", "title": " "}', "It has neither a text "),
-        (b'{"id": "a", "text": ["x"]}', "Its text is ['x'] where a string "),
+        (b'{"id": "a", "text": ["x"]}', "Its text is ['x'] where a string is needed."),
+        (b'{"id": "a", "text": 0}', "Its text is 0 where a string is needed."),
+        (b'{"id": "a", "title": 5}', "Its title is 5 where a string is needed."),
         (b'{"id": "a", "text": "x", "title": {}}', "Its title is {} where a string "),
     ],
 )

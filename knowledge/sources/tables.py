@@ -157,11 +157,12 @@ def _document(row: dict[str, Any], columns: Columns) -> Document:
     given, row = row, {_plain(name): value for name, value in row.items()} | row
     held = {name for name, value in row.items() if value is not None and value != ""}
     found = {field: column for field, names in columns.items() for column in reversed(names) if column in held}
-    fields = {field: _digits(row[column]) for field, column in found.items()}
-    for field in ("id", "source_id", "title", "text"):
+    words = ("title", "text")
+    fields = {field: row[column] if field in words else _digits(row[column]) for field, column in found.items()}
+    for field in ("id", "source_id", *words):
         if not isinstance(value := fields.get(field, ""), str):
-            shown = repr(value)[:40]
-            raise UnreadableError(f"Its {found[field]} is {shown} where a string or a whole number is needed.")
+            shown, needed = repr(value)[:40], "a string" if field in words else "a string or a whole number"
+            raise UnreadableError(f"Its {found[field]} is {shown} where {needed} is needed.")
     known = normalised(fields)
     labels = {name: value for name, value in known.items() if isinstance(value, str)}
     id, title, text, kind = (labels.pop(name, "") for name in ("id", "title", "text", "kind"))

@@ -16,7 +16,7 @@ from briefcontext.knowledge.sources.publication import record
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.xml_stream import write_out_formulas
 
-TITLED_WITHIN = 1 << 16
+TITLED_WITHIN = 1 << 20
 """Characters of a Markdown file in which its first heading is looked for."""
 MAX_BYTES = 1 << 28
 """A larger file does not fit into bounded memory, and is no document that a person wrote."""
@@ -71,7 +71,7 @@ def markdown_title(text: str) -> str:
             return title
     # Only blocks are parsed: a title keeps its markup.
     blocks = MarkdownIt().disable("inline").parse(text[:TITLED_WITHIN])
-    headings = (" ".join(inline.content.split()) for block, inline in pairwise(blocks) if block.type == "heading_open")
+    headings = (inline.content.replace("\n", " ") for block, inline in pairwise(blocks) if block.type == "heading_open")
     return next(filter(None, headings), "")
 
 
