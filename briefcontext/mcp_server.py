@@ -28,7 +28,6 @@ from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
 from briefcontext.graphs.tool import Asked, problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
-from briefcontext.knowledge.store.filters import WIDEN
 from briefcontext.study_type import source_notes
 
 _MOST = 100
@@ -146,7 +145,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
         narrowed = settings.narrowed(filters)
         retriever = await asyncio.to_thread(resources.retriever, narrowed)
         found = await retriever.ainvoke(query, k=top_k, filters=narrowed.filters)
-        without = f"No passage fulfils the filters ({narrowed.filters}). {WIDEN}" if narrowed.filters else _NONE
+        without = narrowed.filters.without_passage() if narrowed.filters else _NONE
         return _listed(resources.linked(found, settings), none=without)
 
     async def fetch_source(

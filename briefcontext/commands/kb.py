@@ -91,7 +91,6 @@ def search(
     """Show the passages that rank highest."""
     from briefcontext.commands.report import print_passages
     from briefcontext.graphs import resources
-    from briefcontext.knowledge.store.filters import WIDEN
 
     if not query.strip():
         raise InputError("The query is empty. Give the words to look for.")
@@ -102,9 +101,8 @@ def search(
         print_json([{"id": d.id, "text": d.page_content, **d.metadata} for d in found])
         return
     if not found:
-        filtered = f"No passage fulfils the filters ({filters}). {WIDEN}"
         other = f"No passage was found. Try other words, or --method dense; kb info {folder} tells what it holds."
-        say_line(filtered if filters else other)
+        say_line(filters.without_passage() if filters else other)
     print_passages(found)
 
 

@@ -101,8 +101,8 @@ def parse_draft(
     refusal = None if forced else _NO_ANSWER.match(text)
     options = question["options"]
     choice = parse_choice(text, options) if options and not refusal else None
-    nothing = says_only_what_is_missing(text, or_else=REFUSAL)
-    abstained = bool(refusal) or (nothing and choice is None and not forced and not _KEY.search(text))
+    may_decline = choice is None and not forced and not _KEY.search(text)
+    abstained = bool(refusal) or (may_decline and says_only_what_is_missing(text, or_else=REFUSAL))
     warnings = list(warnings)
     if forced and choice is not None:
         warnings.append("A choice was forced by the setting force_choice.")
@@ -118,7 +118,7 @@ def parse_draft(
         choice=choice,
         conflict=conflict if conflict and not _NO_CONFLICT.match(conflict) else None,
         quotes=quotes,
-        abstained=bool(abstained),
+        abstained=abstained,
         warnings=warnings,
         cautions=cautions,
     )

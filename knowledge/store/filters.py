@@ -46,6 +46,10 @@ class Filters:
             kinds.insert(0, f"year {first}" if first == last else f"years {first}-{last}")
         return ", ".join(kinds)
 
+    def without_passage(self) -> str:
+        """Say that no passage fulfils them, and what to do."""
+        return f"No passage fulfils the filters ({self}). {WIDEN}"
+
     def where(self) -> str | None:
         """A condition in SQL; None where nothing is left out."""
         conditions = []
