@@ -55,7 +55,12 @@ def _check(input: object, config: Any, options: Mapping[str, Any]) -> None:
     wrong = isinstance(config, Settings) or "settings" in options
     if wrong or not isinstance(options.get("context"), Mapping | Settings | None):
         raise InputError("Settings go in by name: context=Settings(…), or context= with a dict of the same fields.")
-    if input is None and not (config or {}).get("configurable", {}).get("thread_id"):
+    configurable = (config or {}).get("configurable") or {}
+    # As a part of another graph, this one is handed that graph's configurable, too.
+    within = any(name.startswith("__pregel") for name in configurable)
+    if not (within or options.get("context")) and (unheard := sorted(configurable.keys() & Settings.model_fields)):
+        raise InputError(f"{', '.join(unheard)}: settings are not configurable. Give them as context=Settings(…).")
+    if input is None and not configurable.get("thread_id"):
         raise InputError(
             "There is no run to go on with: ask a question, or name the thread of a run that was stopped, "
             'config={"configurable": {"thread_id": …}}, on a graph with its checkpointer.'

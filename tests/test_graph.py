@@ -12,12 +12,14 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
 
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.reader import Reader, extraction_of
 from briefcontext.errors import InputError, KnowledgeBaseError, ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph, graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.state import Input, Output, State
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
@@ -322,6 +324,20 @@ def test_a_run_that_there_is_none_of_cannot_go_on(agreeing: FixedRetriever) -> N
         built.invoke(None)
     with pytest.raises(InputError, match="There is no run to go on with"):
         asyncio.run(built.ainvoke(None))
+
+
+def test_settings_as_configurable_are_refused_and_not_left_unheard(agreeing: FixedRetriever) -> None:
+    built = build_graph(retriever=agreeing)
+    config: Any = {"configurable": {"model": "openai:gpt-4o-mini", "tenant": "a"}}
+    with pytest.raises(InputError, match=r"^model: settings are not configurable\. Give them as context="):
+        built.invoke(ASKED, config)
+    # A server copies the one to the other, and a graph that this one is a part of may have a model of its own.
+    route: Any = {"route": "vanilla"}
+    assert built.invoke(ASKED, {"configurable": route}, context=route)["answer"]["route"] == "vanilla"
+    outer: Any = StateGraph(State, input_schema=Input, output_schema=Output)
+    outer.add_node("answer", built)
+    outer.add_edge(START, "answer")
+    assert outer.compile().invoke(ASKED, config)["answer"]["provenance"]["model"] == "extractive"
 
 
 def test_runs_on_one_thread_do_not_add_up(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
