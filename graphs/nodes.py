@@ -51,6 +51,7 @@ FILTERED = "\n\nOnly documents that fulfil the filters ({filters}) were searched
 UNMENTIONED = "The documents that were read do not mention: {words}. "
 CITED_UNMENTIONED = "Not mentioned {where}. Check that the passages are about what you asked."
 WITHOUT_DOSE = "You asked for a dose, and none of these sentences names one."
+ONE_AT_A_TIME = "You asked several questions, and these sentences may answer one of them only. Ask one at a time."
 MUCH_UNMENTIONED = 0.4
 """The share of a question that a passage cited must leave out for a caution; chosen on one half of the questions of
 `benchmarks/extractive.py`."""
@@ -250,7 +251,8 @@ class Nodes:
             if words and share >= MUCH_UNMENTIONED:
                 named = ", ".join(words)
                 missing[named] = missing.get(named, "") + mark
-        cautions = [WITHOUT_DOSE] if lacks_dose(text, (quote["text"] for quote in draft["quotes"])) else []
+        cautions = [ONE_AT_A_TIME] if text.count("?") > 1 else []
+        cautions += [WITHOUT_DOSE] if lacks_dose(text, (quote["text"] for quote in draft["quotes"])) else []
         if missing:
             where = "; ".join(f"in {cited}: {words}" for words, cited in missing.items())
             cautions.append(CITED_UNMENTIONED.format(where=where))

@@ -15,7 +15,7 @@ from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.nodes import CITED_UNMENTIONED, WITHOUT_DOSE
+from briefcontext.graphs.nodes import CITED_UNMENTIONED, ONE_AT_A_TIME, WITHOUT_DOSE
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.sentence_ranking import (
@@ -130,6 +130,15 @@ def test_a_dose_that_is_asked_for_comes_first_or_is_told_to_be_missing(text: str
     answer = build_graph(reader=READER).invoke(asked)["answer"]
     assert answer["citations"][0]["quote"].startswith(first)
     assert (WITHOUT_DOSE in answer["cautions"]) == caution
+
+
+@pytest.mark.parametrize("more", ["", " Is it safe in pregnancy?"])
+def test_of_several_questions_the_sentences_may_answer_one_only(more: str) -> None:
+    documents = _documents("Aspirin lowers the risk of stroke.")
+    asked: Any = {"question": f"Does aspirin lower the risk of stroke?{more}", "documents": documents}
+    answer = build_graph(reader=READER).invoke(asked)["answer"]
+    assert not answer["abstained"]
+    assert (ONE_AT_A_TIME in answer["cautions"]) == bool(more)
 
 
 @pytest.mark.parametrize(
