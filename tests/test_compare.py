@@ -52,8 +52,9 @@ def test_experiment_and_compare_from_the_command_line(
     assert server.calls == []
     code, said, progress = run(*command, *out, *model)
     assert code == 0
-    assert "5 of 5 answers" in progress
-    assert "$" in progress
+    assert "5/5" in progress
+    assert "answers/s" in progress
+    assert "5 calls, $0.0" in progress
     assert "| Vanilla RAG | 5 | 0 | 1 |" in said
     for name in ("config.json", "items.jsonl", "summary.json", "report.md", "position.png", "position.svg"):
         assert (tmp_path / "run" / name).stat().st_size > 0

@@ -16,7 +16,7 @@ from langchain_openai import ChatOpenAI
 from briefcontext.errors import InputError, ModelSetupError
 from briefcontext.evaluation.experiments.corpus import Corpus
 from briefcontext.evaluation.runs.folder import RunFolder
-from briefcontext.evaluation.runs.progress import Prices, RunProgress
+from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.graphs.settings import Settings
 from tests.forked_python import ForkedPython
@@ -263,34 +263,3 @@ def test_questions_without_a_key_document_are_left_out_and_counted(tmp_path: Pat
     summary = Run(settings).execute(tmp_path / "run")
     assert summary["left_out"] == {"has no key document in the knowledge base": 1}
     assert summary["items"] == 3
-
-
-class _Text:
-    def __init__(self) -> None:
-        self.lines = ""
-
-    def isatty(self) -> bool:
-        return False
-
-    def write(self, words: str) -> int:
-        self.lines += words
-        return len(words)
-
-    def flush(self) -> None:
-        pass
-
-
-def test_progress_tells_rate_time_left_and_cost() -> None:
-    stream: Any = _Text()
-    with RunProgress(10, Prices(2.0, 4.0), done=4, stream=stream) as progress:
-        progress.add(failed=False, calls=3, input_tokens=1_000_000, output_tokens=500_000)
-        assert "left" not in progress.line()
-        for _ in range(4):
-            progress.add(failed=False, calls=0, input_tokens=0, output_tokens=0)
-        line = progress.line()
-    assert "4 of 10 answers are there already" in stream.lines
-    assert line.startswith("9 of 10 answers")
-    assert "/s" in line
-    assert "left" in line
-    assert "$4.00" in line
-    assert "tokens" in RunProgress(1, Prices(), stream=stream).line()

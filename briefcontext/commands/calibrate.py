@@ -36,7 +36,7 @@ def calibrate(
     from briefcontext.evaluation.experiments.preflight import HELD_OUT, measured, warnings_of
     from briefcontext.evaluation.experiments.preflight_report import decisions_table
     from briefcontext.evaluation.figures.plots import draw_preflight
-    from briefcontext.evaluation.runs.progress import CountedProgress
+    from briefcontext.evaluation.runs.progress import progress_bar
     from briefcontext.evaluation.statistics.calibrate import calibrate as fit
     from briefcontext.evaluation.statistics.labelled import label_questions
     from briefcontext.knowledge.knowledge_base import KnowledgeBase
@@ -44,8 +44,8 @@ def calibrate(
 
     data_set = load_data_set(questions)
     with KnowledgeBase.open(kb) as base:
-        with CountedProgress("questions") as progress:
-            labelled = label_questions(base, data_set.items, [top_k], progress.reach)[top_k]
+        with progress_bar("questions", len(data_set.items)) as bar:
+            labelled = label_questions(base, data_set.items, [top_k], bar.update)[top_k]
         calibration, (run, *_) = fit(labelled, base.manifest, target_recall, positive=positives, seed=seed)
     calibration.write(out)
     nested, of = calibration.measured, labelled.counted(positives)

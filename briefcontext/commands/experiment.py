@@ -202,14 +202,15 @@ def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
     from briefcontext.evaluation.data_sets import load_data_set
     from briefcontext.evaluation.data_sets.data_set import sample
     from briefcontext.evaluation.experiments.preflight import KS, run_preflight
-    from briefcontext.evaluation.runs.progress import CountedProgress
+    from briefcontext.evaluation.runs.progress import progress_bar
     from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD
 
     data_set, limit, threshold, ks = load_data_set(questions), given["limit"], given["iou_threshold"], given["ks"]
-    with CountedProgress("questions") as progress:
+    items = data_set.items if limit is None else sample(data_set.items, limit, given["seed"])
+    with progress_bar("questions", len(items)) as bar:
         run_preflight(
             given["knowledge_base"],
-            data_set.items if limit is None else sample(data_set.items, limit, given["seed"]),
+            items,
             out,
             calibration=given["calibration_file"],
             positive=given["positives"],
@@ -218,7 +219,7 @@ def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
             seed=given["seed"],
             data_set_left_out=data_set.left_out,
             figures=not given["no_figures"],
-            progress=progress.reach,
+            progress=bar.update,
             iou_threshold=PREFLIGHT_IOU_THRESHOLD if threshold is None else threshold,
         )
     _print_report(out)

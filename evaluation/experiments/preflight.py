@@ -63,7 +63,7 @@ def run_preflight(
     iou_threshold: float = PREFLIGHT_IOU_THRESHOLD,
     data_set_left_out: Mapping[str, int] | None = None,
     figures: bool = True,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int], object] = lambda done: None,
 ) -> dict[str, Any]:
     """Measure the preflight check on questions whose key documents are known, and return the summary.
 
@@ -84,7 +84,7 @@ def run_preflight(
         ks, iou_threshold: what the IoU check is tabulated over, and decides by.
         seed, target_recall, positive: of the nested cross-validation; what it is fitted to predict.
         data_set_left_out: why questions of the data set are not among the items, and how many.
-        progress: called with how many questions are done, and of how many.
+        progress: called with how many more questions are done.
 
     Raises:
         InputError: the calibration is for another encoder or k; no question can be labelled; or the folder is

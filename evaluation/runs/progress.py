@@ -2,16 +2,15 @@
 
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Self, TextIO
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from briefcontext.evaluation.methods.models import DOCUMENT, CallTrace, TracedCall
 from briefcontext.evaluation.statistics.tables import Table, title_of
@@ -23,8 +22,6 @@ ANSWER_TOKENS = 183
 
 _SECONDS_BETWEEN_LINES = 5.0
 _MILLION = 1_000_000
-_TELLING = 5
-"""How many have to be done before the rate tells the time left: the first one also opens the model and the base."""
 
 
 @dataclass(frozen=True)
@@ -46,71 +43,13 @@ class Prices:
         return f"{input_tokens:,.0f} + {output_tokens:,.0f} tokens" if cost is None else f"${cost:,.2f}"
 
 
-class CountedProgress:
-    """Counts what is done, `what` in the plural; one line that is renewed on a terminal, else one every few seconds.
+def progress_bar(what: str, total: int, *, done: int = 0, hidden: bool = False) -> Any:
+    """Return a bar on standard error that counts `what`, of which some are done already.
 
-    `total` is 0 while it is not known, `done` are there already, and `stream` is standard error by default.
+    Where that is no terminal, it is a line every few seconds.
     """
-
-    def __init__(self, what: str, total: int = 0, *, done: int = 0, stream: TextIO | None = None) -> None:
-        self._what, self._total, self._done, self._already = what, total, done, done
-        self._stream = stream or sys.stderr
-        self._live = self._stream.isatty()
-        self._started = self._last = time.monotonic()
-
-    def __enter__(self) -> Self:
-        if self._already:
-            self._write(f"{self._already} of {self._total} {self._what} are there already.")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._total:
-            self._write(self.line())
-
-    def reach(self, done: int, total: int) -> None:
-        """Say how many are done, and of how many."""
-        self._done, self._total = done, total
-        now = time.monotonic()
-        if self._live or now - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = now
-            self._write(self.line(), end="" if self._live else "\n")
-
-    def line(self) -> str:
-        """Return how far the run is."""
-        made = self._done - self._already
-        rate = made / max(time.monotonic() - self._started, 1e-9)
-        line = f"{self._done} of {self._total} {self._what}, {rate:.1f}/s"
-        if made < _TELLING or self._done == self._total:
-            return line
-        return f"{line}, {timedelta(seconds=round((self._total - self._done) / rate))} left"
-
-    def _write(self, line: str, end: str = "\n") -> None:
-        start = "\r\x1b[2K" if self._live else ""
-        self._stream.write(f"{start}{line}{end}")
-        self._stream.flush()
-
-
-class RunProgress(CountedProgress):
-    """Counts the answers of a run, with their calls and what those cost so far."""
-
-    def __init__(self, total: int, prices: Prices, *, done: int = 0, stream: TextIO | None = None) -> None:
-        super().__init__("answers", total, done=done, stream=stream)
-        self._prices = prices
-        self._failed = self._calls = self._given = self._made = 0
-
-    def add(self, *, failed: bool, calls: int, input_tokens: int, output_tokens: int) -> None:
-        """Count an answer, and the calls and tokens that were paid for it."""
-        self._failed += failed
-        self._calls += calls
-        self._given += input_tokens
-        self._made += output_tokens
-        self.reach(self._done + 1, self._total)
-
-    def line(self) -> str:
-        """Return how far the run is, and what it cost."""
-        failed = f", {self._failed} failed" if self._failed else ""
-        calls = f"{self._calls} {'call' if self._calls == 1 else 'calls'}"
-        return f"{super().line()}, {calls}, {self._prices.words(self._given, self._made)}{failed}"
+    seconds = 0.1 if sys.stderr.isatty() else _SECONDS_BETWEEN_LINES
+    return tqdm(total=total, initial=done, unit=f" {what}", mininterval=seconds, smoothing=0, disable=hidden)
 
 
 class CountingModel(BaseChatModel):

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from briefcontext.evaluation.methods.method import Method, methods
 from briefcontext.evaluation.methods.models import CallTrace, RunModels
 from briefcontext.evaluation.runs.batch import Batch
 from briefcontext.evaluation.runs.folder import PROMPTS, REPLIES, RunFolder
-from briefcontext.evaluation.runs.progress import CountingModel, RunProgress, estimate_table
+from briefcontext.evaluation.runs.progress import CountingModel, estimate_table, progress_bar
 from briefcontext.evaluation.runs.results import Summary, write_results
 from briefcontext.evaluation.runs.runner import Runner, plan
 from briefcontext.evaluation.runs.settings import (
@@ -274,18 +273,18 @@ class Run:
         folder.rewrite(rows.values())
         done = {row["id"] for row in answered(list(rows.values()))}
         there = len(done.intersection(self._ids))
-        stream = None if settings.progress else StringIO()
-        with RunProgress(len(self._ids), settings.prices, done=there, stream=stream) as progress:
+        counts: Counter[str] = Counter()
+        with progress_bar("answers", len(self._ids), done=there, hidden=not settings.progress) as bar:
 
             def keep(row: Row, trace: CallTrace) -> None:
                 folder.append(row)
-                paid = [call for call in trace.calls if not call.kept]
-                progress.add(
-                    failed=row["status"] != "ok",
-                    calls=len(paid),
-                    input_tokens=sum(call.input_tokens for call in paid),
-                    output_tokens=sum(call.output_tokens for call in paid),
-                )
+                counts["failed"] += row["status"] != "ok"
+                for call in trace.calls:
+                    if not call.kept:
+                        counts.update(calls=1, input=call.input_tokens, output=call.output_tokens)
+                cost = settings.prices.words(counts["input"], counts["output"])
+                bar.set_postfix_str(f"{counts['calls']} calls, {cost}, {counts['failed']} failed", refresh=False)
+                bar.update()
 
             waiting = wait_for(runner.run(self.plan, done, keep))
         # In the order of the plan, so that a run that was stopped ends in the same file as one that was not.

@@ -136,12 +136,12 @@ def label_questions(
     base: KnowledgeBase,
     items: Sequence[Item],
     ks: Sequence[int],
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[int], object] = lambda done: None,
 ) -> dict[int, LabelledQuestions]:
     """Retrieve each question's documents, as `ask` does, and label it, at every k.
 
     The documents are retrieved once, at the greatest k, and cut for the others; retracted ones are left out.
-    `progress` is called with how many questions are done, and of how many.
+    `progress` is called with how many more questions are done.
 
     Raises:
         InputError: there is no question with gold ids, or the knowledge base holds none of them.
@@ -159,8 +159,9 @@ def label_questions(
     statistics = base.term_statistics
     found: dict[int, list[Labelled]] = {k: [] for k in ks}
     left_out = [item.id for item in items if not item.gold_ids]
-    for done, (item, documents) in enumerate(_retrieved(base, asked, max(ks)), start=1):
-        progress(done, len(asked))
+    progress(len(left_out))
+    for item, documents in _retrieved(base, asked, max(ks)):
+        progress(1)
         if not documents:
             left_out.append(item.id)
             continue
