@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincc, expit
 from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
 from sklearn.metrics import roc_auc_score  # type: ignore[import-untyped]
-from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict  # type: ignore[import-untyped]
 from sklearn.pipeline import Pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -56,36 +56,12 @@ def folds(seed: int) -> StratifiedKFold:
 
 def tune(features: NDArray[np.float64], labels: NDArray[np.bool_], seed: int) -> Tuned:
     """Choose C by the held-out log loss, the folds' mean, and fit on all questions (n, f) with it."""
-    cut, *others = (folds(seed * TUNING_REPEATS + repeat) for repeat in range(TUNING_REPEATS))
-    by_each = _held_out(features, labels, cut, REGULARISATIONS)
-    losses = np.logaddexp(0, np.where(labels, -1, 1) * by_each)
-    of_folds = [losses[:, outside].mean(axis=1) for _, outside in cut.split(features, labels)]
-    place = int(np.mean(of_folds, axis=0).argmin())
-    best = REGULARISATIONS[place]
-    held_out = [by_each[place], *(_held_out(features, labels, other, [best])[0] for other in others)]
-    model = Pipeline([("scale", StandardScaler()), ("regression", _regression(best))]).fit(features, labels)
-    return Tuned(model, np.asarray(np.mean(held_out, axis=0)))
-
-
-def _held_out(
-    features: NDArray[np.float64], labels: NDArray[np.bool_], cut: StratifiedKFold, regularisations: Sequence[float]
-) -> NDArray[np.float64]:
-    """Return log-odds (c, n) by each C from models not fitted on the question.
-
-    Not by scikit-learn's search, whose checks take longer than such small fits.
-    """
-    found = np.empty((len(regularisations), len(labels)))
-    for inside, outside in cut.split(features, labels):
-        scale = StandardScaler().fit(features[inside])
-        own, others = scale.transform(features[inside]), scale.transform(features[outside])
-        for place, regularisation in enumerate(regularisations):
-            fitted = _regression(regularisation).fit(own, labels[inside])
-            found[place, outside] = fitted.decision_function(others)
-    return found
-
-
-def _regression(regularisation: float) -> LogisticRegression:
-    return LogisticRegression(C=regularisation, max_iter=1000)
+    cuts = [folds(seed * TUNING_REPEATS + repeat) for repeat in range(TUNING_REPEATS)]
+    model = Pipeline([("scale", StandardScaler()), ("regression", LogisticRegression(max_iter=1000))])
+    search = GridSearchCV(model, {"regression__C": REGULARISATIONS}, scoring="neg_log_loss", cv=cuts[0])
+    best = search.fit(features, labels).best_estimator_
+    held_out = [cross_val_predict(best, features, labels, cv=cut, method="decision_function") for cut in cuts]
+    return Tuned(best, np.asarray(np.mean(held_out, axis=0)))
 
 
 def recall_threshold(held_out: Sequence[float] | NDArray[np.float64], target: float) -> float:
