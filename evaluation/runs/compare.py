@@ -5,7 +5,7 @@ theirs were noted and not checked again, and where a note does not name the plac
 """
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -34,13 +34,8 @@ class Published(NamedTuple):
     figure: str
 
 
-def _published() -> Iterator[Published]:
-    with (files(__package__) / "published.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            yield Published(**{**row, "paper": _PAPERS[row["paper"]]})
-
-
-PUBLISHED = tuple(_published())
+_FIGURES = csv.DictReader((files(__package__) / "published.csv").read_text(encoding="utf-8").splitlines())
+PUBLISHED = tuple(Published(**{**row, "paper": _PAPERS[row["paper"]]}) for row in _FIGURES)
 
 NOT_AVAILABLE = ("context_length", "attention_bias")
 """Experiments of the papers whose figures are not available here, so that a run has none to stand beside."""
