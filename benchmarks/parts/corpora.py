@@ -14,7 +14,6 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.knowledge.encoders import Encoder
-from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.sources.files import open_sources
 
 _UNSAFE_DISTRACTORS = {
@@ -43,13 +42,6 @@ class Corpus:
     name: str
     passages: list[Document]
     questions: list[Question]
-
-    def cut(self, questions: int, passages: int) -> "Corpus":
-        """Its first questions, over their gold passages and others up to a number."""
-        asked = self.questions[:questions]
-        gold = frozenset[str]().union(*(question.gold for question in asked))
-        first = sorted(self.passages, key=lambda passage: passage.id not in gold)
-        return replace(self, passages=first[: max(passages, len(gold))], questions=asked)
 
     def among(self, distractors: Iterable[Document]) -> "Corpus":
         """With passages of other collections added."""
@@ -107,32 +99,20 @@ def _check(path: Path) -> None:
         raise SystemExit(f"There is no {path}. Name the folder that holds {path.parent.name}/{path.name}: --data DIR")
 
 
-def titled_texts(passages: Iterable[Document]) -> list[tuple[str, str]]:
-    """Title and text of passages, as encoders take them."""
-    return [title_and_text(passage) for passage in passages]
-
-
-class WrappedEncoder:
-    """An encoder that passes for the one that it wraps."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.encoder, name)
-
-
-class CachedEncoder(WrappedEncoder):
-    """Encodes each text once, and keeps the vectors in a file."""
+class CachedEncoder:
+    """Passes for an encoder, encodes each text once, and keeps the vectors in a file."""
 
     def __init__(self, encoder: Encoder, folder: Path) -> None:
-        super().__init__(encoder)
+        self.encoder = encoder
         name = hashlib.sha256(f"{encoder.name} {encoder.revision} {encoder.text_format}".encode()).hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{name}.vectors"
         self._row = np.dtype([("key", "V16"), ("vector", np.float32, (encoder.dimension,))])
         held = np.fromfile(self._path, self._row) if self._path.exists() else np.empty(0, self._row)
         self._vectors = {row["key"].tobytes(): row["vector"] for row in held}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.encoder, name)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return self._encode("question", texts, self.encoder.encode_queries)

@@ -31,12 +31,12 @@ def options(doc: str | None, *names: str) -> argparse.ArgumentParser:
 
 
 def show(title: str, rows: Sequence[Row], forms: Mapping[str, str] | None = None, form: str = ".1%") -> None:
-    """Print rows as a table; a row that lacks a column has a blank there, and lists are left out.
+    """Print rows as a table; a row that lacks a column has a blank there.
 
     `forms` are the formats of the columns' fractions by name, and `form` is that of the others.
     """
     table = Table(title=title)
-    columns = [column for column in dict.fromkeys(column for row in rows for column in row) if column != "rounds"]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
     for column in columns:
         words = any(isinstance(row.get(column), str) for row in rows)
         table.add_column(column, justify="left" if words else "right")
