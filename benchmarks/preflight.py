@@ -66,10 +66,7 @@ def measure(data: Path, folder: Path | None, work: Path) -> dict[str, list[Row]]
         calibration = calibrate(sixteen, base.manifest, 0.95, positive="misplaced")[0]
         asked = [question.item.question for question in sixteen.questions[:200]]
         return {
-            "nested cross-validation": [
-                *nested(base, main_at, "minilm"),
-                *nested(base, {16: rest}, "minilm, other BioASQ questions"),
-            ],
+            "nested cross-validation": [*nested(base, main_at), *nested(base, {16: rest})],
             "promised and reached, in simulation": promises(sixteen),
             "transfer (target recall 95%)": transfer(
                 [

@@ -1,7 +1,9 @@
 """What the benchmark of the preflight measures, each as rows of a table."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,18 +13,18 @@ from parts.report import Row
 from sklearn.metrics import roc_auc_score
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.experiments.preflight import measured
+from briefcontext.evaluation.experiments.preflight_report import decisions_table
 from briefcontext.evaluation.statistics.calibrate import (
     CONFIDENCE,
     calibrate,
     recall_threshold,
     tune,
 )
-from briefcontext.evaluation.statistics.inference import auc
 from briefcontext.evaluation.statistics.labelled import LabelledQuestions, count_decisions
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.rankings import (
-    PREFLIGHT_IOU_THRESHOLD,
     PREFLIGHT_TOP_N,
     TwoRankings,
     intersection_over_union,
@@ -39,36 +41,17 @@ def of_groups(labelled: LabelledQuestions, groups: Iterable[str]) -> LabelledQue
     return replace(labelled, questions=[q for q in labelled.questions if q.item.group in wanted])
 
 
-def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions], name: str) -> list[Row]:
-    """Both checks on the same questions, by what counts as positive; the calibrated one by nested cross-validation."""
-    rows: list[Row] = []
-    for k, labelled in at.items():
-        for positive in POSITIVES:
-            counted, head = labelled.counted(positive), {"positives": positive, "k": k}
-            labels, overlap = labelled.misplaced[counted], labelled.iou(PREFLIGHT_TOP_N)[counted]
-            decided = _flat(count_decisions(labels, overlap <= PREFLIGHT_IOU_THRESHOLD))
-            interval = auc(-overlap[labels], -overlap[~labels])
-            area = {"auc": float(roc_auc_score(labels, -overlap)), "auc_95": _span((interval.low, interval.high))}
-            rows.append({"check": f"IoU, {name}", **head, **decided, **area})
-            for target in TARGETS:
-                try:
-                    measured = calibrate(labelled, base.manifest, target, positive=positive)[0].measured
-                except InputError as error:
-                    refused = str(error).partition(":")[0]
-                    rows.append({"check": f"calibrated, {name}", **head, "target": target, "refused": refused})
-                    continue
-                rows.append(
-                    {
-                        "check": f"calibrated, {name}",
-                        **head,
-                        "target": target,
-                        **_flat(measured.calibrated),
-                        "auc": measured.auc,
-                        "auc_95": _span(measured.auc_interval),
-                        "recall_mean": measured.recall_mean,
-                        "specificity_mean": measured.specificity_mean,
-                    }
-                )
+def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions]) -> list[Row]:
+    """Both checks on the same questions, as `experiment preflight` has them, where there are enough to fit on."""
+    rows = []
+    for labelled, positive in product(at.values(), POSITIVES):
+        run, own = None, None
+        with suppress(InputError):
+            calibration, (run, *_) = calibrate(labelled, base.manifest, TARGETS[-1], positive=positive)
+            own = calibration.measured
+        summary = measured(labelled, run, own, positive=positive, seed=0)
+        table = decisions_table({"calibrated_reason": None, **summary})
+        rows += [{"fitted to": positive, **dict(zip(table.columns, row, strict=True))} for row in table.rows]
     return rows
 
 
