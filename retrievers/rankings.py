@@ -1,14 +1,13 @@
 """Rankings: BM25's of a pool, several made into one, documents put back in their order, and two that are compared.
 
 How two compare tells whether the key document is misplaced: by how far their tops agree, or by signals, of which none
-asks a model. Where fewer than four documents were retrieved, "the rest" below the top three is the last document.
+asks a model.
 """
 
 import math
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -217,100 +216,57 @@ class TwoRankings:
             ) from None
         return cls(dense=dense, bm25=np.array(pool.scores(query)), rarity=rarity, holds=holds, question=query)
 
-    @cached_property
-    def coverage(self) -> NDArray[np.float64]:
-        """The share (n,) of the question's terms, weighted by rarity, that each document holds, 0 to 1."""
-        total = self.rarity.sum()
-        return self.holds @ self.rarity / total if total > 0 else np.zeros(len(self.dense))
 
-    @property
-    def rest(self) -> slice:
-        """The documents below the spotlight; the last one where there are none."""
-        return slice(min(SPOTLIGHT, len(self.dense) - 1), None)
-
-
-Signal = Callable[[TwoRankings], float]
-_DESCRIBE = re.compile(r"describe|explain|define|what is the (role|function|mechanism)")
-
-
-def dense_margin_first_second(rankings: TwoRankings) -> float:
-    """The dense score of the first document less that of the second."""
-    return float(rankings.dense[0] - rankings.dense[min(1, len(rankings.dense) - 1)])
-
-
-def dense_top_over_rest(rankings: TwoRankings) -> float:
-    """The dense score of the first document less the mean of those below the third."""
-    return float(rankings.dense[0] - rankings.dense[rankings.rest].mean())
-
-
-def dense_third_over_last(rankings: TwoRankings) -> float:
-    """The dense score of the third document less that of the last."""
-    return float(rankings.dense[min(SPOTLIGHT, len(rankings.dense)) - 1] - rankings.dense[-1])
-
-
-def bm25_rest_over_top(rankings: TwoRankings) -> float:
-    """BM25's best score below the dense top three less its best among them, as a share of the best, -1 to 1."""
-    best = rankings.bm25.max()
-    return float((rankings.bm25[rankings.rest].max() - rankings.bm25[:SPOTLIGHT].max()) / best) if best > 0 else 0.0
-
-
-def coverage_top(rankings: TwoRankings) -> float:
-    """The best such share among the dense top three: words of the question that no spotlight document holds."""
-    return float(rankings.coverage[:SPOTLIGHT].max())
-
-
-def coverage_rest_over_top(rankings: TwoRankings) -> float:
-    """The best such share below the dense top three less the best among them, -1 to 1."""
-    return float(rankings.coverage[rankings.rest].max() - rankings.coverage[:SPOTLIGHT].max())
-
-
-def query_terms(rankings: TwoRankings) -> float:
-    """Logarithm of one plus the number of distinct terms in the question."""
-    return math.log1p(len(rankings.rarity))
-
-
-def query_rarity_mean(rankings: TwoRankings) -> float:
-    """Mean inverse document frequency of the question's terms; 0 without terms."""
-    return float(rankings.rarity.mean()) if len(rankings.rarity) else 0.0
-
-
-def names_in_top(rankings: TwoRankings) -> float:
-    """The share of the question's names that a document among the dense top three holds; 1 without names.
-
-    A name has a capital or a digit, as BRCA1 and Dravet have, and is not the question's first word.
-    """
-    words = re.findall(r"[\w-]+", rankings.question)[1:]
-    named = {term for word in words if re.search(r"[A-Z0-9]", word) for term in tokenize(word)}
-    of = [place for place, term in enumerate(dict.fromkeys(tokenize(rankings.question))) if term in named]
-    return float(rankings.holds[:SPOTLIGHT, of].any(axis=0).mean()) if of else 1.0
-
-
-def asks_for_description(rankings: TwoRankings) -> float:
-    """1 where the question asks to describe something, or for its role or mechanism; else 0."""
-    return float(bool(_DESCRIBE.match(rankings.question.lower())))
-
-
-SIGNALS: dict[str, Signal] = {
-    signal.__name__: signal
-    for signal in (
-        coverage_top,
-        coverage_rest_over_top,
-        bm25_rest_over_top,
-        dense_top_over_rest,
-        dense_margin_first_second,
-        dense_third_over_last,
-        query_terms,
-        query_rarity_mean,
-        names_in_top,
-        asks_for_description,
-    )
-}
+SIGNALS = (
+    "coverage_top",
+    "coverage_rest_over_top",
+    "bm25_rest_over_top",
+    "dense_top_over_rest",
+    "dense_margin_first_second",
+    "dense_third_over_last",
+    "query_terms",
+    "query_rarity_mean",
+    "names_in_top",
+    "asks_for_description",
+)
 """The signals that a calibration is fitted on, by name: few, as labelled questions are few.
 
 Chosen by forward selection, each data set left out in turn, over the questions of the benchmark of the preflight.
 """
+_DESCRIBE = re.compile(r"describe|explain|define|what is the (role|function|mechanism)")
 
 
 def measure(rankings: TwoRankings) -> dict[str, float]:
-    """Return all signals by name."""
-    return {name: float(signal(rankings)) for name, signal in SIGNALS.items()}
+    """Return all signals by name.
+
+    The top is the dense ranking's first three, which the spotlight reaches, and the rest what stands below; where
+    nothing does, the last document.
+
+    - coverage: the best share of the question's terms, weighted by rarity, that a document holds; in the top, and
+      below it over that.
+    - bm25: BM25's best score below the top over its best in the top, as a share of the best.
+    - dense: the first document's score over the mean of the rest, and over the second's; the third's over the last's.
+    - query: the logarithm of one plus the number of distinct terms; their mean rarity.
+    - names: the share of the question's names that a document of the top holds, 1 without names. A name has a capital
+      or a digit, as BRCA1 and Dravet have, and is not the question's first word.
+    - asks_for_description: 1 where the question asks to describe something, or for its role or mechanism.
+    """
+    dense, bm25, rarity, holds = rankings.dense, rankings.bm25, rankings.rarity, rankings.holds
+    rest = slice(min(SPOTLIGHT, len(dense) - 1), None)
+    coverage = holds @ rarity / rarity.sum() if rarity.sum() > 0 else np.zeros(len(dense))
+    words = re.findall(r"[\w-]+", rankings.question)[1:]
+    names = {term for word in words if re.search(r"[A-Z0-9]", word) for term in tokenize(word)}
+    named = [place for place, term in enumerate(dict.fromkeys(tokenize(rankings.question))) if term in names]
+    values = (
+        coverage[:SPOTLIGHT].max(),
+        coverage[rest].max() - coverage[:SPOTLIGHT].max(),
+        (bm25[rest].max() - bm25[:SPOTLIGHT].max()) / bm25.max() if bm25.max() > 0 else 0,
+        dense[0] - dense[rest].mean(),
+        dense[0] - dense[min(1, len(dense) - 1)],
+        dense[min(SPOTLIGHT, len(dense)) - 1] - dense[-1],
+        math.log1p(len(rarity)),
+        rarity.mean() if len(rarity) else 0,
+        holds[:SPOTLIGHT, named].any(axis=0).mean() if named else 1,
+        bool(_DESCRIBE.match(rankings.question.lower())),
+    )
+    return dict(zip(SIGNALS, map(float, values), strict=True))

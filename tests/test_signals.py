@@ -12,11 +12,8 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError
 from briefcontext.knowledge.store.terms import tokenize
 from briefcontext.retrievers.rankings import (
-    SIGNALS,
     TwoRankings,
-    asks_for_description,
     measure,
-    names_in_top,
     rank_by_bm25,
 )
 
@@ -85,7 +82,7 @@ def test_names_of_the_question_are_looked_for_in_the_top_three(
     holds = np.array([[term in document for term in terms] for document in held])
     n = len(held)
     two = TwoRankings(np.arange(n, 0.0, -1), np.ones(n), np.ones(len(terms)), holds, question)
-    assert names_in_top(two) == share
+    assert measure(two)["names_in_top"] == share
 
 
 @pytest.mark.parametrize(
@@ -93,7 +90,7 @@ def test_names_of_the_question_are_looked_for_in_the_top_three(
     [("Describe Dravet syndrome.", 1), ("What is the role of EGFR?", 1), ("Which genes are involved?", 0), ("", 0)],
 )
 def test_a_question_that_asks_for_a_description_is_known(question: str, asks: float) -> None:
-    assert asks_for_description(replace(AGREE, question=question)) == asks
+    assert measure(replace(AGREE, question=question))["asks_for_description"] == asks
 
 
 @given(any_rankings())
@@ -136,9 +133,9 @@ def test_coverage_weighs_terms_by_how_rare_they_are_in_the_corpus() -> None:
         Document(id="a", page_content="Aspirin.", metadata={"score": 0.9}),
         Document(id="b", page_content="A risk.", metadata={"score": 0.8}),
     ]
-    coverage = TwoRankings.of("aspirin risk", documents, Statistics()).coverage
-    assert coverage[0] > 0.85
-    assert coverage.sum() == pytest.approx(1)
+    signals = measure(TwoRankings.of("aspirin risk", [*documents, documents[1], documents[1]], Statistics()))
+    assert signals["coverage_top"] > 0.85
+    assert signals["coverage_rest_over_top"] + 2 * signals["coverage_top"] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +144,3 @@ def test_coverage_weighs_terms_by_how_rare_they_are_in_the_corpus() -> None:
 def test_documents_that_cannot_be_measured_are_refused(documents: list[Document], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         TwoRankings.of("a question", documents)
-
-
-def test_every_signal_says_what_it_is() -> None:
-    assert all(signal.__doc__ for signal in SIGNALS.values())
