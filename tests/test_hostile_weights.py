@@ -158,7 +158,7 @@ def _load_sentence_model(folder: Path, attack: Attack, marker: Path) -> None:
     write_sentence_transformer(folder, seed=1)
     (folder / "evil.py").write_text(CODE.format(marker=str(marker)))
     attack(folder, marker)
-    load_encoder(str(folder), device="cpu").encode_queries(["stroke"])
+    load_encoder(str(folder)).encode_queries(["stroke"])
 
 
 @pytest.mark.parametrize("attack", REFUSED)
@@ -186,7 +186,7 @@ def test_a_hostile_cross_encoder_or_article_encoder_is_refused_in_one_line(
         (folder / "evil.py").write_text(CODE.format(marker=str(marker)))
     attack(folder, marker)
     with pytest.raises(KnowledgeBaseError, match=r"'.*Article-Encoder' cannot be read as") as caught:
-        CrossEncoderScorer(folder, device="cpu") if kind == "cross-encoder" else load_encoder(f"medcpt:{tmp_path}")
+        CrossEncoderScorer(folder) if kind == "cross-encoder" else load_encoder(f"medcpt:{tmp_path}")
     assert not marker.exists()
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import InputError, KnowledgeBaseError, first_line
+from briefcontext.errors import KnowledgeBaseError, first_line
 from briefcontext.files import file_sha256, sha256
 
 _OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.gguf"]
@@ -88,15 +88,15 @@ def revision_of(folder: Path) -> str:
 class Model:
     """A model, one call at a time: its tokeniser keeps its padding and truncation as state. Thread-safe."""
 
-    def __init__(self, folder: Path, read: Callable[[str], Any], device: str | None) -> None:
-        """Have `read` give the model of a folder on a PyTorch device; None chooses one.
+    def __init__(self, folder: Path, read: Callable[[], Any]) -> None:
+        """Have `read` give the model of a folder, on a GPU where there is one, in half precision on one of CUDA's.
 
         Raises KnowledgeBaseError when the folder cannot be read as such a model, or it has no fast tokeniser.
         """
-        device = choose_device(device)
         with _reading(folder):
-            self.model = read(device)
-        if device.startswith("cuda"):
+            self.model = read()
+        device = self.model.device.type
+        if device == "cuda":
             self.model.half()
         # Texts in one forward pass, which bounds the memory that a pass takes.
         self._batch_size = 32 if device == "cpu" else 128
@@ -120,24 +120,6 @@ class Model:
     def token_offsets(self, text: str) -> list[tuple[int, int]]:
         offsets: list[tuple[int, int]] = self._tokenizer.encode(text, add_special_tokens=False).offsets
         return offsets
-
-
-def choose_device(device: str | None) -> str:
-    """The PyTorch device to run on: `device` if given, else a CUDA GPU, else Apple's, else the CPU.
-
-    Raises InputError when this machine has no such device.
-    """
-    import torch
-
-    if device is None:
-        return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(
-            f"device {device!r} cannot be used on this machine; leave it out, or give 'cpu', 'cuda' or 'mps'."
-        ) from error
-    return device
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
 from briefcontext.files import file_sha256
-from briefcontext.knowledge.encoders.checkpoint import Model, choose_device, find_checkpoint, revision_of
+from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint, revision_of
 from briefcontext.knowledge.encoders.encoder import Encoder, titled_text, unit_vectors
 
 QUERY_TOKENS = 64
@@ -33,22 +33,20 @@ class SentenceTransformerEncoder:
 
     metric: Literal["cosine"] = "cosine"
 
-    def __init__(
-        self, name: str, folder: Path, revision: str, device: str | None, query_instruction: str | None = None
-    ) -> None:
+    def __init__(self, name: str, folder: Path, revision: str, query_instruction: str | None = None) -> None:
         """Read the weights in a folder; nothing is fetched from the network.
 
         `query_instruction` is put before each question; None: the one that the model's own configuration names, if any.
         """
 
-        def read(device: str) -> Any:
+        def read() -> Any:
             from sentence_transformers import SentenceTransformer
 
-            return SentenceTransformer(str(folder), device=device, local_files_only=True, trust_remote_code=False)
+            return SentenceTransformer(str(folder), local_files_only=True, trust_remote_code=False)
 
         self.name = name
         self.revision = revision
-        self._model = Model(folder, read, device)
+        self._model = Model(folder, read)
         self.token_offsets = self._model.token_offsets
         prompts = self._model.model.prompts
         self._query_instruction = _first_prompt(prompts, "query") if query_instruction is None else query_instruction
@@ -99,7 +97,7 @@ class MedCPTEncoder:
         f"the title empty where there is none, cut to {ARTICLE_TOKENS} tokens together; the vector of [CLS]"
     )
 
-    def __init__(self, name: str, folder: Path | None, device: str | None) -> None:
+    def __init__(self, name: str, folder: Path | None) -> None:
         """Read both models from the Hugging Face hub or its local cache, or from a folder.
 
         `folder` holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`, as they are named on the hub.
@@ -114,8 +112,8 @@ class MedCPTEncoder:
             for model in ("MedCPT-Query-Encoder", "MedCPT-Article-Encoder")
         )
         self.revision = f"query {revision_of(query)}, article {revision_of(article)}"
-        self._query = Model(query, lambda device: _cls_model(query, QUERY_TOKENS, device), device)
-        self._article = Model(article, lambda device: _cls_model(article, ARTICLE_TOKENS, device), device)
+        self._query = Model(query, lambda: _cls_model(query, QUERY_TOKENS))
+        self._article = Model(article, lambda: _cls_model(article, ARTICLE_TOKENS))
         self.dimension: int = self._article.model.get_embedding_dimension()
         self.token_offsets = self._article.token_offsets
 
@@ -126,7 +124,7 @@ class MedCPTEncoder:
         return self._article.run(self._article.model.encode, passages).reshape(len(passages), self.dimension)
 
 
-def _cls_model(folder: Path, tokens: int, device: str) -> Any:
+def _cls_model(folder: Path, tokens: int) -> Any:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
@@ -135,17 +133,17 @@ def _cls_model(folder: Path, tokens: int, device: str) -> Any:
     options: Any = dict.fromkeys(("model_kwargs", "processor_kwargs", "config_kwargs"), safely)
     transformer = Transformer(str(folder), max_seq_length=tokens, **options)
     pooling = Pooling(transformer.get_embedding_dimension(), "cls")
-    return SentenceTransformer(modules=[transformer, pooling], device=device)
+    return SentenceTransformer(modules=[transformer, pooling])
 
 
 class CrossEncoderScorer:
     """Scores passages for a question, slower and finer than comparing vectors. Thread-safe."""
 
-    def __init__(self, folder: Path | None = None, *, device: str | None = None) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         """Read the model from the Hugging Face hub or its local cache, or from a folder with a copy of it.
 
-        Raises InputError when there is no such PyTorch device (None chooses one), and KnowledgeBaseError when the
-        weights are missing and cannot be downloaded, cannot be read, or have not exactly one output.
+        Raises KnowledgeBaseError when the weights are missing and cannot be downloaded, cannot be read, or have not
+        exactly one output.
         """
         checkpoint = find_checkpoint(
             "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
@@ -153,20 +151,19 @@ class CrossEncoderScorer:
             local_option="/path/to/MedCPT-Cross-Encoder",
         )
 
-        def read(device: str) -> Any:
+        def read() -> Any:
             from sentence_transformers import CrossEncoder
             from torch.nn import Identity
 
             return CrossEncoder(
                 str(checkpoint),
-                device=device,
                 max_length=CROSS_ENCODER_TOKENS,
                 activation_fn=Identity(),
                 local_files_only=True,
                 trust_remote_code=False,
             )
 
-        self._model = Model(checkpoint, read, device)
+        self._model = Model(checkpoint, read)
         if (outputs := self._model.model.num_labels) != 1:
             raise KnowledgeBaseError(
                 f"{str(checkpoint)!r} has {outputs} outputs, but a cross-encoder has one; use another model."
@@ -182,12 +179,12 @@ class CrossEncoderScorer:
         return self._model.run(self._model.model.predict, pairs)
 
 
-_loaded: dict[tuple[str, str], Encoder] = {}
+_loaded: dict[str, Encoder] = {}
 _lock = threading.Lock()
 
 
-def load_encoder(name: str | Encoder, *, device: str | None = None) -> Encoder:
-    """The encoder of that name, loaded once for each device and then shared. Thread-safe.
+def load_encoder(name: str | Encoder) -> Encoder:
+    """The encoder of that name, loaded once, on a GPU where there is one, and then shared. Thread-safe.
 
     Args:
         name: one of
@@ -200,11 +197,9 @@ def load_encoder(name: str | Encoder, *, device: str | None = None) -> Encoder:
             Weights that no package ships come from the Hugging Face hub or its local cache. With a folder the
             same encoder is read from there: `bge:/path`, `minilm:/path`, and `medcpt:/path` for a folder that
             holds the folders `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`. An encoder is returned as it is.
-        device: a PyTorch device such as `cpu` or `cuda:0`; None chooses a GPU where there is one. On a CUDA
-            device the model runs in half precision.
 
     Raises:
-        InputError: there is no encoder of that name, or no such device.
+        InputError: there is no encoder of that name.
         MissingExtraError: an optional package that the encoder needs is not installed.
         KnowledgeBaseError: the weights are missing and cannot be downloaded, or are not the right ones.
     """
@@ -219,11 +214,10 @@ def load_encoder(name: str | Encoder, *, device: str | None = None) -> Encoder:
             "EmbeddingsEncoder(embeddings, name=…), of briefcontext.knowledge.encoders.encoder."
         )
     name = full_name(name)
-    device = choose_device(device)
     with _lock:
-        if (name, device) not in _loaded:
-            _loaded[name, device] = _load(name, device)
-        return _loaded[name, device]
+        if name not in _loaded:
+            _loaded[name] = _load(name)
+        return _loaded[name]
 
 
 def full_name(name: str) -> str:
@@ -237,21 +231,21 @@ def full_name(name: str) -> str:
     return f"{kind}{colon}{source}"
 
 
-def _load(name: str, device: str) -> Encoder:
+def _load(name: str) -> Encoder:
     kind, colon, source = name.partition(":")
     folder = Path(source) if source else None
     if bool(colon) == bool(source):
         if kind == "medcpt":
-            return MedCPTEncoder(name, folder, device)
+            return MedCPTEncoder(name, folder)
         if kind == "minilm":
             folder = _minilm_folder(folder)
-            return SentenceTransformerEncoder(name, folder, f"sha256:{MINILM_SHA256}", device)
+            return SentenceTransformerEncoder(name, folder, f"sha256:{MINILM_SHA256}")
         if kind == "bge" or (kind == "sentence-transformers" and source):
             # One without `modules.json` is refused: how its vectors are to be pooled is then unknown.
             option = f"{kind}:/path/to/folder"
             folder = find_checkpoint(source or BGE_MODEL, needs="modules.json", local_option=option)
             instruction = BGE_QUERY_INSTRUCTION if kind == "bge" else None
-            return SentenceTransformerEncoder(name, folder, revision_of(folder), device, instruction)
+            return SentenceTransformerEncoder(name, folder, revision_of(folder), instruction)
     raise InputError(
         f"there is no encoder {name!r}; use 'medcpt', 'bge', 'minilm', or 'sentence-transformers:<folder or name>'."
     )
