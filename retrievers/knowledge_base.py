@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import title_and_text
@@ -135,20 +135,10 @@ class HybridRetriever(RankingRetriever):
     the fused one.
     """
 
-    retrievers: Sequence[AnyRetriever]
-    rrf_k: int = RRF_K
-    weights: Sequence[float] | None = None
-    """One for each retriever; None: all count alike."""
+    retrievers: Sequence[AnyRetriever] = Field(min_length=1)
+    rrf_k: int = Field(default=RRF_K, ge=0)
     fetch_k: int = FUSED_K
     """How many documents to ask each retriever for; never fewer than `k`."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.retrievers:
-            raise InputError("HybridRetriever needs at least one retriever, and none was given.")
-        # Fusing nothing finds bad weights now and not at the first question.
-        reciprocal_rank_fusion([[]] * len(self.retrievers), self.rrf_k, self.weights)
-        return self
 
     @property
     def term_statistics(self) -> TermStatistics | None:
@@ -169,7 +159,7 @@ class HybridRetriever(RankingRetriever):
         rankings = [[str(document.id) for document in documents] for documents in found]
         # Reversed, so that the first retriever's document remains.
         by_id = {str(document.id): document for documents in reversed(found) for document in documents}
-        fused = reciprocal_rank_fusion(rankings, self.rrf_k, self.weights)
+        fused = reciprocal_rank_fusion(rankings, self.rrf_k)
         return ranked((by_id[id], score) for id, score in fused[:k])
 
 

@@ -76,7 +76,7 @@ class LongDocumentRetriever(RankingRetriever):
         vectors = np.empty((len(chunks), encoder.dimension), np.float32)
         for start in range(0, len(chunks), BATCH):
             told(start, len(chunks))
-            batch = [(titles(chunk), chunk.page_content) for chunk in chunks[start : start + BATCH]]
+            batch = [titles_and_text(chunk) for chunk in chunks[start : start + BATCH]]
             vectors[start : start + len(batch)] = encoder.encode_passages(batch)
         told(len(chunks), len(chunks))
         return cls(encoder=encoder, chunks=chunks, vectors=vectors, k=k)
@@ -131,7 +131,7 @@ class LongDocumentRetriever(RankingRetriever):
     @cached_property
     def _terms(self) -> BM25Pool:
         """The chunks as BM25 scores them: their own words, and those of what they stand under."""
-        return BM25Pool(self.chunks, title=titles)
+        return BM25Pool(self.chunks, parts=titles_and_text)
 
     def search_terms(self, query: str, k: int, filters: Filters) -> list[Document]:
         """Return the `k` chunks that BM25 scores highest of those with any term of the query, best first."""
@@ -145,10 +145,10 @@ class LongDocumentRetriever(RankingRetriever):
         return ranked((self.chunks[place], float(scores[place])) for place in order)
 
 
-def titles(chunk: Document) -> str:
-    """What a chunk stands under: the title of its document, and the heading of its section."""
+def titles_and_text(chunk: Document) -> tuple[str, str]:
+    """What a chunk stands under, the title of its document and the heading of its section; and its text."""
     parts = (chunk.metadata.get("title"), chunk.metadata.get("section"))
-    return ". ".join(dict.fromkeys(str(part).rstrip(".") for part in parts if part))
+    return ". ".join(dict.fromkeys(str(part).rstrip(".") for part in parts if part)), chunk.page_content
 
 
 def _kept(

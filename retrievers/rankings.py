@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from rank_bm25 import BM25Okapi  # type: ignore[import-untyped]
 
 from briefcontext.errors import InputError
-from briefcontext.knowledge.encoders.encoder import title_of
+from briefcontext.knowledge.encoders.encoder import title_and_text, titled_text
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
-from briefcontext.knowledge.store.terms import BM25_B, BM25_K1, TermStatistics, lexical_text, tokenize
+from briefcontext.knowledge.store.terms import BM25_B, BM25_K1, TermStatistics, tokenize
 from briefcontext.retrievers.ranking_retriever import ranked, refuse_filters
 
 PREFLIGHT_TOP_N = 3
@@ -54,27 +54,17 @@ def intersection_over_union(first: Sequence[Hashable], second: Sequence[Hashable
     return len(a & b) / len(union) if union else 1.0
 
 
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[str]], k: int = RRF_K, weights: Sequence[float] | None = None
-) -> list[tuple[str, float]]:
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = RRF_K) -> list[tuple[str, float]]:
     """Fuse rankings of ids, each best first, into one of all their ids with their scores.
 
-    An id's score is the sum of `weight / (k + rank)` over the rankings that hold it, ranks from 1 (Cormack et
+    An id's score is the sum of `1 / (k + rank)` over the rankings that hold it, ranks from 1 (Cormack et
     al. 2009). Of an id that occurs twice in a ranking the first place counts. Equal scores stand in the order
     in which the rankings, read one after another, name their ids.
-
-    Raises:
-        InputError: `k` is negative, or there is not one positive weight for each ranking.
     """
-    if k < 0:
-        raise InputError(f"The k of reciprocal rank fusion must be 0 or more, not {k}.")
-    n, weights = len(rankings), [1.0] * len(rankings) if weights is None else weights
-    if len(weights) != n or not all(weight > 0 for weight in weights):
-        raise InputError(f"Fusing {n} rankings needs {n} positive weights, not {list(weights)}.")
     parts: dict[str, list[float]] = {}
-    for ranking, weight in zip(rankings, weights, strict=True):
+    for ranking in rankings:
         for rank, id in enumerate(dict.fromkeys(ranking), start=1):
-            parts.setdefault(id, []).append(weight / (k + rank))
+            parts.setdefault(id, []).append(1 / (k + rank))
     # The exact sum, so that equal ranks in another order of the rankings remain equal scores.
     fused = [(id, math.fsum(scores)) for id, scores in parts.items()]
     return sorted(fused, key=lambda pair: -pair[1])
@@ -123,12 +113,12 @@ class BM25Pool:
         self,
         documents: Sequence[Document],
         statistics: TermStatistics | None = None,
-        title: Callable[[Document], str] = title_of,
+        parts: Callable[[Document], tuple[str, str]] = title_and_text,
     ) -> None:
-        """Take the terms of the documents and of their titles; `statistics` as in `rank_by_bm25`."""
+        """Take the terms of the documents' titles and texts; `statistics` as in `rank_by_bm25`."""
         self._documents = documents
         self._statistics = statistics
-        terms = [tokenize(lexical_text(title(document), document.page_content)) for document in documents]
+        terms = [tokenize(titled_text(*parts(document))) for document in documents]
         self._held = [set(document) for document in terms]
         # BM25Okapi divides by the mean length.
         self._okapi = _Okapi(terms, k1=BM25_K1, b=BM25_B) if any(terms) else None

@@ -132,3 +132,9 @@ def test_turning_the_pool_round_turns_the_scores_round(query: str, pool: list[st
     assert rank_by_bm25(query, documents(*pool[::-1])).scores == pytest.approx(
         rank_by_bm25(query, documents(*pool)).scores[::-1]
     )
+
+
+def test_a_text_that_is_its_title_is_scored_once() -> None:
+    once = [Document(page_content=text, metadata={"title": "Aspirin"}) for text in ("Aspirin", "Other")]
+    twice = [Document(page_content=text, metadata={"title": "Aspirin"}) for text in ("Aspirin.", "Other")]
+    assert rank_by_bm25("aspirin", once).scores[0] < rank_by_bm25("aspirin", twice).scores[0]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given, strategies as st
 
-from briefcontext.knowledge.store.terms import lexical_text, tokenize
+from briefcontext.knowledge.store.terms import tokenize
 from tests.conftest import SHARED_DATA
 
 
@@ -72,18 +72,6 @@ def test_threads_do_not_disturb_each_other() -> None:
     texts = [f"interleukins {i} and cytokines regulating inflammatory diseases" * 20 for i in range(64)]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(tokenize, texts)) == [tokenize(text) for text in texts]
-
-
-@pytest.mark.parametrize(
-    ("title", "text", "scored"),
-    [
-        ("Aspirin in stroke", "It helps.", "Aspirin in stroke\nIt helps."),
-        ("", "It helps.", "It helps."),
-        ("Aspirin in stroke", "Aspirin in stroke", "Aspirin in stroke"),
-    ],
-)
-def test_a_title_is_scored_once(title: str, text: str, scored: str) -> None:
-    assert lexical_text(title, text) == scored
 
 
 def test_only_letters_and_digits_of_real_passages_matter() -> None:

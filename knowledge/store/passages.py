@@ -12,12 +12,12 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError
-from briefcontext.knowledge.encoders.encoder import title_and_text, title_of
+from briefcontext.knowledge.encoders.encoder import title_and_text, title_of, titled_text
 from briefcontext.knowledge.sources.publication import normalised, year_in
 from briefcontext.knowledge.store.filters import LABELLED, Filters, labels
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
-from briefcontext.knowledge.store.terms import TermStatistics, lexical_text, tokenize
+from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.study_type import study_type
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _row(passage: NewPassage) -> dict[str, Any]:
     document = passage.document
     known = normalised(document.metadata)
     metadata = {name: value for name, value in known.items() if name not in ("source_id", "title")}
-    terms = tokenize(lexical_text(title_of(document), document.page_content))
+    terms = tokenize(titled_text(*title_and_text(document)))
     labelled = {
         **metadata,
         "publication_types": f"{metadata.get('publication_types', '')};{study_type(document) or ''}",

@@ -76,11 +76,6 @@ def tokenize(text: str) -> list[str]:
     return list(filter(None, map(_term, words)))
 
 
-def lexical_text(title: str, text: str) -> str:
-    """Return what BM25 scores of a passage: title and text, or the text alone when both are equal."""
-    return text if not title or title == text else f"{title}\n{text}"
-
-
 class TermStatistics:
     """Document frequencies of an indexed corpus. Passages without any term do not count.
 
