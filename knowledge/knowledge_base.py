@@ -28,7 +28,7 @@ DEMO = "demo"
 _LABELS_OF = 2000
 """Passages whose labels are looked at."""
 _NOT_TOLD = {"serial", "texts", "terms", "versions", "next_number", "generation", "trained"}
-_NOT_TOLD_OF_SOURCES = {"position", "path", "shared_with", "replaced_by"}
+_NOT_TOLD_OF_SOURCES = {"position", "path", "replaced_by"}
 
 
 class KnowledgeBase:

@@ -79,7 +79,8 @@ def build_knowledge_base(
     """Index sources into the knowledge base at `path`.
 
     A source whose content was indexed before (by its fingerprint) is skipped, unless a source that came later, and
-    that does not follow it here, replaced or deleted records of it: then it is read again, and the last word counts.
+    that does not follow it here, gave, replaced or deleted records of it: then it is read again, and the last word
+    counts.
     A record with a revision (`version`, `revised`) does not give way to an older one, and what is read again neither
     puts a record without a revision in its place nor deletes it. A record that a source no longer has stays: only a
     `Deletion` removes it. A build that was stopped, in whatever way, goes on where it was when it is called again with

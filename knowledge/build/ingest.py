@@ -137,7 +137,7 @@ class Ingest:
         revision = _latest(known, deletion.revised)
         self._changes.records[source_id] = RecordState(self._source, b"", revision, deleted=True)
         if state is not None and (not held or _compare(known, revision) is None):
-            self._ledger.take_over(state.source, self._source, replaced=held)
+            self._ledger.hand_over(state.source, self._source)
         if not held:
             return "unchanged"
         self._changes.remove(source_id)
@@ -146,6 +146,10 @@ class Ingest:
     def _upsert(self, record: Record) -> Outcome:
         state = self._held.state(record.source_id)
         order = None if state is None else _compare(record.revision, state.revision)
+        unmarked = state is not None and record.revision == _NO_REVISION != state.revision
+        if unmarked and self._ledger.is_read_again(self._source):
+            # What has a revision came after it, and stays.
+            return "unchanged"
         if state is not None and state.deleted:
             if order in (-1, 0):
                 name = self._ledger.entries[state.source].name
@@ -156,14 +160,11 @@ class Ingest:
                 # The source that has a record last owns it: other content in the same source is then a duplicate.
                 if self._source != state.source:
                     self._changes.records[record.source_id] = state._replace(source=self._source)
-                    self._ledger.take_over(state.source, self._source, replaced=False)
+                    self._ledger.hand_over(state.source, self._source)
                 return "unchanged"
             if order != 1 and state.source == self._source:
                 reason = f"Source id {record.source_id!r} stands in this source before, with other content."
                 return self._reject(record.position, reason)
-            if record.revision == _NO_REVISION != state.revision and self._ledger.is_read_again(self._source):
-                # A record with a revision came after it, and stays.
-                return "unchanged"
         return self._replace(record, state, order)
 
     def _replace(self, record: Record, state: RecordState | None, order: int | None) -> Outcome:
@@ -186,9 +187,7 @@ class Ingest:
         self._next_number += len(record.passages)
         changes.owners |= dict.fromkeys(ids, record.source_id)
         if state is not None and order != 1:
-            # What was deleted would be so again; a record, only where no revision was in the place of none.
-            came_back = not held or record.revision == _NO_REVISION or state.revision != _NO_REVISION
-            self._ledger.take_over(state.source, self._source, replaced=came_back)
+            self._ledger.hand_over(state.source, self._source)
         return "updated" if held else "indexed"
 
     def _checked(self, item: Item, taken: int) -> Item:

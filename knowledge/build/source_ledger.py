@@ -64,35 +64,15 @@ class SourceLedger:
                 yield source, self.read[place]
 
     def _is_due(self, place: int) -> bool:
-        entry = self.entry(place)
-        if not self.entries[entry].finished:
-            return True
-        return any(self._last.get(fingerprint, -1) <= place for fingerprint in self._displaced_by(entry))
+        entry = self.entries[self.entry(place)]
+        owners = {self.entries[number].fingerprint for number in entry.replaced_by}
+        return not entry.finished or any(self._last.get(fingerprint, -1) <= place for fingerprint in owners)
 
-    def _displaced_by(self, number: int) -> set[str]:
-        """Fingerprints of the sources that replaced or deleted records of a source, or of those it shares records with.
-
-        What a source shares with others, and who of them had which record, is not kept: more may be listed, and none
-        is left out.
-        """
-        sharing, found = {number}, set[str]()
-        todo = [number]
-        while todo:
-            source = self.entries[todo.pop()]
-            found |= {self.entries[by].fingerprint for by in source.replaced_by}
-            todo += source.shared_with - sharing
-            sharing |= source.shared_with
-        return found
-
-    def take_over(self, number: int, by: int, *, replaced: bool) -> None:
-        """Note that a source has a record now that another had before it.
-
-        `replaced` says that the other's would come back if that were read again.
-        """
-        name = "replaced_by" if replaced else "shared_with"
-        known: frozenset[int] = getattr(self.entries[number], name)
+    def hand_over(self, number: int, by: int) -> None:
+        """Note that a source has a record now that another had before it."""
+        known = self.entries[number].replaced_by
         if number != by and by not in known:
-            self.change(number, **{name: known | {by}})
+            self.change(number, replaced_by=known | {by})
 
     def is_read_again(self, number: int) -> bool:
         """Return whether a source of the same content was read to its end before."""

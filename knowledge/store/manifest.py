@@ -155,10 +155,8 @@ class IndexedSource(BaseModel):
     """How many of its entries are dealt with."""
     path: str | None = None
     """Of the file, where it is one."""
-    shared_with: frozenset[int] = frozenset()
-    """The sources, by their places in the list, that gave records of it again as they were."""
     replaced_by: frozenset[int] = frozenset()
-    """Those that replaced or deleted records of it, which would come back if it were read again."""
+    """The sources, by their places in the list, that records went to which it had: given again, replaced or deleted."""
 
 
 class EncoderRecord(BaseModel):
