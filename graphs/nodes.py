@@ -39,7 +39,7 @@ from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import WIDEN
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.rankings import TwoRankings, order_preserving, rank_by_bm25
+from briefcontext.retrievers.rankings import BM25Pool, TwoRankings, order_preserving
 from briefcontext.retrievers.sentence_ranking import lacks_dose, unmentioned
 from briefcontext.study_type import with_study_types
 
@@ -160,7 +160,7 @@ class Nodes:
         statistics = None if retriever is None else retriever.term_statistics
         text, documents = state["asked"]["text"], state["ranking"]
         if (calibration := resources.calibration(settings)) is None or not documents:
-            preflight = compare_rankings(documents, rank_by_bm25(text, documents, statistics).scores, settings)
+            preflight = compare_rankings(documents, BM25Pool(documents, statistics).scores(text), settings)
         else:
             caution = calibration.check(None if ranks is None else ranks.dense_over, settings.top_k)
             rankings = TwoRankings.of(text, documents, statistics)

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
         WrappedRetriever as WrappedRetriever,
     )
     from briefcontext.retrievers.rankings import (
+        BM25Pool as BM25Pool,
         intersection_over_union as intersection_over_union,
         order_preserving as order_preserving,
-        rank_by_bm25 as rank_by_bm25,
         reciprocal_rank_fusion as reciprocal_rank_fusion,
     )
     from briefcontext.retrievers.sentence_ranking import SentenceRanker as SentenceRanker

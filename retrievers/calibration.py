@@ -7,7 +7,6 @@ threshold.
 
 import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -241,10 +240,7 @@ class Calibration(_Part):
 
     def predict(self, rankings: TwoRankings) -> Prediction:
         """Decide on a question from its k documents, as both rankings score them."""
-        return self.predict_from(measure(rankings))
-
-    def predict_from(self, signals: Mapping[str, float]) -> Prediction:
-        """Decide from signals that are measured already."""
+        signals = measure(rankings)
         added = {
             feature.name: feature.coefficient * (signals[feature.name] - feature.mean) / feature.sd
             for feature in self.features

@@ -86,28 +86,11 @@ def order_preserving(documents: Sequence[Document]) -> list[Document]:
     return sorted(documents, key=place)
 
 
-@dataclass(frozen=True, slots=True)
-class BM25Ranking:
-    """A pool of n documents as BM25 ranks it."""
-
-    order: list[int]
-    """Positions in the pool, best first; equal scores keep the order of the pool."""
-    scores: list[float]
-    """BM25 scores in the order of the pool, 0 where no term of the query occurs."""
-
-
-def rank_by_bm25(query: str, documents: Sequence[Document], statistics: TermStatistics | None = None) -> BM25Ranking:
-    """Rank documents, given in the order of another ranking, by BM25 on title and text.
-
-    Document frequencies are those of the pool itself, or of the corpus behind it when its `statistics` are
-    given. A query without terms, or with none that the pool holds, leaves the pool's own order.
-    """
-    scores = BM25Pool(documents, statistics).scores(query)
-    return BM25Ranking(order=sorted(range(len(scores)), key=lambda place: -scores[place]), scores=scores)
-
-
 class BM25Pool:
-    """Documents in memory, ready to be scored for one query after another."""
+    """Documents in memory, ready to be scored by BM25 on title and text for one query after another.
+
+    Document frequencies are those of the pool itself, or of the corpus behind it when its `statistics` are given.
+    """
 
     def __init__(
         self,
@@ -115,7 +98,7 @@ class BM25Pool:
         statistics: TermStatistics | None = None,
         parts: Callable[[Document], tuple[str, str]] = title_and_text,
     ) -> None:
-        """Take the terms of the documents' titles and texts; `statistics` as in `rank_by_bm25`."""
+        """Take the terms of the documents; `parts` gives their titles and texts."""
         self._documents = documents
         self._statistics = statistics
         terms = [tokenize(titled_text(*parts(document))) for document in documents]
@@ -126,7 +109,7 @@ class BM25Pool:
             self._okapi.avgdl = statistics.average_length
 
     def scores(self, query: str) -> list[float]:
-        """Return the BM25 score of each document, in the order of the pool."""
+        """Return the score of each document, in the order of the pool; 0 where no term of the query occurs."""
         terms = tokenize(query)
         if self._okapi is None or not terms:
             return [0.0] * len(self._held)
@@ -191,7 +174,7 @@ class TwoRankings:
     def of(cls, query: str, documents: Sequence[Document], statistics: TermStatistics | None = None) -> Self:
         """Score documents, given in the dense ranking's order with `score` in their metadata, by BM25 as well.
 
-        `statistics` as in `rank_by_bm25`. Raises InputError when there is no document, or one has no score.
+        `statistics` as in `BM25Pool`. Raises InputError when there is no document, or one has no score.
         """
         if not documents:
             raise InputError("There are no documents to measure: retrieve some first.")

@@ -44,7 +44,7 @@ from briefcontext.knowledge.demo import demo_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.retrievers.calibration import Calibration, rounded_down, sigmoid
-from briefcontext.retrievers.rankings import TwoRankings, measure
+from briefcontext.retrievers.rankings import TwoRankings
 
 VAGUE = "What about {} now, after {}?"
 
@@ -233,7 +233,7 @@ def test_a_calibration_is_kept_as_json_and_read_as_it_was(fitted: Calibration, t
 
 def test_a_prediction_is_the_sum_of_its_contributions(fitted: Calibration, labelled: LabelledQuestions) -> None:
     for question in labelled.questions[::10]:
-        predicted = fitted.predict_from(measure(question.rankings))
+        predicted = fitted.predict(question.rankings)
         log_odds = fitted.intercept + sum(predicted.contributions.values())
         assert predicted.probability == pytest.approx(1 / (1 + math.exp(-log_odds)))
         assert predicted.misplaced == (predicted.probability >= fitted.threshold)
@@ -310,7 +310,7 @@ def test_the_graph_takes_the_route_that_the_calibration_decides(
         answer = graph.invoke({"question": question.item.question}, context=settings)["answer"]
         preflight = answer["preflight"]
         names = [feature.name for feature in fitted.features]
-        wanted = fitted.predict_from(measure(question.rankings))
+        wanted = fitted.predict(question.rankings)
         assert preflight["method"] == "calibrated"
         assert preflight["probability"] == pytest.approx(wanted.probability, abs=1e-3)
         assert preflight["probability_threshold"] == fitted.threshold
@@ -407,7 +407,7 @@ def test_the_study_of_a_calibration_is_what_that_calibration_decides(
     fitted.write(tmp_path / "preflight.json")
     out = tmp_path / "out"
     some = run_preflight(str(base.path), items[::2], out, calibration=tmp_path / "preflight.json", ks=[16])
-    decided = [fitted.predict_from(measure(q.rankings)).misplaced for q in labelled.questions[::2]]
+    decided = [fitted.predict(q.rankings).misplaced for q in labelled.questions[::2]]
     wanted = count_decisions(labelled.misplaced[::2], decided)
     assert wanted.model_dump(mode="json").items() <= some["calibrated"].items()
     assert some["warnings"] == []

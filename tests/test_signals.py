@@ -14,7 +14,6 @@ from briefcontext.knowledge.store.terms import tokenize
 from briefcontext.retrievers.rankings import (
     TwoRankings,
     measure,
-    rank_by_bm25,
 )
 
 SCORES = st.lists(st.floats(0, 100), min_size=1, max_size=20)
@@ -107,18 +106,6 @@ def test_no_signal_depends_on_the_unit_of_bm25(two: TwoRankings, unit: float) ->
     # Powers of two, so that equal scores stay equal.
     scaled = TwoRankings(two.dense, two.bm25 * 2.0 ** round(unit), two.rarity, two.holds)
     assert measure(scaled) == pytest.approx(measure(two), abs=1e-6)
-
-
-def test_bm25_orders_the_documents_as_in_the_preflight_check() -> None:
-    texts = ["Aspirin and stroke.", "Aspirin lowers stroke risk.", "Vitamins.", "Stroke risk and aspirin: stroke."]
-    documents = [
-        Document(id=str(place), page_content=text, metadata={"score": 1 - place / 10})
-        for place, text in enumerate(texts)
-    ]
-    question = "Does aspirin lower stroke risk?"
-    two, bm25 = TwoRankings.of(question, documents), rank_by_bm25(question, documents)
-    assert np.argsort(-two.bm25, kind="stable").tolist() == bm25.order
-    assert two.bm25.tolist() == bm25.scores
 
 
 def test_coverage_weighs_terms_by_how_rare_they_are_in_the_corpus() -> None:

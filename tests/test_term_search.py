@@ -14,7 +14,7 @@ from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store.terms import tokenize
-from briefcontext.retrievers.rankings import rank_by_bm25
+from briefcontext.retrievers.rankings import BM25Pool
 from tests.conftest import SHARED_DATA
 from tests.hashing_encoder import HashingEncoder
 
@@ -47,8 +47,8 @@ def search(base: KnowledgeBase, query: str, k: int) -> list[tuple[str | None, fl
 def pool_search(query: str, passages: Sequence[tuple[str, str]], k: int) -> list[tuple[str, float]]:
     # Passages without any term count for nothing in an index.
     held = [(id, text) for id, text in sorted(passages) if tokenize(text)]
-    ranking = rank_by_bm25(query, [Document(page_content=text) for _, text in held])
-    return [(held[i][0], ranking.scores[i]) for i in ranking.order if ranking.scores[i] > 0][:k]
+    found = BM25Pool([Document(id=id, page_content=text) for id, text in held]).search_terms(query, k)
+    return [(str(document.id), document.metadata["score"]) for document in found]
 
 
 def assert_same_hits(found: Sequence[tuple[str | None, float]], expected: Sequence[tuple[str, float]]) -> None:
@@ -161,7 +161,7 @@ def test_base_and_pool_agree_on_a_real_corpus(bioasq: tuple[KnowledgeBase, list[
         query = str(question["question"])
         for term in tokenize(query):
             assert statistics.document_frequency(term) == sum(term in held for held in holders)
-        scores = rank_by_bm25(query, documents, statistics).scores
+        scores = BM25Pool(documents, statistics).scores(query)
         for id, score in search(base, query, 500):
             if id in places:
                 assert scores[places[id]] == pytest.approx(score, abs=1e-4)

@@ -26,9 +26,9 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.rankings import (
     PREFLIGHT_TOP_N,
+    BM25Pool,
     TwoRankings,
     intersection_over_union,
-    rank_by_bm25,
 )
 
 TARGETS = (0.93, 0.95)
@@ -101,7 +101,8 @@ def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibrat
     statistics = base.term_statistics
 
     def overlap(question: str, documents: Sequence[Document]) -> object:
-        return _agreement(rank_by_bm25(question, documents, statistics).order)
+        scores = np.array(BM25Pool(documents, statistics).scores(question))
+        return _agreement(np.argsort(-scores, kind="stable").tolist())
 
     def calibrated(question: str, documents: Sequence[Document]) -> object:
         rankings = TwoRankings.of(question, documents, statistics)
