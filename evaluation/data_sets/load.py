@@ -97,7 +97,7 @@ def load_data_set(spec: str) -> DataSet:
             raise InputError(
                 f"{path}: questions {first} and {place} have the same id {item.id!r}. Give each its own, or remove one."
             )
-        texts = (item.id, item.question, *item.options.values(), *item.answers, *item.gold_ids, item.group)
+        texts = (item.id, *item.answers, *item.gold_ids, item.group)
         _refuse_half_characters(f"{path}, question {place}", texts)
     for document in found.documents.values():
         _refuse_half_characters(f"{path}, a long document", (document.id, document.title, document.text))

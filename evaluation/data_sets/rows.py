@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
+from briefcontext.chains.question import check_question
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
 from briefcontext.files import sha256
@@ -175,7 +175,14 @@ def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
     row = {**object_of(row), **given}
     kind, answer, document = row.get("type"), _value_of(row, "answer"), _value_of(row, "document")
     answer = None if answer == [] else answer
-    options = _options(_value_of(row, "options")) or decisions
+    question, gold = _value_of(row, "question"), _value_of(row, "gold_ids")
+    if not isinstance(question, str) or not question.strip():
+        raise BadRow(f"there is no question in it ({' or '.join(map(repr, _NAMES['question']))})")
+    try:
+        checked = check_question(question, _lettered(_value_of(row, "options")) or decisions)
+    except InputError as error:
+        raise BadRow(str(error).removesuffix(".")) from error
+    options = checked["options"]
     answers: tuple[str, ...]
     if options:
         answers = () if answer is None else (right_letter(answer, options),)
@@ -183,15 +190,10 @@ def item_of(row: Any, decisions: Mapping[str, str] = {}, **given: Any) -> Item:
         answers = _accepted_texts(row.get("ideal_answer"))
     else:
         answers = _accepted_texts(answer, whole_list=kind == "list")
-    question, gold = _value_of(row, "question"), _value_of(row, "gold_ids")
     gold = gold if isinstance(gold, list) else [] if gold is None else [gold]
-    if question is None:
-        raise BadRow(f"there is no question in it ({' or '.join(map(repr, _NAMES['question']))})")
-    if not isinstance(question, str) or not question.strip():
-        raise BadRow(f"'question' must be a text that is not blank, not {shown(question)}")
     return Item(
         id=_identifier(_value_of(row, "id")),
-        question=question.strip(),
+        question=checked["text"],
         options=options,
         answers=answers,
         gold_ids=tuple(dict.fromkeys(map(_identifier, gold))),
@@ -215,25 +217,13 @@ def _said(answer: Any) -> Any:
     return answer if not isinstance(answer, bool) else "yes" if answer else "no"
 
 
-def _options(value: Any) -> dict[str, str]:
-    """Letters to texts, from a mapping (its keys in capitals) or from a list (A, B, C in its order)."""
-    if isinstance(value, list):
-        value = {ascii_uppercase[place : place + 1]: text for place, text in enumerate(value)}
-    if not isinstance(value or {}, Mapping):
-        raise BadRow(f"the options must be a list or a mapping, not {shown(value)}")
-    options: dict[str, str] = {}
-    for key, text in (value or {}).items():
-        letter = str(key).strip().upper()
-        if len(letter) != 1 or letter not in ascii_uppercase:
-            raise BadRow(f"an option is named {key!r}: use one letter, A to Z, so that there are at most 26")
-        if isinstance(text, bool) or not isinstance(text, str | int | float) or not str(text).strip():
-            raise BadRow(f"option {letter} must be a text, not {shown(text)}")
-        if letter in options:
-            raise BadRow(f"there are two options {letter}")
-        options[letter] = str(text).strip()
-    if len(options) == 1:
-        raise BadRow("there is only one option: give two or more, or none for a free-text question")
-    return options
+def _lettered(options: Any) -> Any:
+    """Return options by letter where they are a list, and numbers among their texts as words."""
+    if isinstance(options, list):
+        options = {chr(ord("A") + place): text for place, text in enumerate(options)}
+    if not isinstance(options, Mapping):
+        return options
+    return {letter: str(text) if type(text) in (int, float) else text for letter, text in options.items()}
 
 
 def right_letter(answer: Any, options: Mapping[str, str]) -> str:
