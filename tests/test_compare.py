@@ -7,9 +7,8 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.experiments.experiment import EXPERIMENTS
 from briefcontext.evaluation.runs.compare import NOT_AVAILABLE, NPJ, OP_RAG, PREPRINT, PUBLISHED, compare_runs
-from briefcontext.evaluation.runs.run import Run as ExperimentRun
+from briefcontext.evaluation.runs.run import EXPERIMENTS, Run as ExperimentRun
 from briefcontext.knowledge import demo_knowledge_base
 from tests.command_line import Run, command_line
 from tests.openai_server import OpenAIServer, Reply

@@ -220,11 +220,11 @@ def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: Ope
     chat = ChatOpenAI(model="judge", base_url=server.url, api_key="none", max_retries=0)
     models = [RunModels(chat, replies=tmp_path / f"{number}.sqlite") for number in range(2)]
     server.script = lambda call: Reply("The first is clearer.\nVerdict: A")
-    assert judge_pairs(tmp_path, pairs, models[0], "judge") == 6
+    assert judge_pairs(tmp_path, pairs, models[0], "judge", Settings()) == 6
     assert {verdict.verdict for verdict in kept_verdicts(tmp_path)} == {"tie"}
 
     server.script = prefer_longer
-    assert judge_pairs(tmp_path, pairs, models[1], "judge") == 0
+    assert judge_pairs(tmp_path, pairs, models[1], "judge", Settings()) == 0
     by_id = {pair.id: pair for pair in pairs}
     for verdict in kept_verdicts(tmp_path):
         assert by_id[verdict.pair].methods[verdict.verdict] == "briefcontext"

@@ -4,8 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item, balanced_sample
@@ -151,29 +150,3 @@ class OnDocuments(Experiment):
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         reason = super().left_out(item, oracle=oracle)
         return "is not asked on a long document" if reason is None and not item.document else reason
-
-
-EXPERIMENTS = {
-    "position": "controlled:Position",
-    "integration": "integration:Integration",
-    "conflict": "conflict:Conflict",
-    "context_length": "controlled:ContextLength",
-    "attention_bias": "controlled:AttentionBias",
-    "order": "controlled:Order",
-    "open_ended": "open_ended:OpenEnded",
-    "cost": "cost:Cost",
-}
-"""Module and class of each experiment that asks a model."""
-
-
-def experiment(name: str, rankings: Literal["synthetic", "real"] = "synthetic") -> type[OnCorpus] | type[OnDocuments]:
-    """Return an experiment by its name; `conflict` on the papers' synthetic rankings or on the corpus's real ones.
-
-    Raises:
-        InputError: there is none of that name.
-    """
-    if name not in EXPERIMENTS:
-        raise InputError(f"There is no experiment {name!r}. There are: {', '.join([*EXPERIMENTS, 'preflight'])}.")
-    kind = EXPERIMENTS[name] if (name, rankings) != ("conflict", "real") else "conflict:ConflictOnRealRankings"
-    found: type[OnCorpus] | type[OnDocuments] = resolve_name(f"briefcontext.evaluation.experiments.{kind}")
-    return found

@@ -1,6 +1,5 @@
 """Verdicts on pairs of answers: files of raters, a model's, asked in both orders, and what several raters agree on."""
 
-import asyncio
 import csv
 import io
 import re
@@ -8,18 +7,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from time import time
 
 import numpy as np
 from scipy import stats
 
 from briefcontext.chains.model.event_loop import together, wait_for
-from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.errors import InputError, MissingExtraError
 from briefcontext.evaluation.judging.pairs import Pair, read_key
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.statistics.inference import AUC_RESAMPLES, CONFIDENCE
 from briefcontext.files import sha256, write_whole
+from briefcontext.graphs.settings import Settings
 
 OUTCOMES = ("win", "tie", "lose")
 VERDICTS = {"a": "A", "b": "B", "tie": "tie", "neither": "tie", "both": "tie", "equal": "tie"}
@@ -87,18 +87,16 @@ def import_verdicts(folder: Path, file: Path) -> int:
     return len(said)
 
 
-def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: str, *, at_once: int = 8) -> int:
+def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: str, settings: Settings) -> int:
     """Ask a model about every pair in both orders; what it says differently in the two counts as a tie.
 
     Its verdicts are kept in the run's folder in place of what it said before. Returns how many pairs it judged
     differently in the two orders, or without a verdict; raises ModelError where a call failed for good.
     """
-    gate = asyncio.Semaphore(at_once)
 
     async def ask(pair: Pair, first: str, second: str) -> str | None:
-        async with gate:
-            question = Question(text=pair.question, options={})
-            words = await models.ask("judge", question, CallBudget(), first=first, second=second)
+        question = Question(text=pair.question, options={})
+        words = await models.ask("judge", question, settings.budget(time()), first=first, second=second)
         found = _SAID.findall(words)
         return VERDICTS[found[-1].casefold()] if found else None
 

@@ -13,8 +13,13 @@ from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets import DataSet, load_data_set
 from briefcontext.evaluation.data_sets.data_set import balanced_sample, sample
+from briefcontext.evaluation.experiments.conflict import Conflict, ConflictOnRealRankings
+from briefcontext.evaluation.experiments.controlled import AttentionBias, ContextLength, Order, Position
 from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
-from briefcontext.evaluation.experiments.experiment import OnCorpus, OnDocuments, experiment
+from briefcontext.evaluation.experiments.cost import Cost
+from briefcontext.evaluation.experiments.experiment import OnCorpus, OnDocuments
+from briefcontext.evaluation.experiments.integration import Integration
+from briefcontext.evaluation.experiments.open_ended import OpenEnded
 from briefcontext.evaluation.judging.pairs import make_pairs
 from briefcontext.evaluation.judging.verdicts import import_verdicts, judge_pairs
 from briefcontext.evaluation.methods.method import Method, methods
@@ -40,6 +45,10 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.calibration import Calibration
 
+EXPERIMENTS: Mapping[str, type[OnCorpus] | type[OnDocuments]] = {
+    kind.name: kind for kind in (Position, Integration, Conflict, ContextLength, AttentionBias, Order, OpenEnded, Cost)
+}
+"""The experiments that ask a model."""
 DECIDES = "briefcontext"
 """The one method whose route the preflight decides."""
 
@@ -65,7 +74,11 @@ class Run:
     def __init__(self, settings: RunSettings) -> None:
         self.settings = settings
         self.prompts = Prompts(settings.reading.prompts)
-        kind = experiment(settings.experiment, settings.rankings)
+        if settings.experiment not in EXPERIMENTS:
+            names = ", ".join([*EXPERIMENTS, "preflight"])
+            raise InputError(f"There is no experiment {settings.experiment!r}. There are: {names}.")
+        real = settings.experiment == "conflict" and settings.rankings == "real"
+        kind = ConflictOnRealRankings if real else EXPERIMENTS[settings.experiment]
         self.methods: list[Method] = methods(settings.methods or kind.methods)
         calibration = resources.calibration(settings.reading)
         own_ks = kind.ks if calibration is None else (calibration.k,)
@@ -215,7 +228,7 @@ class Run:
             first, second = (method.name for method in self.methods)
             pairs = make_pairs(list(folder.rows().values()), first, second, self.settings.seed)
             models = RunModels(name, replies=out / REPLIES, temperature=0.0)
-            unsure = judge_pairs(out, pairs, models, name, at_once=self.settings.reading.max_concurrent_calls)
+            unsure = judge_pairs(out, pairs, models, name, self.settings.reading)
             self._finish(folder)
         return unsure
 
