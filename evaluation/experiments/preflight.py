@@ -157,13 +157,15 @@ def run_preflight(
     labels = labelled.misplaced
     write_whole(out / STUDY_ROWS, "".join(map(json_line, _rows(labelled, run, iou_threshold))))
     of = labelled.counted(positive)
+    drawn: list[str] = []
     if figures and run is not None and 0 < labels[of].sum() < of.sum():
         held_out = HELD_OUT if given is None else "by the calibration given"
         overlap = labelled.iou(PREFLIGHT_TOP_N) <= iou_threshold
         counts = [count_decisions(labels[of], mapped[of]) for mapped in (run.mapped, overlap)]
-        draw_preflight(out, labels[of], run.probability[of], *counts, held_out=held_out)
-    summary["tables"] = [asdict(table) for table in (decisions_table(summary), iou_table(summary))]
-    write_whole(out / REPORT, preflight_report(summary, figures=figures))
+        drawn = draw_preflight(out, labels[of], run.probability[of], *counts, held_out=held_out)
+    tables = [decisions_table(summary), iou_table(summary)]
+    summary["tables"] = list(map(asdict, tables))
+    write_whole(out / REPORT, preflight_report(summary, tables, drawn))
     summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
     write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
     return summary

@@ -1,6 +1,6 @@
 """The tables and the report of a preflight study."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -70,9 +70,8 @@ def _calibrated(summary: Record) -> str:
     )
 
 
-def preflight_report(summary: Record, *, figures: bool = True) -> str:
-    """Return the report of a summary of `run_preflight`, with its figures where they were drawn, in Markdown."""
-    drawn = figures and summary["calibrated"] is not None and 0 < summary["misplaced"] < summary["n"]
+def preflight_report(summary: Record, tables: Sequence[Table], figures: Sequence[str]) -> str:
+    """Return the report of a summary of `run_preflight` in Markdown, with its tables and the figures of these names."""
     parts = [
         "# Preflight check",
         f"Questions: {summary['n']:,}; k = {summary['k']}. Positives are of two kinds: a key document ranked below 3 "
@@ -81,8 +80,8 @@ def preflight_report(summary: Record, *, figures: bool = True) -> str:
         "The paper counts both. Negatives are the same in all rows. Shares and areas under the ROC curve are in per "
         "cent; intervals of shares are Wilson's, those of areas by bootstrap, at 95%.",
         *(f"> {warning}" for warning in summary["warnings"]),
-        *(Table(**table).markdown() for table in summary["tables"]),
-        *(f"![{name}]({name}.png)" for name in ("calibration_curve", "precision_recall", "cost_curve") if drawn),
+        *(table.markdown() for table in tables),
+        *(f"![{name}]({name}.png)" for name in figures),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -90,14 +89,13 @@ def preflight_report(summary: Record, *, figures: bool = True) -> str:
 def _decided(counted: Record) -> Iterator[dict[str, Any]]:
     """Yield for each check and kind of positives that there are the counts, and the area under the ROC curve."""
     for check, title in _CHECKS.items():
-        if decided := counted.get(check):
+        if decided := counted[check]:
             for kind, words in _KINDS.items():
-                counts = decided if kind == "misplaced" else (decided.get("kinds") or {}).get(kind)
-                if counts and (kind == "misplaced" or counts["tp"] + counts["fn"]):
-                    own = {name: value for name, value in counts.items() if name != "auc"}
-                    yield {**own, "check": title, "positives": words, **(decided.get("auc") or {}).get(kind, {})}
+                counts = decided["kinds"].get(kind, decided)
+                if kind == "misplaced" or counts["tp"] + counts["fn"]:
+                    yield {**counts, "check": title, "positives": words, "auc": None, **decided["auc"].get(kind, {})}
 
 
 def _share_of(name: str) -> Callable[[Record], str]:
     """Show a share with Wilson's interval."""
-    return lambda one: with_interval(one[name], *(one.get(f"{name}_interval") or (None, None)))
+    return lambda one: with_interval(one[name], *(one[f"{name}_interval"] or (None, None)))

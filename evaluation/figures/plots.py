@@ -266,8 +266,10 @@ def draw_preflight(
     iou: Estimate,
     *,
     held_out: str,
-) -> None:
+) -> list[str]:
     """Write a preflight check's calibration, precision-recall and cost curves into a folder, each as PNG and SVG.
+
+    Returns their names, without a suffix.
 
     Args:
         labels, probability: True for misplaced (n,), and the probability (n,) that the model gave without seeing it.
@@ -278,16 +280,14 @@ def draw_preflight(
     """
     out.mkdir(parents=True, exist_ok=True)
     checks = [(calibrated, "o", _CALIBRATED, "calibrated, at its threshold"), (iou, "s", _IOU, "IoU check")]
-    for name, draw in (
-        ("calibration_curve", _calibration_curve),
-        ("precision_recall", _precision_recall),
-        ("cost_curve", _cost_curve),
-    ):
+    curves = {"calibration_curve": _calibration_curve, "precision_recall": _precision_recall, "cost_curve": _cost_curve}
+    for name, draw in curves.items():
         with _figure(height=4.8) as (drawn, (axes,)):
             draw(axes, labels, probability, checks)
             axes.set_title(f"{axes.get_title()}\n{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}")
             axes.legend(frameon=False)
             _save(drawn, out / name)
+    return list(curves)
 
 
 def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], _: _Checks) -> None:
