@@ -44,9 +44,11 @@ def read(server: OpenAIServer, tmp_path: Path) -> Read:
     """Read with a method, and return what came of it."""
     server.script = _script
 
-    def read(name: str, reading: Reading = READING, **settings: int) -> tuple[Outcome, CallTrace]:
+    def read(
+        name: str, reading: Reading = READING, short: tuple[str, ...] = (), **settings: int
+    ) -> tuple[Outcome, CallTrace]:
         chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
-        models = RunModels(chat, replies=tmp_path / "replies.sqlite")
+        models = RunModels(chat, replies=tmp_path / "replies.sqlite", short=short)
         chosen = Settings(force_choice=True, max_retries=0, partition_size=3, **settings)  # type: ignore[arg-type]
 
         return asyncio.run(traced(name, reading, models, chosen))
@@ -165,7 +167,7 @@ def test_calls_are_traced_with_stage_partition_hash_and_tokens(
 
 def test_a_free_answer_that_is_compared_word_by_word_is_asked_to_be_short(read: Read, server: OpenAIServer) -> None:
     item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
-    read("vanilla", Reading(item, CHUNKS, short=True))
+    read("vanilla", Reading(item, CHUNKS), (item.question,))
     assert SHORT_ANSWER in server.calls[0].user
 
 
@@ -174,9 +176,9 @@ def test_the_preflight_compares_by_the_question_and_not_by_what_is_added_to_it(
 ) -> None:
     words = Document(id="w", page_content="Answer in as few words as possible, without an explanation.", metadata={})
     item = Item("q1", "Who wrote it?", {}, ("Somebody",), ())
-    ious = {read("briefcontext", Reading(item, [*CHUNKS, words], short=short))[0].iou for short in (True, False)}
+    ious = {read("briefcontext", Reading(item, [*CHUNKS, words]), short)[0].iou for short in ((item.question,), ())}
     assert len(ious) == 1
-    read("map_reduce", Reading(item, CHUNKS, short=True))
+    read("map_reduce", Reading(item, CHUNKS), (item.question,))
     assert all(SHORT_ANSWER in call.user for call in server.calls[-2:])
 
 

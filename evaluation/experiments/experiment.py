@@ -107,14 +107,13 @@ class Experiment(ABC):
                 return balanced_sample(items, self.per_class, seed), words
         return list(items), None
 
+    def short(self, item: Item) -> bool:
+        """Return whether an answer has to be short, because it is compared with others word by word."""
+        return bool(item.answers) and not item.options and not item.summary
+
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         """Say why a question cannot be used; None when it can."""
         return "has no answer key" if self.needs_answers and not item.answers else None
-
-
-def _is_short(item: Item) -> bool:
-    """Whether the answer is compared with others word by word."""
-    return bool(item.answers) and not item.options and not item.summary
 
 
 class OnCorpus(Experiment):
@@ -129,7 +128,7 @@ class OnCorpus(Experiment):
         self.corpus, self.seed, self.fused = corpus, seed, fused
 
     def base_reading(self, item: Item) -> Reading:
-        return Reading(item, key_documents=self.corpus.key_documents(item), short=_is_short(item))
+        return Reading(item, key_documents=self.corpus.key_documents(item))
 
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         reason = super().left_out(item, oracle=oracle)
@@ -145,7 +144,7 @@ class OnDocuments(Experiment):
         self.documents = documents
 
     def base_reading(self, item: Item) -> Reading:
-        return Reading(item, whole=self.documents.whole(item), short=_is_short(item))
+        return Reading(item, whole=self.documents.whole(item))
 
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         reason = super().left_out(item, oracle=oracle)

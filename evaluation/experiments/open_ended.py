@@ -1,7 +1,7 @@
 """Experiment `open_ended`: answers to open questions, in pairs, for people to judge."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -21,7 +21,7 @@ from briefcontext.evaluation.judging.verdicts import (
     kept_verdicts,
     outcomes_of,
 )
-from briefcontext.evaluation.methods.method import VANILLA, Reading
+from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.runs.results import is_simulated
 from briefcontext.evaluation.statistics.comparison import correct
 from briefcontext.evaluation.statistics.inference import mcnemar_exact, wilson
@@ -54,9 +54,9 @@ class OpenEnded(RealRankings):
     needs_answers = False
     repeatable = False
 
-    def base_reading(self, item: Item) -> Reading:
-        """Leave the answer as long as it is: nobody compares it word by word."""
-        return replace(super().base_reading(item), short=False)
+    def short(self, item: Item) -> bool:
+        """Leave answers as long as they are: nobody compares them word by word."""
+        return False
 
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         """Leave multiple choice out."""

@@ -16,7 +16,7 @@ from briefcontext.chains.parsing.answer_parser import parse_draft
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
-from briefcontext.evaluation.methods.models import RunModels, refuse_unread, shortly
+from briefcontext.evaluation.methods.models import RunModels, refuse_unread
 from briefcontext.graphs.nodes import IN_PARTS
 from briefcontext.graphs.settings import IOU, Settings
 
@@ -39,8 +39,6 @@ class Reading:
     """The documents that hold the answer, for `oracle`."""
     whole: Document | None = None
     """The one long document, for `long_context` and `self_route`."""
-    short: bool = False
-    """Whether the answer has to be short, because it is compared with others word by word."""
 
     def ranking(self, kind: str) -> Sequence[Document]:
         """Return the documents of one kind, or raise InputError where the experiment gives none."""
@@ -110,7 +108,7 @@ def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any
         asked: dict[str, Any] = {"question": reading.item.question, "options": dict(reading.item.options)}
         if kind != "documents" or not reading.retrieved:
             asked["documents"] = list(documents)
-        result = await models.graph(reading.short).ainvoke(asked, context=base.model_copy(update=changed))
+        result = await models.graph.ainvoke(asked, context=base.model_copy(update=changed))
         return _from_answer(result["answer"])
 
     return run
@@ -193,8 +191,7 @@ def _from_words(output: str, question: Question, budget: CallBudget, *, route: s
 
 
 def _asked(reading: Reading) -> Question:
-    question = check_question(reading.item.question, dict(reading.item.options))
-    return {**question, "text": shortly(question["text"])} if reading.short else question
+    return check_question(reading.item.question, dict(reading.item.options))
 
 
 METHODS: Mapping[str, Method] = {

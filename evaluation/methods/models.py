@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -37,19 +36,15 @@ SHORT_ANSWER = "Answer in as few words as possible, without an explanation."
 """Added to a question whose answer is compared word by word, for every method alike, in prompts and nowhere else."""
 
 
-def shortly(question: str) -> str:
-    """Return a question as a model gets it that is to answer in few words."""
-    return f"{question}\n{SHORT_ANSWER}"
-
-
 class ShortAnswers(Prompts):
-    """The same templates for questions that are to be answered in few words, which the preflight does not see."""
+    """The same templates, which ask for answers in few words to some questions. The preflight does not see it."""
 
-    def __init__(self, prompts: Prompts) -> None:
-        self.texts = prompts.texts
+    def __init__(self, prompts: Prompts, questions: Collection[str]) -> None:
+        self.texts, self._questions = prompts.texts, questions
 
     def render(self, name: str, question: str, options: Mapping[str, str], **values: Any) -> list[BaseMessage]:
-        return super().render(name, shortly(question), options, **values)
+        asked = f"{question}\n{SHORT_ANSWER}" if question in self._questions else question
+        return super().render(name, asked, options, **values)
 
 
 class RunModels:
@@ -60,6 +55,7 @@ class RunModels:
         extract_model: another one for the extractions; the same by default.
         replies: file that keeps every reply; None for a model that costs nothing.
         prompts: templates of the user's own.
+        short: questions whose answers are to have few words.
         repeat: which of a run's repeats it serves, from 0; replies to another are never taken for it.
         retriever: over the corpus whose rankings are read; None where all documents are given.
         kwargs: what the provider's class takes besides, such as the temperature.
@@ -72,21 +68,17 @@ class RunModels:
         extract_model: str | BaseChatModel | None = None,
         replies: Path | None = None,
         prompts: Prompts = BUNDLED,
+        short: Collection[str] = (),
         retriever: RankingRetriever | None = None,
         repeat: int = 0,
         **kwargs: Any,
     ) -> None:
         chat = _open(model, replies, repeat, kwargs)
         worker = None if extract_model is None else _open(extract_model, replies, repeat, kwargs)
+        prompts = ShortAnswers(prompts, short)
         self.model = Model(chat, prompts=prompts)
-
-        @cache
-        def graph(short: bool) -> Any:
-            own = ShortAnswers(prompts) if short else prompts
-            return build_graph(reader=StrictReader(chat, extract_model=worker, prompts=own), retriever=retriever)
-
-        self.graph = graph
-        """Makes the graph whose reader asks for short answers, or for such as they come."""
+        reader = StrictReader(chat, extract_model=worker, prompts=prompts)
+        self.graph: Any = build_graph(reader=reader, retriever=retriever)
 
     def prompt(self, name: str, question: Question, **values: Any) -> list[BaseMessage]:
         """Return a template with a question and what else it names, as the answering model gets it."""

@@ -308,7 +308,8 @@ class Run:
     def _runner(self, model: str | BaseChatModel, changed: Mapping[str, Any] | None = None, **opening: Any) -> Runner:
         """Return what asks the model; `changed` are settings of the reading, `opening` is for `RunModels`."""
         retriever = None if self._corpus is None else self._corpus.retriever
-        opening |= {"prompts": self.prompts, "retriever": retriever}
+        short = {item.question for item in self.items if self.experiment.short(item)}
+        opening |= {"prompts": self.prompts, "short": short, "retriever": retriever}
         models = [RunModels(model, repeat=repeat, **opening) for repeat in range(self.settings.repeats)]
         # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
         changed = {"force_choice": self.experiment.force_choice, "prompts": None, **(changed or {})}
