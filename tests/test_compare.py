@@ -138,9 +138,6 @@ def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(t
     assert "This holds for: two." in compared
     with pytest.raises(InputError, match="no run to compare"):
         compare_runs([])
-    (tmp_path / "one" / "summary.json").write_text('{"experiment": "conflict"}')
-    with pytest.raises(InputError, match="older version, without tables: one"):
-        compare_runs([tmp_path / "one", tmp_path / "two"])
 
 
 def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
-from briefcontext.errors import InputError, ModelCallError
+from briefcontext.errors import ModelCallError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.methods.method import METHODS, Outcome, Reading
 from briefcontext.evaluation.methods.models import SHORT_ANSWER, CallTrace, RunModels
@@ -25,7 +25,7 @@ CHUNKS = [
     for n in (5, 2, 7, 3, 1, 6)
 ]
 WHOLE = Document(id="book", page_content="The whole book. " * 400, metadata={"source_id": "book", "title": "Book"})
-READING = Reading(ITEM, CHUNKS, fused=CHUNKS[::-1], key_documents=CHUNKS[3:4], whole=WHOLE)
+READING = Reading(ITEM, CHUNKS, fused=CHUNKS[::-1], key_documents=CHUNKS[3:4], whole=[WHOLE])
 
 Read = Callable[..., tuple[Outcome, CallTrace]]
 
@@ -122,7 +122,7 @@ def test_long_context_reads_the_whole_document(read: Read, server: OpenAIServer)
 def test_a_document_beyond_the_window_loses_its_middle_and_that_is_said(read: Read, server: OpenAIServer) -> None:
     text = "Beginning. " + "Middle of the book. " * 600 + "End."
     whole = WHOLE.model_copy(update={"page_content": text})
-    outcome, _ = read("long_context", Reading(ITEM, CHUNKS, whole=whole), max_input_tokens=2048)
+    outcome, _ = read("long_context", Reading(ITEM, CHUNKS, whole=[whole]), max_input_tokens=2048)
     ((_, kept),) = server.calls[0].documents
     assert outcome.truncated
     assert "Beginning." in kept
@@ -180,14 +180,6 @@ def test_the_preflight_compares_by_the_question_and_not_by_what_is_added_to_it(
     assert len(ious) == 1
     read("map_reduce", Reading(item, CHUNKS), (item.question,))
     assert all(SHORT_ANSWER in call.user for call in server.calls[-2:])
-
-
-@pytest.mark.parametrize(
-    ("name", "missing"), [("vanilla", "documents"), ("oracle", "key documents"), ("hybrid", "fused")]
-)
-def test_a_method_without_its_documents_says_so(read: Read, name: str, missing: str) -> None:
-    with pytest.raises(InputError, match=missing):
-        read(name, Reading(ITEM))
 
 
 @pytest.mark.parametrize("name", ["vanilla", "map_reduce"])

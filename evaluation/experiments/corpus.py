@@ -135,14 +135,8 @@ class LongDocuments:
         self._retriever = lru_cache(_KEPT_DOCUMENTS)(self._encoded)
 
     def whole(self, item: Item) -> Document:
-        """Return the question's document in one piece.
-
-        Raises:
-            InputError: it is asked on none, or on one that the data set lacks.
-        """
-        if item.document is None or item.document not in self._documents:
-            raise InputError(f"Question {item.id} is asked on no long document of this data set.")
-        return self._documents[item.document]
+        """Return the question's document in one piece."""
+        return self._documents[str(item.document)]
 
     def ranking(self, item: Item, k: int) -> Sequence[Document]:
         """Return the `k` chunks nearest to the question, best first; all of them where there are fewer."""

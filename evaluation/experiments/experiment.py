@@ -121,11 +121,10 @@ class OnCorpus(Experiment):
 
     Args:
         seed: of what is drawn at random.
-        fused: whether a method needs the fused ranking.
     """
 
-    def __init__(self, corpus: Corpus, *, seed: int = 0, fused: bool = False) -> None:
-        self.corpus, self.seed, self.fused = corpus, seed, fused
+    def __init__(self, corpus: Corpus, seed: int) -> None:
+        self.corpus, self.seed = corpus, seed
 
     def base_reading(self, item: Item) -> Reading:
         return Reading(item, key_documents=self.corpus.key_documents(item))
@@ -144,7 +143,7 @@ class OnDocuments(Experiment):
         self.documents = documents
 
     def base_reading(self, item: Item) -> Reading:
-        return Reading(item, whole=self.documents.whole(item))
+        return Reading(item, whole=[self.documents.whole(item)])
 
     def left_out(self, item: Item, *, oracle: bool) -> str | None:
         reason = super().left_out(item, oracle=oracle)

@@ -46,14 +46,10 @@ class RealRankings(OnCorpus):
         return [{"k": k} for k in ks]
 
     def arrange(self, item: Item, condition: Condition) -> Reading:
-        """Take the k passages nearest to the question, and the k best fused ones where a method reads them."""
-        k = condition["k"]
-        return replace(
-            self.base_reading(item),
-            documents=self.corpus.ranking(item, k),
-            retrieved=True,
-            fused=self.corpus.fused(item, k) if self.fused else None,
-        )
+        """Take the k passages nearest to the question, and the k best fused ones."""
+        k, reading = condition["k"], self.base_reading(item)
+        ranking, fused = self.corpus.ranking(item, k), self.corpus.fused(item, k)
+        return replace(reading, documents=ranking, retrieved=True, fused=fused)
 
 
 class Integration(RealRankings):

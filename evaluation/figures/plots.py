@@ -55,7 +55,6 @@ def _figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "It
     """
     try:
         import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError(
@@ -63,7 +62,6 @@ def _figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "It
         ) from error
     with mpl.rc_context(_STYLE):
         drawn = Figure(figsize=(width * columns, height), layout="constrained")
-        FigureCanvasAgg(drawn)
         axes = drawn.subplots(1, columns, sharey=True, squeeze=False)
         yield drawn, list(axes[0])
 

@@ -33,20 +33,12 @@ class Reading:
     """The ranking, best first."""
     retrieved: bool = False
     """Whether it is the corpus's own, which the graph then retrieves as it does for a user."""
-    fused: Sequence[Document] | None = None
-    """The same corpus ranked by reciprocal rank fusion, for `hybrid`; None where the ranking is synthetic."""
+    fused: Sequence[Document] = ()
+    """The same corpus ranked by reciprocal rank fusion, for `hybrid`; empty where the ranking is synthetic."""
     key_documents: Sequence[Document] = ()
     """The documents that hold the answer, for `oracle`."""
-    whole: Document | None = None
+    whole: Sequence[Document] = ()
     """The one long document, for `long_context` and `self_route`."""
-
-    def ranking(self, kind: str) -> Sequence[Document]:
-        """Return the documents of one kind, or raise InputError where the experiment gives none."""
-        whole = [self.whole] if self.whole else []
-        kinds = {"documents": self.documents, "fused": self.fused, "key documents": self.key_documents, "whole": whole}
-        if not (given := kinds[kind]):
-            raise InputError(f"Question {self.item.id} has no {kind}, and a method was asked to read them.")
-        return given
 
 
 @dataclass(frozen=True)
@@ -76,7 +68,8 @@ class Outcome:
     abstained: bool = False
 
 
-Need = Literal["documents", "fused", "key documents", "whole"]
+Need = Literal["documents", "fused", "key_documents", "whole"]
+"""A field of `Reading`."""
 Run = Callable[[Reading, RunModels, Settings], Awaitable[Outcome]]
 
 _MARKS = re.compile(rf"\s*{MARK}")
@@ -96,11 +89,11 @@ class Method:
     """Whether it does not see the ranking, so that it is run once for a question and not once for a condition."""
 
 
-def _graph(kind: Literal["documents", "fused", "key documents"], **settings: Any) -> Run:
+def _graph(kind: Need, **settings: Any) -> Run:
     """Read with the graph."""
 
     async def run(reading: Reading, models: RunModels, base: Settings) -> Outcome:
-        documents = reading.ranking(kind)
+        documents = getattr(reading, kind)
         # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
         changed = {"top_k": len(documents), "include_retracted": True, "on_partition_failure": "report", **settings}
         # A calibration fits one ranking and k, and a forced route need not be decided.
@@ -139,7 +132,7 @@ async def _long_context(reading: Reading, models: RunModels, settings: Settings)
     question, budget = _asked(reading), settings.budget(time())
     ask = {"may_abstain": not (settings.force_choice and question["options"])}
     room = room_for(models.model, budget, models.prompt("long_context", question, documents="", **ask))
-    context, truncated = _fitted(reading.ranking("whole")[0], question, room)
+    context, truncated = _fitted(reading.whole[0], question, room)
     output = await models.ask("long_context", question, budget, documents=context, **ask)
     return _from_words(output, question, budget, route="long_context", truncated=truncated)
 
@@ -150,7 +143,7 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
     Passages that do not fit into the window are left out, those of the lowest ranks first.
     """
     question, budget = _asked(reading), settings.budget(time())
-    documents = assign_keys(question["text"], reading.ranking("documents"))
+    documents = assign_keys(question["text"], reading.documents)
     room = room_for(models.model, budget, models.prompt("self_route", question, documents=""))
     fitting, *beyond = split_to_fit(documents, room)
     passages = render_documents(fitting)
@@ -199,7 +192,7 @@ METHODS: Mapping[str, Method] = {
     for method in (
         Method("closed_book", "Closed book", None, _closed_book, constant=True),
         Method(VANILLA, "Vanilla RAG", "documents", _graph("documents", route="vanilla")),
-        Method("oracle", "Oracle", "key documents", _graph("key documents", route="vanilla"), constant=True),
+        Method("oracle", "Oracle", "key_documents", _graph("key_documents", route="vanilla"), constant=True),
         Method("briefcontext", "BriefContext", "documents", _graph("documents", route="auto")),
         Method("map_reduce", "Map-reduce", "documents", _graph("documents", route="map_reduce")),
         Method("order_preserving", "OP-RAG", "documents", _graph("documents", route="order_preserving")),

@@ -53,8 +53,6 @@ def compare_runs(folders: Sequence[Path]) -> str:
     if len(set(names)) < len(names):
         names = [str(folder) for folder in folders]
     summaries = {name: RunFolder(folder).summary() for name, folder in zip(names, folders, strict=True)}
-    if old := [name for name, summary in summaries.items() if "tables" not in summary]:
-        raise InputError(f"Of an older version, without tables: {', '.join(old)}. Give the command of each again.")
     parts = ["# Runs compared", ""]
     if marked := [name for name, summary in summaries.items() if summary["simulation"]]:
         parts += [f"{SIMULATION} This holds for: {', '.join(marked)}.", ""]

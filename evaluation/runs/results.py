@@ -152,8 +152,6 @@ def verify_run(path: Path) -> list[str]:
     """
     folder = RunFolder(path)
     config, summary = folder.config(), folder.summary()
-    if "sha256" not in summary:
-        raise InputError(f"{path} names no hashes: it is a run of an older version. Give the same command again.")
     problems = []
     if missing := summary.get("missing"):
         problems.append(f"Answers that are not there: {missing:,}. Give the command that began it again to get them.")

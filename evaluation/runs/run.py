@@ -86,7 +86,7 @@ class Run:
         check_settings(settings, kind, self.methods)
         self._data_set: DataSet = load_data_set(settings.data_set)
         self.experiment = self._opened(kind)
-        oracle = any(method.need == "key documents" for method in self.methods)
+        oracle = any(method.need == "key_documents" for method in self.methods)
         reasons = [self.experiment.left_out(item, oracle=oracle) for item in self._data_set.items]
         left_out = Counter(filter(None, reasons))
         self.left_out: dict[str, int] = self._data_set.left_out + left_out
@@ -120,9 +120,8 @@ class Run:
                 "name it with --kb DIR."
             )
         given = settings.knowledge_base
-        fused = any(method.need == "fused" for method in self.methods)
         corpus = Corpus(KnowledgeBase.open(given)) if isinstance(given, str) else given
-        return kind(corpus, seed=settings.seed, fused=fused)
+        return kind(corpus, settings.seed)
 
     def _calibrated(self, calibration: Calibration) -> dict[str, Any]:
         """Return what tells the calibration of this run from others, with cautions, if it can decide in this run."""

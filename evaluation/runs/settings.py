@@ -27,7 +27,7 @@ _VERSIONED = (
     "briefcontext", "langchain", "langchain-core", "langchain-openai", "langgraph", "pylance", "numpy", "scipy",
     "scikit-learn", "statsmodels", "torch", "sentence-transformers",
 )  # fmt: skip
-_NEEDS = {"key documents": "key documents", "whole": "a whole long document", "fused": "a fused ranking of the corpus"}
+_NEEDS = {"key_documents": "key documents", "whole": "a whole long document", "fused": "a fused ranking of the corpus"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def check_settings(settings: RunSettings, experiment: type[Experiment], methods:
             "At temperature 0 a model is asked to say the same each time, so that repeats tell nothing. Give "
             "--temperature, such as 0.7, or a negative one for the provider's own."
         )
-    lacking = {"key documents" if issubclass(experiment, OnDocuments) else "whole"}
+    lacking = {"key_documents" if issubclass(experiment, OnDocuments) else "whole"}
     if not experiment.real_rankings:
         lacking.add("fused")
     for method in methods:
