@@ -116,7 +116,7 @@ def build_graph(
             saves in the background) and `"sync"`; `"exit"` keeps nothing of a killed run. A `max_concurrency` in
             the config would hold extractions back from being kept: bound model calls by the setting
             `max_concurrent_calls` instead.
-        settings: the schema of `context=`: Settings, or a subclass with defaults of its own.
+        settings: the schema of `context=`: Settings, or a subclass, whose defaults are those of a run without any.
         name: what traces call the graph.
 
     Raises:
@@ -135,6 +135,7 @@ def build_graph(
     nodes = Nodes(
         LLMReader(reader) if isinstance(reader, str | BaseChatModel) else reader,
         None if retriever is None else as_ranking_retriever(retriever),
+        settings,
     )
     builder = StateGraph(State, context_schema=settings, input_schema=Input, output_schema=Output)
     builder.add_node("retrieve", nodes.retrieve, input_schema=State)

@@ -37,7 +37,7 @@ from briefcontext.graphs.events import (
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
-from briefcontext.knowledge.store.filters import WIDEN
+from briefcontext.knowledge.store.filters import WIDEN, Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import BM25Pool, TwoRankings, order_preserving
 from briefcontext.retrievers.sentence_ranking import lacks_dose, unmentioned
@@ -83,21 +83,36 @@ class Nodes:
 
     Args:
         reader, retriever: None leaves them to each run's settings.
+        defaults: the settings of a run that is given none.
     """
 
-    def __init__(self, reader: Reader | None, retriever: RankingRetriever | None) -> None:
+    def __init__(self, reader: Reader | None, retriever: RankingRetriever | None, defaults: type[Settings]) -> None:
         self._given_reader = reader
         self._given_retriever = retriever
+        self._defaults = defaults
         self.retrieve = Node(self._retrieve)
         self.map_fanout = Node(self._map_fanout)
         self.extract = Node(self._extract)
         self.reduce = Node(self._reduce)
         self.answer = Node(self._answer)
 
+    def _current_settings(self) -> Settings:
+        return current_settings(self._defaults)
+
+    def _settings(self, state: State | Partition) -> Settings:
+        """Return the run's settings. Raises InputError where it is gone on with without those that it began with."""
+        settings = self._current_settings()
+        if settings == type(settings)() and state["settings"] != settings.fingerprint:
+            raise InputError(
+                "This run began with other settings, and would go on with the default ones, which name another reader: "
+                "give them again, invoke(None, config, context=…)."
+            )
+        return settings
+
     def _open_reader(self) -> Reader:
         if self._given_reader is None:
-            return resources.reader(current_settings(), self._given_retriever)
-        resources.refuse_model_settings(current_settings())
+            return resources.reader(self._current_settings(), self._given_retriever)
+        resources.refuse_model_settings(self._current_settings())
         return self._given_reader
 
     async def _reader(self) -> Reader:
@@ -105,7 +120,7 @@ class Nodes:
 
     def _retriever(self) -> RankingRetriever:
         given = self._given_retriever
-        return given if given is not None else resources.retriever(current_settings(), tell_encoding)
+        return given if given is not None else resources.retriever(self._current_settings(), tell_encoding)
 
     def _searched(self, state: State) -> RankingRetriever | None:
         # Documents that the caller gave are of no knowledge base that the settings name.
@@ -113,7 +128,7 @@ class Nodes:
 
     async def _retrieve(self, state: State) -> Update:
         """Check the question, and retrieve k documents in the dense ranking's order."""
-        begun, settings = time.time(), current_settings()
+        begun, settings = time.time(), self._current_settings()
         asked = check_question(state.get("question"), state.get("options"))
         reader = await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
         budget = settings.budget(begun)
@@ -134,7 +149,7 @@ class Nodes:
         return {
             "asked": asked,
             "started": begun,
-            "settings": current_settings().fingerprint,
+            "settings": self._current_settings().fingerprint,
             "given": given is not None,
             "searched": searched,
             "ranking": assign_keys(asked["text"], documents),
@@ -154,7 +169,7 @@ class Nodes:
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
-        settings = _settings(state)
+        settings = self._settings(state)
         retriever = self._searched(state)
         ranks = None if state["given"] else retriever
         statistics = None if retriever is None else retriever.term_statistics
@@ -168,7 +183,7 @@ class Nodes:
             preflight = with_prediction(compared, calibration.predict(rankings), caution)
         route, reason = decide_route(preflight, settings, one_ranking=ranks is not None and ranks.ranks_by_bm25)
         too_long_for = None
-        if route in _ONE_CALL and len(_parts(self._open_reader(), state, documents, route)) > 1:
+        if route in _ONE_CALL and len(_parts(self._open_reader(), state, documents, route, settings)) > 1:
             too_long_for, route = route, "map_reduce"
             reason = f"{reason}, but the documents exceed the model's input window"
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
@@ -176,14 +191,15 @@ class Nodes:
 
     async def _map_fanout(self, state: State) -> Update:
         """Cut the documents, in order, into partitions (ContextMap), those that exceed the model's window further."""
-        size, reader, documents = _settings(state).partition_size, await self._reader(), state["ranking"]
+        settings, reader, documents = self._settings(state), await self._reader(), state["ranking"]
+        size = settings.partition_size
         documents = order_preserving(documents) if state.get("too_long_for") == "order_preserving" else documents
         groups = (documents[i : i + size] for i in range(0, len(documents), size))
-        return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract")]}
+        return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract", settings)]}
 
     async def _extract(self, branch: Partition) -> Update:
         """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
-        settings, reader = _settings(branch), await self._reader()
+        settings, reader = self._settings(branch), await self._reader()
         budget = settings.budget(branch["started"])
         index, of, documents = branch["index"], branch["partitions"], branch["documents"]
         emit(PartitionStarted(event="partition_started", index=index, partitions=of, documents=len(documents)))
@@ -206,7 +222,7 @@ class Nodes:
         Raises:
             ModelCallError: all partitions failed, so that nothing is known.
         """
-        settings, reader = _settings(state), await self._reader()
+        settings, reader = self._settings(state), await self._reader()
         budget, extractions = settings.budget(state["started"]), state["extractions"]
         failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
         if len(failed) == len(extractions):
@@ -217,16 +233,17 @@ class Nodes:
         else:
             emit(Reducing(event="reducing", evidence=evidence))
             draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
-        return _answered(state, await self._compared(state, draft, reader), budget, reader)
+        return _answered(state, await self._compared(state, draft, reader), budget, reader, settings.filters)
 
     async def _answer(self, state: State) -> Update:
         """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
-        budget, reader = _settings(state).budget(state["started"]), await self._reader()
+        settings, reader = self._settings(state), await self._reader()
+        budget = settings.budget(state["started"])
         documents, route = state["ranking"], state["route"]
         emit(Answering(event="answering", documents=len(documents)))
         documents = order_preserving(documents) if route == "order_preserving" else documents
         draft = await reader.aanswer(state["asked"], documents, route, budget)
-        return _answered(state, await self._compared(state, draft, reader), budget, reader)
+        return _answered(state, await self._compared(state, draft, reader), budget, reader, settings.filters)
 
     async def _compared(self, state: State, draft: Draft, reader: Reader) -> Draft:
         """Name what was asked and is not in the documents, where no model says so."""
@@ -260,20 +277,9 @@ class Nodes:
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
-        settings = _settings(state)
+        settings = self._settings(state)
         draft = _abstention(_without_documents(state, settings))
-        return _answered(state, draft, settings.budget(state["started"]), self._open_reader())
-
-
-def _settings(state: State | Partition) -> Settings:
-    """Return the run's settings. Raises InputError where it is gone on with without those that it began with."""
-    settings = current_settings()
-    if settings == type(settings)() and state["settings"] != settings.fingerprint:
-        raise InputError(
-            "This run began with other settings, and would go on with the default ones, which name another reader: "
-            "give them again, invoke(None, config, context=…)."
-        )
-    return settings
+        return _answered(state, draft, settings.budget(state["started"]), self._open_reader(), settings.filters)
 
 
 async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
@@ -284,12 +290,14 @@ async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str],
     return asked
 
 
-def _parts(reader: Reader, state: State, documents: Sequence[Document], stage: str) -> list[list[Document]]:
+def _parts(
+    reader: Reader, state: State, documents: Sequence[Document], stage: str, settings: Settings
+) -> list[list[Document]]:
     """Divide documents as the reader's model needs it; a reader without `parts` has no window."""
     divide = getattr(reader, "parts", None)
     if divide is None:
         return [list(documents)]
-    parts: list[list[Document]] = divide(state["asked"], documents, stage, current_settings().budget(state["started"]))
+    parts: list[list[Document]] = divide(state["asked"], documents, stage, settings.budget(state["started"]))
     return parts
 
 
@@ -297,10 +305,9 @@ def _abstention(reason: str) -> Draft:
     return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, warnings=[])
 
 
-def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
+def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader, filters: Filters) -> Update:
     if state.get("too_long_for"):
         draft = Draft(**{**draft, "warnings": [*draft["warnings"], IN_PARTS]})
-    filters = current_settings().filters
     if draft["abstained"] and filters and state["ranking"]:
         draft = Draft(**{**draft, "text": draft["text"] + FILTERED.format(filters=filters)})
     answer = compose(

@@ -298,13 +298,13 @@ class Settings(BaseModel):
             raise InputError(_problems(error, cls)) from error
 
 
-def current_settings() -> Settings:
-    """Return the settings of the run that this is called in; without `context=`, or outside of a run, all defaults.
+def current_settings(defaults: type[Settings]) -> Settings:
+    """Return the settings of the run that this is called in; without `context=`, or outside of a run, the defaults.
 
-    As a part of another graph, this one is handed that graph's context: if it is no `Settings`, all defaults hold.
+    As a part of another graph, this one is handed that graph's context: if it is no `Settings`, the defaults hold.
     """
     context: object = getattr(get_runtime(Settings), "context", None)
-    return context if isinstance(context, Settings) else Settings()
+    return context if isinstance(context, Settings) else defaults()
 
 
 def _problems(error: ValidationError, settings: type[BaseModel]) -> str:

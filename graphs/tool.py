@@ -57,7 +57,7 @@ def briefcontext_tool(
     Args:
         graph: made by `build_graph`, or a `RemoteGraph` of the same; by default the ready-made one.
         settings: those of every question; filters that the model asks for take the place of theirs. Without any, the
-            agent's own `context` holds if it is `Settings`, else all defaults.
+            agent's own `context` holds if it is `Settings`, else the graph's defaults.
         name: what the model calls the tool.
         description: what the model is told of it.
 
@@ -69,13 +69,15 @@ def briefcontext_tool(
 
         graph = ready_made
     asked_graph: Any = graph
+    # A `RemoteGraph` does not say what its own are.
+    schema: type[Settings] = getattr(graph, "context_schema", None) or Settings
     given = dict(settings) if isinstance(settings, Mapping) else settings
-    context = None if given is None else Settings.model_validate(given)
+    context = given if isinstance(given, Settings | None) else schema.model_validate(given)
 
     def asked(
         question: str, options: dict[str, str] | None = None, filters: AskedFilters | None = None
     ) -> dict[str, Any]:
-        narrowed = context if filters is None else (context or current_settings()).narrowed(filters)
+        narrowed = context if filters is None else (context or current_settings(schema)).narrowed(filters)
         return {"input": {"question": question, "options": options}, "context": narrowed}
 
     def ask(config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:

@@ -160,6 +160,21 @@ def test_a_run_does_not_go_on_without_the_settings_that_it_began_with(
     assert built.invoke(ASKED, THREAD)["answer"]["provenance"]["model"] == "extractive"
 
 
+def test_a_run_does_not_go_on_with_a_graphs_own_defaults_either(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    class Brief(Settings):
+        top_k: int = 3
+        max_retries: int = 0
+
+    server.script = lambda call: Reply(status=500)
+    retriever = FixedRetriever(documents=make_documents(8, about=0))
+    built = build_graph(reader=chat_model, retriever=retriever, checkpointer=InMemorySaver(), settings=Brief)
+    for context, resumed in ((Brief(top_k=2), InputError), (None, ModelCallError)):
+        with pytest.raises(ModelCallError):
+            built.invoke(ASKED, THREAD, context=context)
+        with pytest.raises(resumed):
+            built.invoke(None, THREAD)
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_with_a_cache_of_calls_not_even_a_part_of_a_partition_is_read_twice(
     asynchronous: bool, server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

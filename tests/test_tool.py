@@ -224,6 +224,27 @@ def test_settings_are_passed_through(
     assert [(answer["route"], len(answer["citations"])) for answer in answers] == [("vanilla", 3)] * 2
 
 
+class Brief(Settings):
+    """Settings with defaults of their own."""
+
+    top_k: int = 3
+    route: Any = "vanilla"
+
+
+def test_a_graphs_own_defaults_hold_wherever_no_settings_are_given(
+    chat_model: ChatOpenAI, disagreeing: FixedRetriever
+) -> None:
+    brief = build_graph(reader=chat_model, retriever=disagreeing, settings=Brief)
+    asked: Any = {"question": QUESTION}
+    outer: Any = StateGraph(Case)
+    outer.add_node("literature", brief).add_edge(START, "literature")
+    told = briefcontext_tool(brief).invoke(_call(asked))
+    for answer in (brief.invoke(asked)["answer"], outer.compile().invoke(asked)["answer"], told.artifact):
+        assert (answer["route"], len(answer["documents"])) == ("vanilla", 3)
+    told = briefcontext_tool(brief, settings={"partition_size": 2}).invoke(_call(asked))
+    assert (told.artifact["route"], len(told.artifact["documents"])) == ("vanilla", 3)
+
+
 @pytest.fixture
 def dated(tmp_path: Path) -> Iterator[KnowledgeBase]:
     build(tmp_path, source("a", *(record(str(year), "Aspirin and stroke.", year=year) for year in range(2000, 2020))))
