@@ -89,7 +89,7 @@ def test_a_novel_is_kept_once_for_all_its_questions() -> None:
     ]
     assert data.items[0].document == data.items[1].document != data.items[2].document
     assert len(data.documents) == 2
-    assert "lived in a blue box" in data.documents[data.items[0].document or ""].text
+    assert "lived in a blue box" in data.documents[data.items[0].document or ""].page_content
 
 
 def test_a_right_option_may_be_given_in_three_ways() -> None:
@@ -107,8 +107,8 @@ def test_evidence_inference_as_published_takes_the_valid_majority() -> None:
         "receiving greenol and those receiving placebo."
     )
     assert items["9001"].document == "PMCTOY1"
-    assert data.documents["PMCTOY1"].title == "Greenol for green toys: a made-up trial"
-    assert data.documents["PMCTOY2"].title == "Redol or bluol for toes"
+    assert data.documents["PMCTOY1"].metadata["title"] == "Greenol for green toys: a made-up trial"
+    assert data.documents["PMCTOY2"].metadata["title"] == "Redol or bluol for toes"
     assert data.left_out == {
         "the annotators' labels are tied": 1,
         "no valid label": 1,
@@ -124,7 +124,7 @@ def test_evidence_inference_as_json_lines() -> None:
         (("C",), "TOY1"),
         (("A",), "TOY2"),
     ]
-    assert data.documents["TOY2"].title == "Redol for toes"
+    assert data.documents["TOY2"].metadata["title"] == "Redol for toes"
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_long_texts_stand_in_the_row_or_beside(tmp_path: Path) -> None:
     rows = [{"id": 1, "question": "Who?", "context": "A toy."}, {"id": 2, "question": "Where?", "document": "d"}]
     (tmp_path / "documents.jsonl").write_text('{"id": "d", "title": "Box", "text": "In a box."}\n{"id": "e"}\n')
     data = load_data_set(_lines(tmp_path / "q.jsonl", *rows))
-    assert [data.documents[item.document or ""].text for item in data.items] == ["A toy.", "In a box."]
+    assert [data.documents[item.document or ""].page_content for item in data.items] == ["A toy.", "In a box."]
     assert len(data.documents) == 2
     with pytest.raises(InputError, match=r"asks on 'f', which is in none of documents\.jsonl"):
         load_data_set(_lines(tmp_path / "q.jsonl", {"id": 1, "question": "Who?", "document": "f"}))

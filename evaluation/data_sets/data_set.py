@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from langchain_core.documents import Document
+
 from briefcontext.errors import InputError
 from briefcontext.files import sha256
 
@@ -33,14 +35,9 @@ class Item:
     """The data set's name: "bioasq", "pubmedqa", "medqa" and so on."""
 
 
-@dataclass(frozen=True, slots=True)
-class LongDocument:
-    """One long document, whole."""
-
-    id: str
-    title: str
-    """Empty where the data set gives none."""
-    text: str
+def long_document(id: str, text: str, title: str = "") -> Document:
+    """Make a long document, whole; without a title where the data set gives none."""
+    return Document(id=id, page_content=text, metadata={"source_id": id, "title": title})
 
 
 @dataclass(slots=True)
@@ -51,7 +48,7 @@ class DataSet:
     """What tables call it: the subset, the kind, or the file's name."""
     items: list[Item] = field(default_factory=list)
     """In the file's order, with ids that differ."""
-    documents: dict[str, LongDocument] = field(default_factory=dict)
+    documents: dict[str, Document] = field(default_factory=dict)
     """The long documents by id; empty where questions are asked on a corpus."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Why questions of the file are not among the items, and how many each time; empty when all are."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from langchain_core.documents import Document
+
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
+from briefcontext.evaluation.data_sets.data_set import DataSet, Item, long_document
 from briefcontext.evaluation.data_sets.rows import read_json_lines
 
 OPTIONS = {"A": "significantly increased", "B": "significantly decreased", "C": "no significant difference"}
@@ -106,7 +108,7 @@ def _csv_rows(path: Path, *columns: str) -> Iterator[tuple[int, dict[str, str]]]
             raise InputError(f"{path}, line {rows.line_num}: {error}.") from error
 
 
-def _text(path: Path, id_: str, place: int) -> LongDocument:
+def _text(path: Path, id_: str, place: int) -> Document:
     if not path.is_file():
         raise InputError(
             f"prompts_merged.csv, line {place} asks on {id_}, and there is no {path}. "
@@ -114,7 +116,7 @@ def _text(path: Path, id_: str, place: int) -> LongDocument:
         )
     text = path.read_text(encoding="utf-8")
     title = _TITLE.match(text)
-    return LongDocument(id_, title[1].strip() if title else "", text)
+    return long_document(id_, text, title[1].strip() if title else "")
 
 
 def _as_json_lines(questions: Path) -> DataSet:

@@ -100,7 +100,9 @@ def load_data_set(spec: str) -> DataSet:
         texts = (item.id, *item.answers, *item.gold_ids, item.group)
         _refuse_half_characters(f"{path}, question {place}", texts)
     for document in found.documents.values():
-        _refuse_half_characters(f"{path}, a long document", (document.id, document.title, document.text))
+        _refuse_half_characters(
+            f"{path}, a long document", (str(document.id), document.metadata["title"], document.page_content)
+        )
     digests = (f"{file_sha256(file)}  {file.relative_to(path).as_posix()}\n" for file in found.files)
     found.sha256 = sha256("".join(digests)) if path.is_dir() else file_sha256(path)
     return found

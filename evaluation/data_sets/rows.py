@@ -10,7 +10,7 @@ from typing import Any
 
 from briefcontext.chains.question import check_question
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import DataSet, Item, LongDocument
+from briefcontext.evaluation.data_sets.data_set import DataSet, Item, long_document
 from briefcontext.files import sha256
 
 YES_NO = {"A": "yes", "B": "no"}
@@ -138,7 +138,7 @@ def _add_documents(data: DataSet, path: Path) -> None:
                     if (id := _identifier(row.get("id"))) in wanted:
                         if id in data.documents:
                             raise BadRow(f"the id {id!r} occurs twice")
-                        data.documents[id] = LongDocument(id, str(row.get("title") or ""), _text_of(row, "text"))
+                        data.documents[id] = long_document(id, _text_of(row, "text"), str(row.get("title") or ""))
             wanted -= set(data.documents)
     if wanted:
         raise InputError(
@@ -151,7 +151,7 @@ def add_context(data: DataSet, row: dict[str, Any]) -> str:
     """Keep a long text once, however many questions repeat it, and return its id, made of its SHA-256."""
     text = _text_of(row, "context")
     id = f"text-{sha256(text)[:16]}"
-    data.documents.setdefault(id, LongDocument(id, "", text))
+    data.documents.setdefault(id, long_document(id, text))
     return id
 
 

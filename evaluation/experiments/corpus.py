@@ -11,7 +11,7 @@ import numpy as np
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.data_sets.data_set import Item, LongDocument
+from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.statistics.tables import Table
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.store.filters import Filters
@@ -123,14 +123,9 @@ class Corpus:
 class LongDocuments:
     """The long documents of a data set, cut into chunks and encoded when first needed."""
 
-    def __init__(self, documents: Mapping[str, LongDocument], encoder: "Encoder", *, exact: bool = False) -> None:
+    def __init__(self, documents: Mapping[str, Document], encoder: "Encoder", *, exact: bool = False) -> None:
         """`exact` is that of `chunk_document`."""
-        self._documents = {
-            id: Document(id=id, page_content=long.text, metadata={"source_id": id, "title": long.title})
-            for id, long in documents.items()
-        }
-        self.encoder = encoder
-        self._exact = exact
+        self._documents, self.encoder, self._exact = documents, encoder, exact
         self._locks: dict[str, Lock] = {}
         self._retriever = lru_cache(_KEPT_DOCUMENTS)(self._encoded)
 
