@@ -23,7 +23,6 @@ from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
 from briefcontext.commands.progress import event_words
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
-from briefcontext.graphs.events import Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
 from briefcontext.graphs.tool import Asked, problems_of
@@ -183,24 +182,15 @@ def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits
 
 async def _answer(given: Any, settings: Settings, ctx: Context[Any, Any]) -> Answer:
     """Run the graph, and tell of its events as progress."""
-    done, total = 0, None
+    done = 0
     part: Any
     async for mode, part in graph.astream(given, context=settings, stream_mode=["custom", "values"]):
         if mode == "custom":
-            done, total = done + 1, _expected(part, total)
+            done += 1
             told, telling = event_words(part)
-            await ctx.report_progress(done, total, telling or told or "Done")
+            await ctx.report_progress(done, message=telling or told or "Done")
     answer: Answer = part["answer"]  # The last part is the state.
     return answer
-
-
-def _expected(event: Event, before: int | None) -> int | None:
-    """Return how many events a run has, as far as is known after this one."""
-    if event["event"] == "route_decided" and event["route"] != "map_reduce":
-        return 3 if event["route"] == "abstain" else 4
-    if event["event"] == "partition_started":
-        return 2 + 2 * event["partitions"] + 2
-    return before
 
 
 def _listed(documents: Sequence[Document], limit: int = _MOST, *, none: str = _NONE) -> CallToolResult:

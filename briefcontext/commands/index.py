@@ -156,8 +156,6 @@ def _print_report(report: "BuildReport", sources: "FileSources", synced: "BuildR
     for source in report.sources:
         if source.skipped:
             say_line(f"{source.name}: indexed before, nothing new")
-        if source.replaced_file:
-            say_line(f"{source.name}: took the place of {source.replaced_file}, which is no longer there")
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
     say_line(f"{counted(counts.read, 'record')} read = {' + '.join(parts)}")

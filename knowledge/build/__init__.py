@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress, ray_workers
-from briefcontext.knowledge.build.source_ledger import SourceLedger, keep_ids, replaced_files
+from briefcontext.knowledge.build.source_ledger import SourceLedger, keep_ids, refuse_clashes
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
 from briefcontext.knowledge.store.manifest import (
@@ -41,8 +41,6 @@ class SourceReport:
     """The same content was indexed by an earlier build, or stands earlier in this one: it was not read again."""
     counts: Counts
     """Its records, those included that were read before a build was stopped; none when it was skipped."""
-    replaced_file: str | None = None
-    """The path of the file that gave this document before, where that is another one, and gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +182,7 @@ def _build(
     # One that was read to its end by a build that was stopped later is not skipped, and not read again.
     indexed = {number for number, source in enumerate(published.sources if published else []) if source.finished}
     keep_ids(draft.records, before, sources)
-    replaced = replaced_files(draft.records, before, sources)
+    refuse_clashes(draft.records, before, sources)
     ledger = SourceLedger(before, sources)
     written = 0
     if ledger.due():
@@ -200,7 +198,7 @@ def _build(
         skipped = number not in ledger.read and entry in indexed
         indexed.add(entry)
         counts = Counts() if skipped else ledger.entries[entry].counts
-        reports.append(SourceReport(source.name, source.fingerprint, skipped, counts, replaced.get(source.name)))
+        reports.append(SourceReport(source.name, source.fingerprint, skipped, counts))
     return BuildReport(
         path=place.path,
         sources=reports,

@@ -99,31 +99,20 @@ def keep_ids(records: Table, listed: Sequence[IndexedSource], sources: Iterable[
             source.keep_id(min(held))
 
 
-def replaced_files(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> dict[str, str]:
-    """The files that gave documents before which other files give now, and which are gone: by the new ones' names.
-
-    Such a file was moved, or its place was taken: who reads the report can tell.
-
-    Raises KnowledgeBaseError when a file that is still there would lose its document to another one of that name.
-    """
-    gone = {}
+def refuse_clashes(records: Table, listed: Sequence[IndexedSource], sources: Iterable[object]) -> None:
+    """Raise KnowledgeBaseError where a file that is still there would lose its document to another one of that name."""
     given: dict[str, FileSource] = {}
     for source in sources:
-        if not isinstance(source, FileSource) or source.document_id is None:
-            continue
-        other = given.setdefault(source.document_id, source)
-        if other.fingerprint != source.fingerprint:
-            raise KnowledgeBaseError(_clash(source, str(other.path)))
-    found = records.find(["source_id", "source"], "source_id", given, "NOT deleted").to_pylist()
-    for row in found:
+        if isinstance(source, FileSource) and source.document_id is not None:
+            other = given.setdefault(source.document_id, source)
+            if other.fingerprint != source.fingerprint:
+                raise KnowledgeBaseError(_clash(source, str(other.path)))
+    for row in records.find(["source_id", "source"], "source_id", given, "NOT deleted").to_pylist():
         source, owner = given[row["source_id"]], listed[row["source"]]
-        if owner.path is None or owner.fingerprint == source.fingerprint or owner.path == _path_of(source):
+        if owner.path is None or owner.fingerprint == source.fingerprint or not Path(owner.path).is_file():
             continue
-        if not Path(owner.path).is_file():
-            gone[source.name] = owner.path
-        elif not Path(owner.path).samefile(source.path):
+        if not Path(owner.path).samefile(source.path):
             raise KnowledgeBaseError(_clash(source, owner.path))
-    return gone
 
 
 def _clash(source: FileSource, held: str) -> str:
