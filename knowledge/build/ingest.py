@@ -186,7 +186,8 @@ class Ingest:
         ]
         self._next_number += len(record.passages)
         changes.owners |= dict.fromkeys(ids, record.source_id)
-        if state is not None and order != 1:
+        # A newer revision, and one in the place of none, stays when the other is read again.
+        if state is not None and order != 1 and (record.revision == _NO_REVISION or state.revision != _NO_REVISION):
             self._ledger.hand_over(state.source, self._source)
         return "updated" if held else "indexed"
 
