@@ -134,6 +134,18 @@ def test_what_the_provider_failed_is_asked_again(tmp_path: Path) -> None:
     assert len(outcomes(tmp_path / "run")) == 15
 
 
+def test_requests_that_all_failed_are_written_to_be_sent_again(tmp_path: Path) -> None:
+    run = make_run(tmp_path, methods=("vanilla",))
+    first = run.batch(tmp_path / "run", None)
+    asked = first.files[0].read_text()
+    failed = answer(list(first.files), lambda call: Reply("too many", status=429), tmp_path / "1.jsonl")
+    second = make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", failed)
+    assert second.imported == {"replies": 0, "to ask again": 15, "not of this run": 0}
+    assert [file.read_text() for file in second.files] == [asked]
+    answers = answer(list(second.files), SimulatedReader(known(COUNT)), tmp_path / "2.jsonl")
+    assert make_run(tmp_path, methods=("vanilla",)).batch(tmp_path / "run", answers).files == []
+
+
 def test_a_refused_form_is_asked_in_another(tmp_path: Path) -> None:
     reader = SimulatedReader(known(COUNT))
 

@@ -46,7 +46,7 @@ class Batch:
         }
 
     def import_file(self, file: Path) -> dict[str, int]:
-        """Take the replies in a file of a batch's results; raise InputError where it holds none of this run."""
+        """Take the replies in a file of a batch's results; raise InputError where none of its rows is of this run."""
         asked = {row["custom_id"] for old in self._folder.glob("requests-*.jsonl") for _, row in json_rows(old)}
         rows = [row for _, row in json_rows(file)]
         ours = [row for row in rows if row.get("custom_id") in asked]
@@ -56,11 +56,10 @@ class Batch:
             "to ask again": len(ours) - len(kept),
             "not of this run": len(rows) - len(ours),
         }
-        if not kept:
+        if not ours:
             raise InputError(
-                f"{file} holds no reply to a request of this run "
-                f"({', '.join(f'{count} {what}' for what, count in counts.items())}). "
-                "Give the file of results that belongs to the exported requests."
+                f"{file} holds no reply to a request of this run. Give the file of results that belongs to the "
+                "exported requests."
             )
         write_whole(self._folder / f"replies-{self._stage:03}.jsonl", "".join(map(json_line, kept.values())))
         self._replies |= kept
