@@ -242,6 +242,13 @@ def test_the_effect_of_company_has_the_same_interval(execute: Execute) -> None:
     assert effect["high"] == pytest.approx(-effect["low"]) == pytest.approx(0.2425, abs=5e-5)
 
 
+def test_an_average_over_positions_is_tested_as_one_whatever_its_values(execute: Execute) -> None:
+    rows = [{**row, "gold_ids": [f"key-{n}"]} for n, row in enumerate(_rows(6, keyed=6))]
+    (effect,) = execute("context_length", rows, methods=("vanilla",), ks=(2, 5))["effects"]
+    # All answers are right, so that every average is 1.
+    assert (effect["n"], effect["tie"], effect["test"], effect["mid_p"]) == (6, 6, "permutation", None)
+
+
 WINDOW = 2500
 LONG = "The patients were seen again after a year, and nothing had changed in the arm that was treated. "
 

@@ -1,6 +1,7 @@
 """Methods tested against vanilla on the same questions."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from operator import itemgetter
 from statistics import fmean
 from typing import Any
@@ -27,7 +28,6 @@ from briefcontext.evaluation.statistics.tables import (
     by_metric,
     condition_of,
     grouped,
-    is_choice,
     p_value,
     points_with_interval,
     question_means,
@@ -73,14 +73,10 @@ def compare_conditions(
                     grouped((row for row in own if wanted.items() <= row["condition"].items()), itemgetter("item"))
                     for wanted in two
                 )
-                if both := [(_mean(one[item]), _mean(other[item])) for item in one if item in other]:
+                if both := [pair for item in one if item in other for pair in product(one[item], other[item])]:
                     found.append({"metric": metric, "method": name, **_compared(both, seed), "condition": label})
     correct(found)
     return found
-
-
-def _mean(rows: Sequence[Row]) -> Row:
-    return {**rows[0], "score": fmean(float(row["score"]) for row in rows)}
 
 
 def correct(comparisons: Sequence[Comparison]) -> None:
@@ -143,7 +139,7 @@ def _compared(pairs: Pairs, seed: int) -> Comparison:
     By a permutation test over the questions where each has several pairs, whose differences are then averaged.
     """
     differences = _differences(pairs)
-    if len(differences) < len(pairs) or not is_choice([row for pair in pairs for row in pair]):
+    if len(differences) < len(pairs) or pairs[0][0]["metric"] != "accuracy":
         return _tested(differences, bootstrap(differences, seed=seed), permutation_test(differences, seed=seed))
     win, _, lose = tally(differences).values()
     exact = {"test": MCNEMAR, "mid_p": mcnemar_mid_p(win, lose)}

@@ -138,11 +138,6 @@ def answered(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["status"] == "ok"]
 
 
-def is_choice(rows: Sequence[Row]) -> bool:
-    """Return whether all rows are multiple choice, right or wrong, and none an average over several answers."""
-    return all(row["metric"] == "accuracy" and float(row["score"]) in (0, 1) for row in rows)
-
-
 def scored(rows: Sequence[Row]) -> list[Row]:
     """Return the answered rows of questions with a key; without one there is nothing to score an answer by."""
     return [row for row in answered(rows) if row["metric"] != "none"]
@@ -193,7 +188,7 @@ def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence
     if good:
         if metric != "none":
             scores = question_means((row["item"], float(row["score"])) for row in good)
-            shares = len(scores) == len(good) and is_choice(good)
+            shares = len(scores) == len(good) and metric == "accuracy"
             low, high = wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
             cell.update(score=fmean(scores), low=low, high=high)
         for name in ("calls", "input_tokens", "output_tokens"):
