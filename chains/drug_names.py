@@ -12,10 +12,13 @@ _STEMS = r"""
 """
 """How names of drugs end, by the stems of the World Health Organization's list of international names."""
 _WITHOUT_STEM = """
-    acetaminophen adrenaline albuterol amiodarone aspirin atropine budesonide cimetidine codeine colchicine digoxin
-    ephedrine epinephrine ethambutol famotidine formoterol glucagon hydralazine insulin isoniazid levodopa
-    levothyroxine lithium methotrexate morphine naloxone nitroglycerin norepinephrine oxytocin paracetamol phenytoin
-    prednisone ranitidine rifampicin salbutamol salmeterol theophylline valproate vasopressin warfarin
+    acetaminophen adrenaline albuterol amiodarone aspart aspirin atropine budesonide cimetidine clonidine codeine
+    colchicine cyclophosphamide degludec deruxtecan detemir digoxin emtansine ephedrine epinephrine ethambutol
+    famotidine formoterol glargine glucagon hydralazine hydrocodone hydrocortisone hydromorphone insulin isoniazid
+    ketamine levodopa levothyroxine lispro lithium methadone methotrexate morphine naloxone nitroglycerin
+    norepinephrine ofloxacin oxycodone oxymorphone oxytocin paracetamol phenytoin prednisone propofol ranitidine
+    rifampicin salbutamol salmeterol theophylline tramadol valproate vasopressin vinblastine vincristine vinorelbine
+    warfarin
 """
 _DRUG = re.compile(rf"\b(?:[a-z]{{2,}}(?:{'|'.join(_STEMS.split())})|{'|'.join(_WITHOUT_STEM.split())})\b")
 _ENDING = 2
@@ -36,5 +39,8 @@ def missing_drugs(text: str, source: str) -> list[str]:
     return [
         drug
         for drug in _DRUG.findall(text)
-        if not any(name[:-_ENDING] in source for name in (drug, _OTHER_NAME.get(drug, drug)))
+        if not any(
+            re.search(rf"\b{name[:-_ENDING]}[a-z]{{0,{_ENDING + 1}}}\b", source)
+            for name in (drug, _OTHER_NAME.get(drug, drug))
+        )
     ]

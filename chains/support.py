@@ -1,18 +1,17 @@
-"""Support: whether a sentence's figures, drugs, negations and direction stand in what it cites."""
+"""Support: whether a sentence's figures, drugs, negations and contrary words stand in what it cites."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise, permutations
-from math import isclose
-from typing import NamedTuple
+from itertools import pairwise
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import MARK, Citation, publication_year
 from briefcontext.chains.drug_names import missing_drugs
-from briefcontext.chains.parsing.grounding import NEGATION, SIGN, lowered
+from briefcontext.chains.figures import Figure, find_figures, same_figure
+from briefcontext.chains.parsing.grounding import NEGATION, lowered
 from briefcontext.sentences import split_sentences
 
 NO_CITATION = "no citation"
@@ -32,68 +31,51 @@ class Doubt(TypedDict):
     """What is wrong, in a few words."""
 
 
-_UNITS: Mapping[str, tuple[str, float]] = {
-    name: (dimension, factor)
-    for dimension, scale in {
-        "mass": {"ng": 1e-9, "µg ug mcg microgram": 1e-6, "mg milligram": 1e-3, "g gram": 1.0, "kg kilogram": 1e3},
-        "volume": {"µl": 1e-6, "ml millilitre milliliter": 1e-3, "dl": 0.1, "l litre liter": 1.0},
-        "amount": {"pmol": 1e-12, "nmol": 1e-9, "µmol": 1e-6, "mmol": 1e-3, "mol": 1.0},
-        "length": {"nm": 1e-9, "µm": 1e-6, "mm": 1e-3, "cm": 1e-2, "m metre meter": 1.0},
-        "time": {"s sec second": 1.0, "min minute": 60.0, "h hr hour": 3600.0, "d day": 86400.0, "wk week": 604800.0},
-        "months": {"mo month": 1.0, "y yr year": 12.0},
-        "share": {"% percent": 1.0},
-        "times": {"time fold": 1.0},
-        "pressure": {"mmhg": 1.0},
-        "activity": {"iu unit u": 1.0},
-        "charge": {"meq": 1.0},
-        "radiation": {"gy": 1.0},
-        "pieces": {"tablet pill capsule drop puff dose": 1.0},
-    }.items()
-    for names, factor in scale.items()
-    for name in names.split()
-}
-_FREQUENCIES = {"once": 1, "twice": 2, "thrice": 3, "b.i.d": 2, "bid": 2, "t.i.d": 3, "tid": 3, "q.i.d": 4, "qid": 4}
-_WORDS = {
-    **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
-    **{"eleven": 11, "twelve": 12, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60},
-    **_FREQUENCIES,
-}
-
-
-def _any(names: Mapping[str, object]) -> str:
-    return "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-
-
-_THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"
-"""Any other comma in a number is the decimal sign of other languages."""
-_UNIT = rf"(?:{_any(_UNITS)})"
-_FIGURE = re.compile(
-    rf"(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
-    rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d+(?:\.\d+)?)|(?P<word>{_any(_WORDS)})(?=\b|fold))"
-    rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])(?:\s?(?:/|per)\s?(?P<per>{_UNIT})(?![^\W\d_]))?|(?![^\W\d_]))"
-)
-_BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
 _SMALL_AND_PLAIN = str.maketrans("μ·−–—", "µ.---")
 _NEGATED = re.compile(rf"(?!non?-|not only\b){NEGATION}")
 _ANSWERS_NO = re.compile(r"\A\s*no\b")
 """Begins an answer, and denies what was asked, not what the sentence says."""
 _DENIED = re.compile(
     rf"{NEGATION}|\b(?:un|dis|contra|anti|ineff|insuff|insign|inadeq|independ)(?=[a-z]{{4}})"
-    r"|\b(?:fail(?!ure)|lack|absen|avoid|exclu|reject|refus|stop|instead|rather|rare|negativ|similar|less\b|free\b|only\b)"
+    r"|\b(?:fail(?!ure)|lack|absen|avoid|exclu|reject|refus|stop|instead|rather|rare|negativ|harm|similar|less\b|free\b|only\b)"
 )
 """What a source may have where an answer denies."""
-_DIRECTION = re.compile(
-    r"\b(?:(?P<more>increas|rais(?:e|ing)|rise|rising|rose\b|higher|greater|more\b|elevat|prolong|longer|up-?regulat|enhanc)"
-    r"|(?P<less>decreas|reduc|lower|fewer|less\b|declin|fell\b|drop|diminish|shorten|shorter|down-?regulat|attenuat)"
-    r"|(?P<better>improv|better)|(?P<worse>worse|impair)"
-    r"|(?P<safe>safe(?:ly)?\b|indicated|recommended|advised|advisable|beneficial|suitable)"
-    r"|(?P<unsafe>contra-?indicat|unsafe|harm(?!less)|toxic|dangerous|unsuitable|avoid)"
-    r"|(?P<above>above\b|exceed)|(?P<below>below\b)|(?P<included>includ|eligible)|(?P<excluded>exclud|ineligible))"
+_CONTRASTS: Sequence[Mapping[str, str]] = (
+    {
+        "more": r"increas|rais(?:e|ing)|rise|rising|rose\b|higher|great|more\b|elevat|prolong|longer|up-?regul|enhanc",
+        "less": r"decreas|reduc|lower|fewer|less\b|declin|fell\b|drop|diminish|shorten|shorter|down-?regulat|attenuat",
+    },
+    # Symptoms that improve become less: what is better opposes what is worse only.
+    {"better": "improv|better", "worse": "worse|impair"},
+    {
+        "safe": r"safe(?:ly)?\b|indicated|recommended|advised|advisable|beneficial|suitable",
+        "unsafe": "contra-?indicat|unsafe|harm(?!less)|toxic|dangerous|unsuitable|avoid",
+    },
+    {"above": r"above\b|exceed", "below": r"below\b"},
+    {"included": "includ|eligible", "excluded": "exclud|ineligible"},
+    {"superior": "superior", "inferior": "inferior"},
+    {"positive": "positive", "negative": "negative"},
+    {"high": "hyper(?=[a-z]{3})", "low": "hypo(?=[a-z]{3})"},
+    {"halved": "halv", "doubled": "doubl", "tripled": "tripl"},
+    {"started": "start|initiat|begin|began", "stopped": "stop|discontinu|withdr[ae]w|ceas", "continued": "continu"},
+    {"before": r"before\b|prior to\b", "after": r"after\b", "within": r"within\b"},
+    {"maximum": r"maxim|at most\b", "minimum": r"minim|at least\b"},
+    {"hourly": r"hourly\b", "daily": r"daily\b", "weekly": r"weekly\b", "monthly": r"monthly\b"},
+    {
+        **{"oral": r"oral|by mouth\b", "intravenous": "intraveno", "intramuscular": "intramusc"},
+        **{"intrathecal": "intrathec", "subcutaneous": "subcutan", "topical": "topical", "inhaled": "inhal"},
+    },
+    {"women": r"wom[ae]n\b|females?\b|girls?\b", "men": r"m[ae]n\b|males?\b|boys?\b"},
+    {"adults": "adult", "children": r"child|p(?:a)?ediatric", "newborn": "newborn|neonat"},
+    {"rare": "rare|uncommon|seldom", "frequent": "frequent|common|often"},
+    {"systolic": "systolic", "diastolic": "diastolic"},
+    {"first": r"first\b", "second": r"second\b", "third": r"third\b"},
 )
-_OPPOSITES = (("more", "less"), ("better", "worse"), ("safe", "unsafe"), ("above", "below"), ("included", "excluded"))
-"""Symptoms that improve become less: what is better opposes what is worse only."""
-_TURNS = re.compile(rf"\bthan\b|{NEGATION}")
-"""What turns a direction round: B is lower than A when A is higher than B."""
+"""Words that exclude each other."""
+_GROUPS = "|".join(f"(?P<{name}>{words})" for contrast in _CONTRASTS for name, words in contrast.items())
+_CONTRAST = re.compile(rf"\b(?:{_GROUPS})\w*")
+_DIRECTIONS = {"more", "less", "better", "worse"}
+_THAN = re.compile(r"\bthan\b")
 _NEAR = 0.7
 """Share of a sentence's words that another has, if they say the same or the opposite."""
 _MARK = re.compile(MARK)
@@ -130,21 +112,9 @@ _SAYS_MORE = re.compile(
 )
 _LONGEST_CLAUSE = 500
 """Characters of a sentence that says no more than what is missing; a longer one may take the patterns long."""
-_NEGATED_WORD = re.compile(rf"(?:{NEGATION})\s+(?!only\b)(?:\w+ly\s+)?([a-z]{{4,}})")
-_THAN = re.compile(r"\bthan\b")
+_NEGATED_WORD = re.compile(rf"(?:{NEGATION})\s+(?!only\b)(?:(?:\w+ly|be|been|have|to)\s+)*([a-z]{{4,}})")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
-
-
-class _Figure(NamedTuple):
-    number: float
-    dimension: str
-    factor: float
-    """How much of the dimension's base unit it counts."""
-    per: str
-    relation: str
-    start: int
-    end: int
 
 
 def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Document]) -> list[Doubt]:
@@ -154,9 +124,9 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
 
     A figure is found where a cited document has it in the same unit, or in one that it can be converted to; a drug by
     its international name. A negation is looked for in the sentences of the documents that are nearly the same, else in
-    all of them; and one that stands in all that are the same but for it is missed in the answer. So it is with
-    "lowered" for "increased", unless something is compared or denied, which may turn the direction round; and with
-    who did better, if that is all that differs.
+    all of them; and one that stands in all that are the same but for it is missed in the answer. So it is with words
+    that exclude each other, "lowered" and "increased", unless a denial or a comparison turns one of the two round; and
+    with who did better, if that is all that differs.
 
     Args:
         text: the answer, with citation numbers.
@@ -229,12 +199,12 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     texts = [text for each in documents for text in (str(each.metadata.get("title") or ""), each.page_content)]
     if any(_blank_free(sentence) in _blank_free(text) for text in texts):
         return [], None
-    known = [figure for text in texts for figure in _figures(text)]
-    known += [_Figure(float(publication_year(document) or 0), "", 1, "", "", 0, 0) for document in documents]
+    known = [figure for text in texts for figure in find_figures(_plain(text))]
+    known += [Figure(float(publication_year(document) or 0), "", 1, (), "", 0, 0) for document in documents]
     missing = [
         sentence[figure.start : figure.end].strip()
-        for figure in _figures(sentence, only_counted=True)
-        if not any(_same(figure, other) for other in known)
+        for figure in find_figures(_plain(sentence), only_counted=True)
+        if not any(same_figure(figure, other) for other in known)
     ]
     missing.reverse()
     said = _ANSWERS_NO.sub("", _plain(sentence))
@@ -251,9 +221,14 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     without_denial = (same and all(map(_NEGATED.search, same))) or (
         near and all(_stems(said) & _denied(source) for source in near)
     )
-    if (without_denial and not _DENIED.search(said)) or _is_turned(said, sources):
+    if without_denial and not _DENIED.search(said):
         return [], "what it cites says the opposite"
-    exchanged = [(_others(said, source), _others(source, said)) for source in same] if _DIRECTION.search(said) else []
+    if words := _exchanged(said, sources):
+        return [], f"what it cites has “{words[1]}” for “{words[0]}”"
+    if same and all(_turned_round(said, source) for source in same):
+        return [], "what it cites compares the other way round"
+    directed = _DIRECTIONS & _contrasts(said).keys()
+    exchanged = [(_others(said, source), _others(source, said)) for source in same] if directed else []
     # What stands elsewhere in a source is no other word of the answer's for the same.
     if exchanged and all(len(ours) == len(theirs) == 1 and ours[0] in whole for ours, theirs in exchanged):
         (ours, theirs), *_ = exchanged
@@ -261,21 +236,50 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     return [], None
 
 
-def _is_turned(said: str, sources: Sequence[str]) -> bool:
-    """Whether a sentence tells the opposite of all sources that have nearly all else of it."""
-    rest = _DIRECTION.sub(" ", said)
-    about = [_directions(source) for source in sources if _shares(source, rest)] if len(_stems(rest)) > 1 else []
-    told = _directions(said)
-    return bool(about) and any(
-        this in told and that not in told and all(that in each and this not in each for each in about)
-        for pair in _OPPOSITES
-        for this, that in permutations(pair)
+def _exchanged(said: str, sources: Sequence[str]) -> tuple[str, str] | None:
+    """Return a word of a sentence, and the one that excludes it of all sources that have nearly all else of it."""
+    ours = _contrasts(said)
+    theirs = [_contrasts(source) for source in sources if ours and _tell_of_the_same(said, source)]
+    for contrast in _CONTRASTS if theirs else ():
+        for this in contrast.keys() & ours.keys():
+            for that in contrast.keys() - ours.keys():
+                if all(that in each and this not in each for each in theirs):
+                    return ours[this], theirs[0][that]
+    return None
+
+
+def _contrasts(text: str) -> dict[str | None, str]:
+    return {each.lastgroup: each[0] for each in _CONTRAST.finditer(text)}
+
+
+def _tell_of_the_same(said: str, source: str) -> bool:
+    """Whether a source has nearly all of a sentence but for contrasts, and nothing turns one of the two round alone."""
+    held = _contrasts(source)
+    rest = _CONTRAST.sub(lambda word: word[0] if word.lastgroup in held else " ", said)
+    if (
+        len(_stems(rest)) < 2
+        or not _shares(source, rest)
+        or bool(_NEGATED.search(said)) != bool(_NEGATED.search(source))
+    ):
+        return False
+    return not (_THAN.search(said) or _THAN.search(source)) or _in_order(said, source)
+
+
+def _in_order(text: str, other: str) -> bool:
+    """Whether the longer words that two texts share stand in the same order."""
+    words, others = _LONG_WORD.findall(text), _LONG_WORD.findall(other)
+    return [word for word in words if word in others] == [word for word in others if word in words]
+
+
+def _turned_round(said: str, source: str) -> bool:
+    """Whether a sentence says of B and A, in the same direction, what its source says of A and B."""
+    ours, theirs = _THAN.split(said), _THAN.split(source)
+    if len(ours) != 2 or len(theirs) != 2 or _contrasts(said).keys() != _contrasts(source).keys():
+        return False
+    (first, second), (other_first, other_second) = map(_stems, ours), map(_stems, theirs)
+    return bool((first - second) & (other_second - other_first)) and bool(
+        (second - first) & (other_first - other_second)
     )
-
-
-def _directions(text: str) -> set[str | None]:
-    """Return which of `_OPPOSITES` a text tells of; none where it may turn them round."""
-    return set() if _TURNS.search(text) else {each.lastgroup for each in _DIRECTION.finditer(text)}
 
 
 def _shares(text: str, words: str) -> bool:
@@ -298,47 +302,6 @@ def _denied(text: str) -> set[str]:
 
 def _stems(text: str) -> set[str]:
     return {word[:5] for word in _LONG_WORD.findall(text)}
-
-
-def _same(figure: _Figure, other: _Figure) -> bool:
-    """Whether a figure of the answer is one of the source: figures, units, and signs as far as both have them."""
-    scale, other_scale = (figure.factor, other.factor) if figure.dimension else (1.0, 1.0)
-    # "Fell by 2.5" is what a source writes as -2.5.
-    number = other.number if figure.number < 0 else abs(other.number)
-    same = isclose(figure.number * scale, number * other_scale, rel_tol=1e-6)
-    return (
-        same
-        and figure.dimension in ("", other.dimension)
-        and (figure.per == other.per or not (figure.per and other.per))
-        and (figure.relation == other.relation or not (figure.relation and other.relation))
-    )
-
-
-def _figures(text: str, *, only_counted: bool = False) -> Iterator[_Figure]:
-    """Yield the figures of a text, the last first: in "5 or 10 mg", both have the unit.
-
-    Args:
-        only_counted: leave out what may mean something else: number words without a unit, which may count anything,
-            "one", and units behind a comma.
-    """
-    plain = _plain(text)
-    following: _Figure | None = None
-    for found in reversed(list(_FIGURE.finditer(plain))):
-        word = found["word"]
-        digits = found["digits"] or ""
-        digits = digits.replace(",", "" if re.match(_THOUSANDS, digits) else ".")
-        number = float(_WORDS[word] if word else digits)
-        dimension, factor = _UNITS.get(found["unit"] or ("time" if word in _FREQUENCIES else ""), ("", 1.0))
-        per = found["per"] or ""
-        between = following and not dimension and _BETWEEN.fullmatch(plain, found.end(), following.start)
-        # "HR 0.79, 95% CI": a comma alone may also end what is said of a figure.
-        if following and between and not (only_counted and between[0].strip() == ","):
-            dimension, factor, per = following.dimension, following.factor, following.per
-        relation = (found["relation"] or "").strip().replace("≤", "<").replace("≥", ">")
-        number = -number if found["sign"] else number
-        following = _Figure(number, dimension, factor, per, relation, *found.span())
-        if not (only_counted and word and (not dimension or number < 2)):
-            yield following
 
 
 def _plain(text: str) -> str:

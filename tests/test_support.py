@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from typing import Any
 
 import pytest
@@ -36,11 +37,11 @@ def _doubts(text: str, *documents: Document) -> list[Doubt]:
 INVENTED = [
     (
         "The starting dose of metformin is 5000 mg six times a day, also in kidney failure [1].",
-        ["5000 mg", "six times"],
+        ["5000 mg", "six times a day"],
     ),
     ("Metformin is started at 500 g [1].", ["500 g"]),
     ("Metformin is started at 500 µg [1].", ["500 µg"]),
-    ("It is taken four times a day [1].", ["four times"]),
+    ("It is taken four times a day [1].", ["four times a day"]),
     ("They were followed for 3 months [1].", ["3 months"]),
     ("They were followed for 3 years [1].", ["3 years"]),
     ("Of 1,240 adults, 45.2% stayed [1].", ["1,240", "45.2%"]),
@@ -122,12 +123,12 @@ def test_a_denial_that_is_left_out_of_a_sentence_is_the_opposite() -> None:
 
 
 DIRECTIONS = {
-    "Aspirin increased the risk of ischaemic stroke [1].": True,
-    "Aspirin lowered the risk of ischaemic stroke [1].": False,
-    "The risk of ischaemic stroke was higher with placebo than with aspirin [1].": False,
-    "Aspirin increased bleeding [1].": False,
-    "Aspirin reduced the symptoms of depression [1].": False,
-    "Aspirin worsened the symptoms of depression [1].": True,
+    "Aspirin increased the risk of ischaemic stroke [1].": "what it cites has “reduced” for “increased”",
+    "Aspirin lowered the risk of ischaemic stroke [1].": None,
+    "The risk of ischaemic stroke was higher with placebo than with aspirin [1].": None,
+    "Aspirin increased bleeding [1].": None,
+    "Aspirin reduced the symptoms of depression [1].": None,
+    "Aspirin worsened the symptoms of depression [1].": "what it cites has “improved” for “worsened”",
 }
 
 
@@ -139,7 +140,89 @@ def test_what_rises_in_an_answer_and_falls_in_its_source_is_the_opposite(text: s
     )
     source = Document(id="a", page_content=told)
     reasons = [doubt["reason"] for doubt in _doubts(text, source)]
-    assert reasons == ["what it cites says the opposite"] * DIRECTIONS[text]
+    assert reasons == [reason for reason in [DIRECTIONS[text]] if reason]
+
+
+EXCHANGED = [
+    ("The dose is halved when eGFR is between 30 and 45 mL/min.", "halved", "doubled"),
+    ("Anticoagulation was stopped in all surgical patients.", "stopped", "started"),
+    ("The drug should be taken before meals.", "before", "after"),
+    ("The maximum daily dose is 4 g in adults.", "maximum", "minimum"),
+    ("The maximum daily dose is 4 g in adults.", "adults", "children"),
+    ("Hyperkalaemia was the adverse effect of spironolactone seen most.", "hyperkalaemia", "hypokalaemia"),
+    ("Ibuprofen was superior to paracetamol for pain relief.", "superior", "inferior"),
+    ("Treatment was effective in women.", "women", "men"),
+    ("The dipstick test was positive in 40% of patients.", "positive", "negative"),
+    ("Give alteplase within 4.5 hours of symptom onset.", "within", "after"),
+    ("At least 30 mL/kg of fluid is given.", "at least", "at most"),
+    ("Adrenaline 0.5 mg is given intramuscularly.", "intramuscularly", "intravenously"),
+    ("Vincristine is given intravenously.", "intravenously", "intrathecally"),
+    ("Rarely, the drug causes agranulocytosis.", "rarely", "commonly"),
+    ("Systolic pressure fell by 10 mmHg.", "systolic", "diastolic"),
+    ("Mortality was lower with noradrenaline than with dopamine.", "lower", "higher"),
+    ("Weight was not increased in treated children.", "increased", "decreased"),
+]
+
+
+@pytest.mark.parametrize(("told", "word", "other"), EXCHANGED)
+def test_a_word_that_excludes_the_one_of_the_source_is_named_beside_it(told: str, word: str, other: str) -> None:
+    source = Document(id="a", page_content=f"It was a trial. {told} It was published.")
+    said = re.sub(word, other, told, flags=re.IGNORECASE).removesuffix(".")
+    (doubt,) = _doubts(f"{said} [1].", source)
+    assert doubt["reason"] == f"what it cites has “{word}” for “{other}”"
+    assert _doubts(f"{told.removesuffix('.')} and so on [1].", source) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "text", "missing"),
+    [
+        ("It is infused at 5 mcg/kg/min.", "It is infused at 5 mcg/kg/h", ["5 mcg/kg/h"]),
+        ("It is infused at 5 mcg/kg/min.", "It is infused at 5 mcg/kg", ["5 mcg/kg"]),
+        ("It is infused at 5 mcg/kg/min.", "It is infused at 5 µg per kg per minute", []),
+        ("Sodium may rise by 8 mmol/L/day.", "Sodium may rise by 8 mmol/L/h", ["8 mmol/L/h"]),
+        ("Methotrexate 15 mg weekly was given.", "They took 15 mg of methotrexate daily", []),
+        ("Methotrexate 15 mg weekly was given.", "They took methotrexate, 15 mg daily", ["15 mg daily"]),
+        ("Methotrexate 15 mg once weekly was given.", "They took methotrexate, 15 mg a week", []),
+        ("It is taken twice daily.", "It is taken twice weekly", ["twice weekly"]),
+        ("It is taken twice daily.", "It is taken twice a day, or every 12 hours", []),
+        ("It is taken every 8 hours.", "It is taken three times daily", []),
+        ("It is taken every 8 hours.", "It is taken four times daily", ["four times daily"]),
+        ("Sixty-four took it in a phase III trial.", "In a phase 3 trial 64 took it", []),
+        ("Half of them got well.", "50% got well", []),
+        ("It was 0.10 versus 0.20.", "It was 10% versus 20%", []),
+        ("34.6% survived.", "35% survived", []),
+        ("34.6% survived.", "36% survived", ["36%"]),
+        ("Give 1.5 mg.", "Give 2 mg", ["2 mg"]),
+        ("The ratio was 0·85 (0·75–0·96).", "The ratio was 0.85 (95% CI 0.75 to 0.96)", []),
+        ("Stop below 30 mL/min.", "Stop below 30 mL/min/1.73 m²", []),
+        ("Prednisolone 40 mg was given.", "Prednisone 40 mg was given", ["prednisone"]),
+        ("Esomeprazole was given.", "Omeprazole was given", ["omeprazole"]),
+        ("Morphine 10 mg was given.", "Hydromorphone 10 mg was given", ["hydromorphone"]),
+    ],
+)
+def test_rates_intervals_and_names_are_compared_as_a_whole(told: str, text: str, missing: list[str]) -> None:
+    doubts = _doubts(f"{text} [1].", Document(id="a", page_content=told))
+    assert [doubt["missing"] for doubt in doubts] == [missing] * bool(missing)
+
+
+@pytest.mark.parametrize(
+    ("text", "turned"),
+    [
+        ("Warfarin caused less bleeding than apixaban [1].", True),
+        ("Apixaban caused less bleeding than warfarin [1].", False),
+        ("Warfarin caused more bleeding than apixaban [1].", False),
+    ],
+)
+def test_a_comparison_the_other_way_round_is_marked(text: str, turned: bool) -> None:
+    source = Document(id="a", page_content="Apixaban caused less bleeding than warfarin.")
+    reasons = [doubt["reason"] for doubt in _doubts(text, source)]
+    assert reasons == ["what it cites compares the other way round"] * turned
+
+
+def test_use_where_its_source_forbids_it_is_the_opposite() -> None:
+    source = Document(id="a", page_content="With an eGFR below 30 mL/min the drug should not be used.")
+    (doubt,) = _doubts("The drug may be used with an eGFR below 30 mL/min [1].", source)
+    assert doubt["reason"] == "what it cites says the opposite"
 
 
 @pytest.mark.parametrize(
@@ -167,10 +250,10 @@ def test_names_of_two_letters_before_a_stem_are_found() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("Warfarin is safe in pregnancy [1].", "what it cites says the opposite"),
+        ("Warfarin is safe in pregnancy [1].", "what it cites has “contraindicated” for “safe”"),
         ("Warfarin is contraindicated in pregnancy [1].", None),
-        ("Adults with a clearance above 30 ml/min were excluded [1].", "what it cites says the opposite"),
-        ("Adults with a clearance below 30 ml/min were included [1].", "what it cites says the opposite"),
+        ("Adults with a clearance above 30 ml/min were excluded [1].", "what it cites has “below” for “above”"),
+        ("Adults with a clearance below 30 ml/min were included [1].", "what it cites has “excluded” for “included”"),
         ("Mortality was higher in the enoxaparin group [1].", "what it cites has “placebo” for “enoxaparin”"),
         ("Mortality was higher in the placebo group [1].", None),
         ("Mortality was higher in the placebo arm [1].", None),
@@ -288,9 +371,10 @@ def test_an_invented_dose_is_marked_and_warned_of_before_the_answer(
     built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[SOURCE, OTHER]))
     answer = built.invoke({"question": QUESTION}, context=Settings(route=route, max_retries=0))["answer"]
     assert [citation["quote"] for citation in answer["citations"]] == [quote]
-    assert [doubt["missing"] for doubt in answer["doubts"]] == [["5000 mg", "six times"]]
+    assert [doubt["missing"] for doubt in answer["doubts"]] == [["5000 mg", "six times a day"]]
     assert answer["cautions"] == [
-        "One sentence of the answer says what the cited documents do not (not in what it cites: 5000 mg, six times)."
+        "One sentence of the answer says what the cited documents do not "
+        "(not in what it cites: 5000 mg, six times a day)."
     ]
 
 

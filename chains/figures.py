@@ -1,0 +1,129 @@
+"""Figures of a text with their units, and which of them say the same."""
+
+import re
+from collections.abc import Iterator, Mapping
+from math import isclose
+from typing import NamedTuple
+
+from briefcontext.chains.parsing.grounding import SIGN
+
+_UNITS: Mapping[str, tuple[str, float]] = {
+    name: (dimension, factor)
+    for dimension, scale in {
+        "mass": {"ng": 1e-9, "µg ug mcg microgram": 1e-6, "mg milligram": 1e-3, "g gram": 1.0, "kg kilogram": 1e3},
+        "volume": {"µl": 1e-6, "ml millilitre milliliter": 1e-3, "dl": 0.1, "l litre liter": 1.0},
+        "amount": {"pmol": 1e-12, "nmol": 1e-9, "µmol": 1e-6, "mmol": 1e-3, "mol": 1.0},
+        "length": {"nm": 1e-9, "µm": 1e-6, "mm": 1e-3, "cm": 1e-2, "m metre meter": 1.0},
+        "time": {"s sec second": 1.0, "min minute": 60.0, "h hr hour": 3600.0, "d day": 86400.0, "wk week": 604800.0},
+        "months": {"mo month": 1.0, "y yr year": 12.0},
+        "share": {"% percent": 1.0},
+        "times": {"time fold": 1.0},
+        "pressure": {"mmhg": 1.0},
+        "activity": {"iu unit u": 1.0},
+        "charge": {"meq": 1.0},
+        "radiation": {"gy": 1.0},
+        "pieces": {"tablet pill capsule drop puff dose": 1.0},
+    }.items()
+    for names, factor in scale.items()
+    for name in names.split()
+}
+_HOUR, _DAY = _UNITS["hour"][1], _UNITS["day"][1]
+_FREQUENCIES = {"once": 1, "twice": 2, "thrice": 3, "b.i.d": 2, "bid": 2, "t.i.d": 3, "tid": 3, "q.i.d": 4, "qid": 4}
+_ONES = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9}
+_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
+_WORDS = {
+    **_ONES,
+    **_TENS,
+    **{f"{ten}-{one}": _TENS[ten] + _ONES[one] for ten in _TENS for one in _ONES},
+    **{"ten": 10, "eleven": 11, "twelve": 12, "thirteen": 13, "fourteen": 14, "fifteen": 15, "sixteen": 16},
+    **{"seventeen": 17, "eighteen": 18, "nineteen": 19, "ii": 2, "iii": 3, "half": 0.5, "quarter": 0.25},
+    **_FREQUENCIES,
+}
+
+
+def _any(names: Mapping[str, object]) -> str:
+    return "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+
+
+_THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"
+"""Any other comma in a number is the decimal sign of other languages."""
+_UNIT = rf"(?:{_any(_UNITS)})"
+_ADVERBS = {"hourly": "hour", "daily": "day", "nightly": "day", "weekly": "week", "monthly": "month", "yearly": "year"}
+_PER = (
+    rf"\s?(?:/|per\b)\s?{_UNIT}s?(?![^\W\d_])"
+    rf"|\s(?:once )?(?:(?:an?|each|every) (?:hour|day|week|month|year)|{_any(_ADVERBS)})\b"
+)
+_FIGURE = re.compile(
+    rf"(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
+    rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d+(?:\.\d+)?)|(?P<word>{_any(_WORDS)})(?=\b|fold))"
+    rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])|(?![^\W\d_]))(?P<per>(?:{_PER})*)"
+)
+_NAME = re.compile(rf"(?:{_any(_ADVERBS)}|{_UNIT}(?=s?(?![^\W\d_])))")
+_EVERY = re.compile(r"\bevery \Z")
+_BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
+_CONVENTION = re.compile(r"\b95 ?%(?= (?:ci|confidence|credible)\b)|(?:/|per )? ?1\.73 ?m(?:2|²|\^2|\(-?2\))?")
+"""Figures that everybody writes or leaves out: of an interval that is always the same, and of the body's surface."""
+
+
+class Figure(NamedTuple):
+    """A number of a text, with what it counts."""
+
+    number: float
+    dimension: str
+    factor: float
+    """How much of the dimension's base unit it counts."""
+    per: tuple[tuple[str, float], ...]
+    """Dimensions and factors of the units that it is counted per: of kilograms and minutes."""
+    relation: str
+    start: int
+    end: int
+
+
+def same_figure(figure: Figure, other: Figure) -> bool:
+    """Whether a figure of the answer is one of the source: figures, units, and signs as far as both have them."""
+    scale, other_scale = (figure.factor, other.factor) if figure.dimension else (1.0, 1.0)
+    # "Fell by 2.5" is what a source writes as -2.5.
+    number = other.number if figure.number < 0 else abs(other.number)
+    percent = figure.dimension == "share"
+    if percent and not other.dimension:  # 0.1 is 10%, and half of them 50%.
+        number, other = 100 * number, other._replace(dimension="share")
+    same = isclose(figure.number * scale, number * other_scale, rel_tol=1e-6)
+    return (
+        (same or (percent and figure.number == round(number)))
+        and figure.dimension in ("", other.dimension)
+        and (figure.per == other.per or not (figure.per and other.per))
+        and (figure.relation == other.relation or not (figure.relation and other.relation))
+    )
+
+
+def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
+    """Yield the figures of a text, the last first: in "5 or 10 mg", both have the unit.
+
+    Args:
+        text: in small letters and plain signs.
+        only_counted: leave out what may mean something else: number words without a unit, which may count anything,
+            "one", and units behind a comma.
+    """
+    plain = _CONVENTION.sub(lambda found: " " * len(found[0]), text)
+    following: Figure | None = None
+    for found in reversed(list(_FIGURE.finditer(plain))):
+        word = found["word"]
+        digits = found["digits"] or ""
+        digits = digits.replace(",", "" if re.match(_THOUSANDS, digits) else ".")
+        number = float(_WORDS[word] if word else digits)
+        dimension, factor = _UNITS.get(found["unit"] or ("time" if word in _FREQUENCIES else ""), ("", 1.0))
+        per = tuple(
+            _UNITS[_ADVERBS.get(name, name)]
+            for name in _NAME.findall(re.sub(r"\b(?:once|an?|per)\b", "", found["per"]))
+        )
+        between = following and not dimension and _BETWEEN.fullmatch(plain, found.end(), following.start)
+        # "HR 0.79, 95% CI": a comma alone may also end what is said of a figure.
+        if following and between and not (only_counted and between[0].strip() == ","):
+            dimension, factor, per = following.dimension, following.factor, following.per
+        relation = (found["relation"] or "").strip().replace("≤", "<").replace("≥", ">")
+        number = -number if found["sign"] else number
+        if number and factor == _HOUR and _EVERY.search(plain, 0, found.start()):  # Every 8 hours is three times a day.
+            number, dimension, factor, per = _DAY / _HOUR / number, *_UNITS["time"], (_UNITS["day"],)
+        following = Figure(number, dimension, factor, per, relation, *found.span())
+        if not (only_counted and word and (not dimension or number < 2)):
+            yield following
