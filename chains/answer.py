@@ -172,7 +172,7 @@ def compose(
     if asked["options"] and (unchosen := _unchosen(draft["choice"], extractions)):
         cautions.insert(0, unchosen)
     if not draft["abstained"]:
-        cautions += _unsupported(citations, doubts)
+        cautions += _unsupported(citations, [*doubts, *find_doubts(statement, citations, documents)])
     cautions += unread  # They may be many, and a model is told the first cautions only.
     if any(document.metadata.get("kind") == "demo" for document in documents):
         warnings.insert(0, DEMONSTRATION)
@@ -180,8 +180,10 @@ def compose(
         warnings.append(note)
     if caution := preflight.get("caution"):
         warnings.append(caution)
-    if retracted:
-        warnings.append(f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)}).")
+    if retracted:  # One of them may have had the answer.
+        (cautions if draft["abstained"] else warnings).append(
+            f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)})."
+        )
     if unknown:
         more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
         warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown[:_LISTED])}{more}.")

@@ -115,6 +115,7 @@ _LONGEST_CLAUSE = 500
 _NEGATED_WORD = re.compile(rf"(?:{NEGATION})\s+(?!only\b)(?:(?:\w+ly|be|been|have|to)\s+)*([a-z]{{4,}})")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+")
+_TABLE_HEAD = re.compile(r"^[ \t]*\|.*(?=\n[ \t]*\|[ \t:|-]+$)", re.MULTILINE)
 
 
 def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Document]) -> list[Doubt]:
@@ -139,7 +140,7 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
     doubts = []
     for start, end in _sentences(text):
         sentence = text[start:end]
-        keys = [key for key in _MARK.findall(sentence) if key in cited]
+        keys = [key for key in _MARK.findall(sentence) or _MARK.findall(_introduction(text[:start])) if key in cited]
         words = _MARK.sub(lambda mark: " " * len(mark[0]), sentence)
         missing: list[str] = []
         reason = None
@@ -160,6 +161,17 @@ def says_only_what_is_missing(text: str, *, or_else: re.Pattern[str]) -> bool:
     return bool(sentences) and all(_says_what_is_missing(each) or or_else.match(each) for each in sentences)
 
 
+def claims_beside_what_is_missing(text: str) -> list[str]:
+    """Return the sentences of a refusal to answer that name a figure or a drug and do not speak of the documents."""
+    sentences = [text[start:end] for start, end in _sentences(text)]
+    return [
+        each
+        for each in sentences
+        if (any(find_figures(plain := _plain(each), only_counted=True)) or missing_drugs(plain, ""))
+        and not (_says_what_is_missing(each) or re.search(_AT_HAND, plain))
+    ]
+
+
 def marked(text: str, doubts: Sequence[Doubt]) -> str:
     """Return an answer's text with each doubt after its sentence."""
     for doubt in sorted(doubts, key=lambda doubt: -doubt["end"]):
@@ -169,6 +181,7 @@ def marked(text: str, doubts: Sequence[Doubt]) -> str:
 
 def _sentences(text: str) -> Iterator[tuple[int, int]]:
     """Yield the places of the sentences, each with the citations behind it; a line that ends in a colon introduces."""
+    text = _TABLE_HEAD.sub(lambda head: " " * len(head[0]), text)
     at = 0
     for line in text.splitlines(keepends=True):
         begin = item.end() if (item := _ITEM.match(line)) else 0
@@ -180,6 +193,15 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
             if any(letter.isalpha() for letter in sentence) and not sentence.endswith(":"):
                 yield at + start, at + start + len(sentence)
         at += len(line)
+
+
+def _introduction(before: str) -> str:
+    """Return the line that introduces the list of which an item begins behind a text; empty where none begins."""
+    *lines, last = before.split("\n")
+    if not _ITEM.fullmatch(last):
+        return ""
+    line = next((line for line in reversed(lines) if line.strip() and not _ITEM.match(line)), "")
+    return line if line.rstrip().endswith(":") else ""
 
 
 def _says_what_is_missing(sentence: str) -> bool:

@@ -41,8 +41,9 @@ def _answer(text: str, *extractions: Extraction) -> Answer:
     [
         (f"One [{FIRST}].\n\nTwo [{SECOND}].", None),
         (f"One [{FIRST}].\n\n\n  \n- Two [{SECOND}].\n* Three.", "One of the answer's sentences carries"),
-        (f"# Heading\n\n| a | b |\n|---|---|\n| One | [{FIRST}] |", "2 of the answer's sentences carry"),
+        (f"# Heading\n\n| a | b |\n|---|---|\n| One | [{FIRST}] |\n| Two | |", "One of the answer's sentences carries"),
         (f"\n\nOne. [{FIRST}]\n", None),
+        (f"These are the ones [{FIRST}]:\n\n- One\n- Two\n\nAnd three.", "One of the answer's sentences carries"),
         (f"These are:\n\n1. One [{FIRST}].\n2. Two.", "One of the answer's sentences carries"),
     ],
 )
@@ -77,8 +78,22 @@ def test_no_words_of_a_model_break_the_answer(text: str) -> None:
         ("It is.\n**Conflict:** The documents do not contradict each other.", "It is.", None),
         ("It is.\nConflict: None of the documents contradict each other.", "It is.", None),
         *(
+            (f"It is.\nConflict: {words}", "It is.", None)
+            for words in (
+                "The two documents agree.",
+                "[2B3C] and [4D5F] are consistent.",
+                "Both support the same conclusion.",
+                "Not applicable.",
+                "-",
+            )
+        ),
+        ("## Answer\nIt is.\n\n### In children:\nIt is not.", "Answer:\nIt is.\n\nIn children:\nIt is not.", None),
+        *(
             (f"It is.\nConflict: {words}", "It is.", words)
             for words in (
+                "The two documents do not agree.",
+                "[2B3C] and [4D5F] are inconsistent.",
+                "They are not consistent on stroke.",
                 "X did not find a benefit, contradicting Y.",
                 "There is no conflict on stroke, but X says more bleeding and Y less.",
                 "There is no conflict on stroke, X says more bleeding and Y less.",
@@ -109,6 +124,26 @@ def test_a_conflict_is_read_with_what_stands_under_it(text: str, left: str, conf
 def test_a_refusal_is_one_however_it_is_set(text: str, reason: str) -> None:
     draft = parse_draft(text, QUESTION, [], [], forced=False)
     assert (draft["abstained"], draft["text"], draft["choice"]) == (True, reason, None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "claim"),
+    [
+        (
+            "The documents do not mention children. From general knowledge, 5 g a day is safe.",
+            "From general knowledge,",
+        ),
+        ("Metformin is safe in children [2B3C].", "Metformin is safe"),
+        ("The documents do not compare 5 mg with 10 mg of warfarin.", None),
+        ("The documents are on warfarin in adults only.", None),
+        ("Nothing was said of children.", None),
+    ],
+)
+def test_what_a_refusal_claims_besides_has_a_caution(reason: str, claim: str | None) -> None:
+    draft = parse_draft(f"NO ANSWER: {reason}", QUESTION, [], [], forced=False)
+    assert (draft["abstained"], draft["text"]) == (True, reason)
+    said = [caution.rpartition("all the same: ")[2] for caution in draft["cautions"]]
+    assert [words.startswith(str(claim)) for words in said] == [True] * bool(claim)
 
 
 @pytest.mark.parametrize("text", ["No answer was better.", "No answers: 5 of 10.", "There is NO ANSWER: sorry."])

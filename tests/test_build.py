@@ -47,7 +47,11 @@ def test_records_become_passages_with_all_that_they_carry(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "held"),
     [
-        ({"title": "RETRACTED: Bees"}, {"retracted": True}),
+        *(
+            ({"title": title}, {"retracted": True})
+            for title in ("RETRACTED: Bees", "[RETRACTED] Bees", "Bees (Retracted)", "RETRACTED - Bees", "Withdrawn: A")
+        ),
+        ({"title": "Retracted tendons in bees"}, {}),
         ({"title": "RETRACTED: Bees", "retraction_notice": True}, {"retraction_notice": True}),
         ({"retracted": "False", "corrected": "no", "expression_of_concern": "True"},
          {"retracted": False, "corrected": False, "expression_of_concern": True}),

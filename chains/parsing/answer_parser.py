@@ -7,8 +7,9 @@ from briefcontext.chains.model.reply import Cut, cut_warning
 from briefcontext.chains.parsing.choice import parse_choice
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Quote
-from briefcontext.chains.support import says_only_what_is_missing
+from briefcontext.chains.support import claims_beside_what_is_missing, says_only_what_is_missing
 
+_HEADING = re.compile(r"^[ \t]*#+[ \t]*(.*?)[ \t#:]*$", re.MULTILINE)
 _STRAY_LINE = re.compile(
     r"^[ \t]*(?:```\w*|</?(?:evidence|documents?)\b[^>\n]*>"
     r"|[*_]*confidence[*_]*[ \t]*:[*_ \t]*[\d.]+[ \t]*%?[*_]*)[ \t]*$\n?",
@@ -50,10 +51,12 @@ REFUSAL = re.compile(
 """A sentence of models that will not answer."""
 _NO_REASON = "The reader says that the documents do not answer the question, and gives no reason."
 _NO_CONFLICT = re.compile(
-    r"(?:none|no|n/a)\b.{0,20}$|(?!.*\b(?:but|however|although|though|while|whereas|except|yet)\b)[^.;]{0,99}?(?:"
+    r"(?:none|no|n/a|not applicable)\b.{0,20}$|\W*$"
+    r"|(?!.*\b(?:but|however|although|though|while|whereas|except|yet)\b)[^.;]{0,99}?(?:"
     r"\bno (?:\w+ ){0,2}(?:conflicts?|contradictions?|disagreements?|inconsistenc\w+|discrepanc\w+)\b"
     r"|\bno (?:conflicting|contradictory)\b|(?:\bnot|n't) (?:\w+ly |in )?(?:conflict|contradict|disagree)"
-    r"|\b(?:none|neither) (?:\w+ ){1,4}(?:conflict|contradict|disagree))[^.,;]*[.;\s]*$",
+    r"|\b(?:none|neither) (?:\w+ ){1,4}(?:conflict|contradict|disagree)"
+    r"|(?<!not )(?<!n't )\b(?:agree|(?:are|is) (?:\w+ly )?consistent|in agreement|the same))[^.,;]*[.;\s]*$",
     re.IGNORECASE,
 )
 """One sentence that says that there is none, and no more: behind a comma there may be one."""
@@ -111,8 +114,10 @@ def parse_draft(
         cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
     words = _STRAY_LINE.sub("", text[refusal.end() :] if refusal else text)
     words = _CHOICE_LINE.sub("", words)
+    if abstained and (claims := claims_beside_what_is_missing(words)):
+        cautions.append(f"The documents do not answer, and nothing supports what was said all the same: {claims[0]}")
     conflict = "\n".join(filter(None, (found["words"].strip() for found in _CONFLICT_PART.finditer(words))))
-    body = re.sub(r"\n{3,}", "\n\n", _CONFLICT_PART.sub("", words))
+    body = re.sub(r"\n{3,}", "\n\n", _HEADING.sub(r"\1:", _CONFLICT_PART.sub("", words)))
     return Draft(
         text=body.strip() or (_NO_REASON if refusal else ""),
         choice=choice,

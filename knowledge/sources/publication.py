@@ -20,7 +20,11 @@ LANGUAGES = {
 MOST_AUTHORS = 50
 """Of an article; those after them are "et al."."""
 
-_RETRACTED_TITLE = re.compile(r"\W*retracted(\s+article)?\W*:", re.IGNORECASE)
+_RETRACTED_TITLE = re.compile(
+    r"\W*(?:retracted|withdrawn)(?:\s+article)?(?:\W*:|\s*\]|\s+[-–—]\s)"
+    r"|.*[(\[]\s*retracted(?:\s+article)?\s*[)\]]\W*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
 _LISTS = frozenset({"authors", "languages", "mesh", "publication_types"})
 _OFFSETS = frozenset({"start", "end", "chunk_index"})
 _BECAME = ("retracted", "corrected", "expression_of_concern")
@@ -50,7 +54,7 @@ def is_offset(value: object) -> TypeGuard[int]:
 
 
 def has_retracted_title(title: str) -> bool:
-    """Return whether a title marks a retraction, as in `RETRACTED: Bees` and `[Retracted article]: Bees`."""
+    """Return whether a title marks a retraction, as in `RETRACTED: Bees`, `[Retracted] Bees` and `Bees (Retracted)`."""
     return _RETRACTED_TITLE.match(title) is not None
 
 
