@@ -44,6 +44,7 @@ _NO_STUDY |= {"retraction of publication", "retraction notice"}
 _PROTOCOL = re.compile(
     r"\b(?:study|trial|review|analysis) protocol\b|\bprotocol (?:for|of) (?:an?|the)\b"
     r"|\brationale(?:, design| and (?:study )?design)\b|\bdesign and rationale\b"
+    r"|\bdesign of (?:the|an?) (?:[^:.]*\b)?(?:trial|study)\b"
 )
 """Titles of what has no results yet."""
 _REVIEW = {"review", "review-article"}
@@ -86,7 +87,13 @@ _BY_TEXT: Mapping[StudyType, tuple[str, str]] = {
 }
 """What is in every such wording, which is quickly looked for, and the wordings."""
 _CROSS_SECTIONAL = re.compile(r"\bcross-sectional (?:analysis|design|stud(?:y|ies)|survey)\b")
-_RETROSPECTIVE = re.compile(r"\bretrospective(?:ly)? (?:analy[sz]|chart|cohort|reviews?\b|reviewed|stud(?:y|ied))")
+_NOT_ASSIGNED = re.compile(
+    r"\bretrospective(?:ly)? (?:analy[sz]|chart|cohort|reviews?\b|reviewed|stud(?:y|ied))"
+    r"|\b(?:this|our|present) (?:[\w-]+ )?(?:observational|qualitative)\b"
+)
+_NO_TRIAL = re.compile(r"\b(?:observational|cohort|case-control|qualitative|interviews?|focus groups?)\b")
+"""In a title: its patients were assigned to nothing, whatever was at random in a trial around it."""
+_QUALITATIVE = re.compile(r"(?<!and )(?<!and a )\bqualitative\b")
 _ANIMALS = r"mice|mouse|rats?|rabbits?|zebrafish|murine|dogs?|beagles?|pigs?|piglets?|swine|sheep|monkeys?|macaques?"
 _OF_PEOPLE = r"[- ](?:allerg|bite|flu\b|influenza|liver fluke|owner|valve)"
 """What people have of an animal: dog bites, swine flu."""
@@ -137,12 +144,13 @@ def study_type(document: Document) -> StudyType | None:
     found += [kind for kind, (part, words) in _BY_TEXT.items() if part in whole and re.search(words, whole)]
     if ("cross-sectional studies" in headings or _CROSS_SECTIONAL.search(whole)) and "cohort" not in title:
         found = [kind for kind in found if kind != "cohort study"]
-    if _RETROSPECTIVE.search(whole) and "random" not in title:
-        # Its patients were assigned to nothing, whatever was at random.
+    of_no_trial = _NO_TRIAL.search(title) or _NOT_ASSIGNED.search(whole)
+    if _QUALITATIVE.search(title) or (of_no_trial and "random" not in title):
         found = [kind for kind in found if kind != "randomized trial"]
     animals = "animals" in headings and "humans" not in headings
-    laboratory = _LABORATORY.search(title) or ("random" in text and _RANDOMIZED_ANIMALS.search(text))
-    if animals or (not headings and laboratory and not _PEOPLE.search(whole)):
+    titled = _LABORATORY.search(title) and not _PEOPLE.search(title)
+    randomized = "random" in text and _RANDOMIZED_ANIMALS.search(text) and not _PEOPLE.search(whole)
+    if animals or (not headings and (titled or randomized)):
         return "animal or laboratory study"
     if _TITLED_REVIEW.search(title) and not found:
         return "review"
