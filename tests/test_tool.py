@@ -23,7 +23,6 @@ from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.tool import NAME
-from briefcontext.knowledge.demo import demo_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers import DenseRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
@@ -282,7 +281,7 @@ def test_filters_that_cannot_be_used_are_told_to_the_model(tool: BaseTool) -> No
 def test_a_retriever_is_a_tool_whose_text_can_be_cited() -> None:
     prompt = PromptTemplate.from_template("{source_id}: {title}\n{page_content}")
     tool = create_retriever_tool(
-        DenseRetriever(knowledge_base=demo_knowledge_base(), k=2),
+        DenseRetriever(knowledge_base="demo", k=2),
         "search_passages",
         "Finds passages of medical literature.",
         document_prompt=prompt,
