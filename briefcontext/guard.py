@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -244,16 +244,13 @@ class Guard:
         most, seconds = large or self.limits.body_bytes, self.limits.seconds_to_send * (6 if large else 1)
         try:
             async with asyncio.timeout(seconds):
-                more = True
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refused(400, "The request ended before its body did.")
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
+                async for part in Request(scope, receive).stream():
+                    body += part
                     if len(body) > most:
                         what = "Give a smaller file." if large else "Shorten the question."
                         raise Refused(413, f"The request is longer than {most:,} bytes. {what}")
+        except ClientDisconnect:
+            raise Refused(400, "The request ended before its body did.") from None
         except TimeoutError:
             raise Refused(408, "The request took too long to arrive. Send it again.") from None
         kind = HTTPConnection(scope).headers.get("content-type", "").partition(";")[0].strip().lower()
