@@ -37,9 +37,6 @@ class Published(NamedTuple):
 _FIGURES = csv.DictReader((files(__package__) / "published.csv").read_text(encoding="utf-8").splitlines())
 PUBLISHED = tuple(Published(**{**row, "paper": _PAPERS[row["paper"]]}) for row in _FIGURES)
 
-NOT_AVAILABLE = ("context_length", "attention_bias")
-"""Experiments of the papers whose figures are not available here, so that a run has none to stand beside."""
-
 
 def compare_runs(folders: Sequence[Path]) -> str:
     """Return runs side by side as Markdown, an experiment after another, and the papers' figures under each.
@@ -62,10 +59,10 @@ def compare_runs(folders: Sequence[Path]) -> str:
         parts += [f"## {experiment}", ""]
         tables = [(name, Table(**table)) for name, summary in some.items() for table in summary["tables"]]
         joined = [_joined(title, own) for title, own in grouped(tables, lambda one: one[1].title).items()]
-        for table in (*joined, _published_table(experiment)):
+        for table in (*joined, published := _published_table(experiment)):
             if table.rows:
                 parts += [table.markdown(), ""]
-        if experiment in NOT_AVAILABLE:
+        if not published.rows:
             parts += ["The papers' figures of this experiment are not available here.", ""]
     return "\n".join(parts)
 
