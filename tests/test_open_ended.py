@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,15 @@ def run(tmp_path: Path, server: OpenAIServer) -> Run:
             reading=Settings(max_retries=0),
         )
     )
+
+
+@pytest.mark.parametrize("methods", [("vanilla",), ("vanilla", "order_preserving", "map_reduce")])
+def test_answers_of_other_than_two_methods_make_no_pairs_and_none_is_paid_for(
+    run: Run, server: OpenAIServer, methods: tuple[str, ...]
+) -> None:
+    with pytest.raises(InputError, match=f"two methods, and {len(methods)} are given"):
+        Run(replace(run.settings, methods=methods))
+    assert server.calls == []
 
 
 def test_which_answer_is_whose_is_drawn_by_the_seed_and_not_told(tmp_path: Path) -> None:

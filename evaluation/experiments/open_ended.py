@@ -7,7 +7,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Report
 from briefcontext.evaluation.experiments.integration import RealRankings
@@ -65,10 +64,6 @@ class OpenEnded(RealRankings):
     def report(self, report: Report) -> None:
         """Write the sheets, and count what verdicts there are."""
         config = report.config
-        if len(config["methods"]) != 2:
-            raise InputError(
-                f"Pairs are made of two methods, and {len(config['methods'])} are given. Name two with --method."
-            )
         first, second = config["methods"]
         folder = Path(config["folder"])
         pairs = make_pairs(report.rows, first, second, report.seed)

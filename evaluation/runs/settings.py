@@ -67,7 +67,7 @@ class RunSettings:
 
 
 def check_settings(settings: RunSettings, experiment: type[Experiment], methods: Sequence[Method]) -> None:
-    """Raise InputError where repeats would tell nothing, or a method reads what the experiment does not have."""
+    """Raise InputError where repeats would tell nothing, or the experiment is not for these methods."""
     if settings.repeats > 1 and not experiment.repeatable:
         raise InputError(
             f"Repeats average scores, and the experiment {settings.experiment} counts what becomes of single "
@@ -78,6 +78,8 @@ def check_settings(settings: RunSettings, experiment: type[Experiment], methods:
             "At temperature 0 a model is asked to say the same each time, so that repeats tell nothing. Give "
             "--temperature, such as 0.7, or a negative one for the provider's own."
         )
+    if experiment.name == "open_ended" and len(methods) != 2:
+        raise InputError(f"Pairs are made of two methods, and {len(methods)} are given. Name two with --method.")
     lacking = {"key_documents" if issubclass(experiment, OnDocuments) else "whole"}
     if not experiment.real_rankings:
         lacking.add("fused")
