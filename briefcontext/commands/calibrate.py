@@ -26,9 +26,6 @@ def calibrate(
     ] = "ranked_below",
     top_k: Annotated[int, typer.Option(min=1, max=1024, help="Documents retrieved for a question.")] = 16,
     seed: Annotated[int, typer.Option(help="Of the folds of cross-validation.")] = 0,
-    figures: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder for the figures. Default: beside the calibration.")
-    ] = None,
 ) -> None:
     """Fit a preflight check on labelled questions of a knowledge base, and measure it on held-out ones."""
     from briefcontext.commands.terminal import say
@@ -50,7 +47,7 @@ def calibrate(
     calibration.write(out)
     nested, of = calibration.measured, labelled.counted(positives)
     target = Path(out)
-    folder = Path(figures) if figures is not None else target.with_name(f"{target.stem}-figures")
+    folder = target.with_name(f"{target.stem}-figures")
     draw_preflight(
         folder, labelled.misplaced[of], run.probability[of], nested.calibrated, nested.iou, held_out=HELD_OUT
     )

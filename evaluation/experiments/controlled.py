@@ -12,7 +12,8 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import PER_CLASS, Item
-from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, OnDocuments, Report
+from briefcontext.evaluation.experiments.corpus import LongDocuments
+from briefcontext.evaluation.experiments.experiment import Condition, Experiment, OnCorpus, Report
 from briefcontext.evaluation.figures.plots import bar_plot, line_plot
 from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import compare_conditions, comparison_tables, correct
@@ -173,8 +174,11 @@ _WHOLE_SENTENCES = (
 )
 
 
-class Order(OnDocuments):
-    """OP-RAG against vanilla RAG over the number of chunks, with the whole document and Self-Route beside."""
+class Order(Experiment):
+    """OP-RAG against vanilla RAG over the number of chunks, with the whole document and Self-Route beside.
+
+    Questions are asked on the long documents of their data set.
+    """
 
     name = "order"
     title = "Order and number of chunks"
@@ -184,6 +188,16 @@ class Order(OnDocuments):
     )
     methods = ("vanilla", "order_preserving", "self_route", "long_context")
     ks = (2, 4, 8, 16, 32, 64, 128, 192, 256, 384, 512)
+
+    def __init__(self, documents: LongDocuments) -> None:
+        self.documents = documents
+
+    def base_reading(self, item: Item) -> Reading:
+        return Reading(item, whole=[self.documents.whole(item)])
+
+    def left_out(self, item: Item, *, oracle: bool) -> str | None:
+        reason = super().left_out(item, oracle=oracle)
+        return "is not asked on a long document" if reason is None and not item.document else reason
 
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
         """One for each number of chunks."""

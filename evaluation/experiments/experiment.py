@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item, balanced_sample
-from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
+from briefcontext.evaluation.experiments.corpus import Corpus
 from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables
 from briefcontext.evaluation.statistics.tables import Cell, Row, Table, cells, cells_tables
@@ -134,17 +134,3 @@ class OnCorpus(Experiment):
         if reason is None and (self.needs_key or oracle) and not self.corpus.key_documents(item):
             return "has no key document in the knowledge base"
         return reason
-
-
-class OnDocuments(Experiment):
-    """An experiment on the long documents of its data set."""
-
-    def __init__(self, documents: LongDocuments) -> None:
-        self.documents = documents
-
-    def base_reading(self, item: Item) -> Reading:
-        return Reading(item, whole=[self.documents.whole(item)])
-
-    def left_out(self, item: Item, *, oracle: bool) -> str | None:
-        reason = super().left_out(item, oracle=oracle)
-        return "is not asked on a long document" if reason is None and not item.document else reason

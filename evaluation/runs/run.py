@@ -17,7 +17,7 @@ from briefcontext.evaluation.experiments.conflict import Conflict, ConflictOnRea
 from briefcontext.evaluation.experiments.controlled import AttentionBias, ContextLength, Order, Position
 from briefcontext.evaluation.experiments.corpus import Corpus, LongDocuments
 from briefcontext.evaluation.experiments.cost import Cost
-from briefcontext.evaluation.experiments.experiment import OnCorpus, OnDocuments
+from briefcontext.evaluation.experiments.experiment import OnCorpus
 from briefcontext.evaluation.experiments.integration import Integration
 from briefcontext.evaluation.experiments.open_ended import OpenEnded
 from briefcontext.evaluation.judging.pairs import make_pairs
@@ -45,7 +45,7 @@ from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.calibration import Calibration
 
-EXPERIMENTS: Mapping[str, type[OnCorpus] | type[OnDocuments]] = {
+EXPERIMENTS: Mapping[str, type[OnCorpus] | type[Order]] = {
     kind.name: kind for kind in (Position, Integration, Conflict, ContextLength, AttentionBias, Order, OpenEnded, Cost)
 }
 """The experiments that ask a model."""
@@ -107,9 +107,9 @@ class Run:
         self._ids = list(dict.fromkeys(task.id for tasks in self.plan for task in tasks))
         """Of all answers that the run has to get, in order."""
 
-    def _opened(self, kind: type[OnCorpus] | type[OnDocuments]) -> OnCorpus | OnDocuments:
+    def _opened(self, kind: type[OnCorpus] | type[Order]) -> OnCorpus | Order:
         settings = self.settings
-        if issubclass(kind, OnDocuments):
+        if issubclass(kind, Order):
             from briefcontext.knowledge.encoders import load_encoder
 
             encoder = paper_encoder() if settings.document_encoder is None else settings.document_encoder
@@ -162,7 +162,7 @@ class Run:
         """Return the configuration: what a run must have in common with the one that it goes on with."""
         settings, base = self.settings, self._corpus
         run = self.experiment
-        encoder = run.documents.encoder if isinstance(run, OnDocuments) else run.corpus.manifest.encoder
+        encoder = run.documents.encoder if isinstance(run, Order) else run.corpus.manifest.encoder
         return {
             "experiment": settings.experiment,
             "model": given_name(settings.model),

@@ -14,8 +14,9 @@ from langchain_core.language_models import BaseChatModel
 
 from briefcontext.chains.model.chat_model import model_name
 from briefcontext.errors import InputError
+from briefcontext.evaluation.experiments.controlled import Order
 from briefcontext.evaluation.experiments.corpus import Corpus
-from briefcontext.evaluation.experiments.experiment import Experiment, OnDocuments
+from briefcontext.evaluation.experiments.experiment import Experiment
 from briefcontext.evaluation.methods.method import Method
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.graphs.settings import Settings
@@ -80,7 +81,7 @@ def check_settings(settings: RunSettings, experiment: type[Experiment], methods:
         )
     if experiment.name == "open_ended" and len(methods) != 2:
         raise InputError(f"Pairs are made of two methods, and {len(methods)} are given. Name two with --method.")
-    lacking = {"key_documents" if issubclass(experiment, OnDocuments) else "whole"}
+    lacking = {"key_documents" if issubclass(experiment, Order) else "whole"}
     if not experiment.real_rankings:
         lacking.add("fused")
     for method in methods:
