@@ -1,6 +1,7 @@
 """Opening a knowledge base, searching it, and finding out what is wrong with it."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -20,7 +21,9 @@ from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.store.manifest import PASSAGES, open_place
 from briefcontext.knowledge.store.table import Table, bring_up_to_date
+from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
+from tests.loopback import PATIENCE
 
 WORDS = ["aspirin", "stroke", "fever", "gout", "sepsis", "asthma", "migraine", "trial", "cohort", "placebo"]
 SIZE = 700
@@ -287,6 +290,42 @@ def test_two_bases_may_be_open_on_one_folder(base: KnowledgeBase, built: Path) -
     with KnowledgeBase.open(built, encoder=HashingEncoder()) as other:
         assert other.search("fever", 3) == base.search("fever", 3)
     assert len(base.search("gout", 3)) == 3
+
+
+FORK = """
+import os, sys, warnings
+import numpy as np
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
+
+warnings.simplefilter("ignore")
+
+def search():
+    try:
+        with KnowledgeBase.open(sys.argv[1]) as base:
+            base.search_by_vector(np.ones(base.manifest.encoder.dimension, np.float32), 1)
+            print(len(base.search_terms("aspirin", 3)), flush=True)
+    except KnowledgeBaseError as error:
+        print(error, flush=True)
+
+if sys.argv[2] == "use":
+    search()
+child = os.fork()
+if child == 0:
+    search()
+    os._exit(0)
+os.waitpid(child, 0)
+search()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("before", ["import", "use"])
+def test_a_process_forked_from_one_that_has_searched_is_told_so_and_does_not_hang(before: str, built: Path) -> None:
+    told = run_forked(["-c", FORK, str(built), before], timeout=PATIENCE).stdout.splitlines()
+    if before == "use":
+        assert 'start processes by the method "spawn" or "forkserver"' in told.pop(1)
+    assert told == ["3", "3"]
 
 
 def test_closing_again_does_nothing(built: Path) -> None:

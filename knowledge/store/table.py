@@ -66,6 +66,20 @@ _TERMS: dict[str, Any] = {
 _SCALAR = dict.fromkeys(("id", "source_id", "year"), "BTREE") | dict.fromkeys(LABELLED, "LABEL_LIST")
 
 
+_used_by: int | None = None
+"""The process that first used Lance, of this one and those that it was forked from."""
+
+
+def _refuse_after_fork() -> None:
+    global _used_by
+    _used_by = _used_by or os.getpid()
+    if _used_by != os.getpid():
+        raise KnowledgeBaseError(
+            "This process was forked from one that had used a knowledge base, and would hang: start processes by the "
+            'method "spawn" or "forkserver", or use no knowledge base before the fork.'
+        )
+
+
 class Table:
     """A table. Safe to share between threads as long as none of them writes."""
 
@@ -83,6 +97,7 @@ class Table:
     @classmethod
     def create(cls, uri: str, schema: pa.Schema) -> Self:
         """Make an empty table, in the place of whatever is there."""
+        _refuse_after_fork()
         lance.write_dataset(schema.empty_table(), uri, mode="overwrite", data_storage_version="stable")
         return cls(uri)
 
@@ -158,7 +173,8 @@ class Table:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Whatever Lance raises as a KnowledgeBaseError."""
+        """Whatever Lance raises as a KnowledgeBaseError; none of it is called where it would hang."""
+        _refuse_after_fork()
         try:
             yield
         except (OSError, RuntimeError, ValueError) as error:
