@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from briefcontext.cli import app
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, ModelCallError
 from briefcontext.evaluation.data_sets import load_data_set
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.statistics.calibrate import calibrate
@@ -229,3 +229,20 @@ def test_the_bundled_knowledge_base_can_be_calibrated_on(tmp_path: Path, questio
 def test_a_method_that_is_none_is_refused_with_those_that_are(tmp_path: Path, questions: str) -> None:
     with pytest.raises(InputError, match=r"no method 'nothing'. There are: closed_book, vanilla"):
         run("integration", questions, tmp_path / "run", "--kb", "demo", "--method", "nothing", "--model", "openai:m")
+
+
+@pytest.mark.parametrize("lost", ["some", "all"])
+def test_a_run_with_failed_calls_writes_its_report_and_ends_as_failed(
+    tmp_path: Path, server: OpenAIServer, rows: list[dict[str, Any]], lost: str
+) -> None:
+    asked, out = written(tmp_path, rows[:2]), tmp_path / "run"
+    answering, wanted = server.script, rows[0]["question"] if lost == "some" else ""
+    server.script = lambda call: Reply(status=400) if wanted in call.user else answering(call)
+    given = ["--kb", "demo", "--model", "openai:m", "--k", "4", "--method", "vanilla"]
+    with pytest.raises(ModelCallError, match=f"failed: {1 if lost == 'some' else 2};.*the same command again"):
+        run("cost", asked, out, *given)
+    assert "### Failed calls" in (out / "report.md").read_text()
+
+    server.script = answering
+    assert run("cost", asked, out, *given).exit_code == 0
+    assert summary_of(out)["failed"] == 0

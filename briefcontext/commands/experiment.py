@@ -10,7 +10,7 @@ import typer
 
 from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFolder, settings_from
 from briefcontext.commands.terminal import Interrupted, say
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, ModelCallError
 
 QUESTIONS, DESIGN = "Questions", "Design"
 _questions, _design, _model, _output = (
@@ -150,6 +150,7 @@ def experiment(
         return
     if (batch == "import") != (replies is not None):
         raise InputError("--batch import and --replies FILE belong together: give both, or neither.")
+    from briefcontext.evaluation.runs.folder import RunFolder
     from briefcontext.evaluation.runs.progress import Prices
     from briefcontext.evaluation.runs.run import Run
     from briefcontext.evaluation.runs.settings import RunSettings
@@ -193,6 +194,10 @@ def experiment(
     if judge is not None:
         typer.echo(f"{judge} judged every pair in both orders, and was not sure of {run.judge(out, judge)}.")
     _print_report(out)
+    if failed := RunFolder(out).summary()["failed"]:
+        raise ModelCallError(
+            f"Answers whose calls failed: {failed:,}; the report says why. Give the same command again to get them."
+        )
 
 
 def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
