@@ -11,7 +11,8 @@ from langchain_core.documents import Document
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
-from briefcontext.knowledge.sources.source import Entry, EntrySource
+from briefcontext.knowledge.sources.files import SkippedFile
+from briefcontext.knowledge.sources.source import Entry, EntrySource, Source
 from briefcontext.knowledge.store.manifest import PASSAGES, Counts, Manifest, open_place
 from briefcontext.knowledge.store.passages import documents, stored_vectors
 from tests.hashing_encoder import HashingEncoder
@@ -95,3 +96,8 @@ def vector_search(folder: Path) -> "ChromaVectors":
     manifest = Manifest.published(open_place(folder))
     assert manifest is not None
     return ChromaVectors(manifest)
+
+
+def skipped_of(sources: Sequence[Source]) -> list[SkippedFile]:
+    """The files among sources that are not read."""
+    return [source for source in sources if isinstance(source, SkippedFile)]

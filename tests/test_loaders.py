@@ -17,6 +17,7 @@ from briefcontext.knowledge import KnowledgeBase, LoaderSource, Reject, build_kn
 from briefcontext.knowledge.sources.tables import COLUMNS, csv_rows, read_table, without_text
 from tests.command_line import Run, command_line
 from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import skipped_of
 
 
 class Given(BaseLoader):
@@ -169,7 +170,7 @@ def test_rows_of_a_table_are_passages_in_columns_that_may_be_named(delimiter: st
 def test_a_table_without_texts_or_in_another_encoding_is_told_of(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,text\n1,Zinc.\n")
     (tmp_path / "b.csv").write_text("name,mail\n1,x\n")
-    assert "no column 'text'" in open_sources(tmp_path).skipped[0].reason
+    assert "no column 'text'" in skipped_of(open_sources(tmp_path))[0].reason
     (tmp_path / "a.csv").write_bytes("id,text\n1,Zinc.\n2,5 µg.\n".encode("latin-1"))
     with (tmp_path / "a.csv").open("rb") as stream:
         assert isinstance(list(read_table(stream, csv_rows))[-1], Reject)

@@ -3,14 +3,16 @@ import json
 import os
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.knowledge.sources.files import READER_VERSION, FileSources, open_sources
+from briefcontext.knowledge.sources.files import READER_VERSION, open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, Source
+from tests.knowledge_bases import skipped_of
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample files are not in this checkout")
@@ -33,7 +35,7 @@ def write(folder: Path, **files: bytes) -> Path:
     return folder
 
 
-def names(sources: FileSources, folder: Path) -> list[str]:
+def names(sources: Sequence[Source], folder: Path) -> list[str]:
     return [Path(source.name).relative_to(folder).as_posix() for source in sources]
 
 
@@ -89,7 +91,7 @@ def test_folders_are_read_to_their_depths_in_order_without_what_is_hidden(tmp_pa
     write(tmp_path, __hidden__jsonl=ROW, __git_in_x__txt=b"x")
     sources = open_sources([tmp_path])
     assert names(sources, tmp_path) == ["a/b/y.txt", "a/z.jsonl", "b.jsonl", "c.jsonl"]
-    assert sources.skipped == []
+    assert skipped_of(sources) == []
 
 
 def test_a_hidden_file_that_is_named_is_read(tmp_path: Path) -> None:
@@ -165,10 +167,10 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         "f/queries.jsonl": "it holds the questions on the corpus.jsonl beside it",
     }
     sources = open_sources([tmp_path])
-    skipped = {Path(file.name).relative_to(tmp_path).as_posix(): file.reason for file in sources.skipped}
+    skipped = {Path(file.name).relative_to(tmp_path).as_posix(): file.reason for file in skipped_of(sources)}
     assert skipped == expected
-    assert names(sources, tmp_path) == ["a.jsonl", "f/corpus.jsonl"]
-    assert len(open_sources([tmp_path / "**"]).skipped) == len(expected) - 1
+    assert names(sources, tmp_path) == ["a.jsonl", "f/corpus.jsonl", *expected]
+    assert len(skipped_of(open_sources([tmp_path / "**"]))) == len(expected) - 1
     for name in list(expected)[:4]:
         with pytest.raises(KnowledgeBaseError) as raised:
             open_sources([tmp_path / name])
@@ -186,8 +188,8 @@ def test_a_named_format_takes_any_file_and_those_of_a_folder_that_have_its_name(
     assert ids(one(tmp_path / "notes.log", format="text")) == [f"{tmp_path.name}/notes.log"]
     assert ids(one(tmp_path / "c.*", format="jsonl")) == ["a"]
     sources = open_sources([tmp_path], format="jsonl")
-    assert names(sources, tmp_path) == ["a.jsonl"]
-    assert {file.reason for file in sources.skipped} == {"its name does not end on .jsonl or .ndjson"}
+    assert names(sources, tmp_path)[0] == "a.jsonl"
+    assert {file.reason for file in skipped_of(sources)} == {"its name does not end on .jsonl or .ndjson"}
     (reject,) = one(tmp_path / "b.xml", format="jats").entries()
     assert isinstance(reject, Reject)
 
@@ -307,10 +309,10 @@ def test_all_records_that_a_cut_off_gzip_file_still_holds_are_kept(tmp_path: Pat
 @needs_data
 def test_the_shared_pubmed_folder_yields_its_xml_and_skips_the_tables_beside() -> None:
     sources = open_sources([DATA / "pubmed_xml"])
-    assert len(sources) == 28
-    assert [Path(file.name).name for file in sources.skipped] == ["manifest.jsonl", "records_lxml.jsonl"]
+    assert len(sources) == 30
+    assert [Path(file.name).name for file in skipped_of(sources)] == ["manifest.jsonl", "records_lxml.jsonl"]
     counts = Counter(type(entry).__name__ for source in sources for entry in source.entries())
-    assert counts == {"Document": 812, "Reject": 4, "Deletion": 1}
+    assert counts == {"Document": 812, "Reject": 6, "Deletion": 1}
     assert all(source.consumed == source.size for source in sources)
 
 

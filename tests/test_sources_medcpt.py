@@ -18,7 +18,7 @@ from briefcontext.knowledge.sources.medcpt_embeddings import DIMENSION, MedCPTEm
 from briefcontext.knowledge.sources.source import Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import record, source
+from tests.knowledge_bases import record, skipped_of, source
 
 ARTICLES: dict[str, Any] = {
     "31": {"d": "19980401", "t": "Title 31.", "a": "Abstract 31.", "m": "Humans; Asthma"},
@@ -221,9 +221,9 @@ def test_parts_without_vectors_are_errors_by_name_and_skipped_in_a_folder(tmp_pa
     with pytest.raises(KnowledgeBaseError, match=problem):
         open_sources([tmp_path / "pmids_chunk_0.json"])
     sources = open_sources([tmp_path])
-    assert len(sources) == 1
-    assert [Path(file.name).name for file in sources.skipped] == ["pmids_chunk_0.json", "pubmed_chunk_0.json"]
-    assert all(problem in file.reason for file in sources.skipped)
+    assert len(sources) == 3
+    assert [Path(file.name).name for file in skipped_of(sources)] == ["pmids_chunk_0.json", "pubmed_chunk_0.json"]
+    assert all(problem in file.reason for file in skipped_of(sources))
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,6 @@ def test_a_chunk_is_one_source_however_its_files_are_given(tmp_path: Path) -> No
     for given in ([tmp_path], sorted(tmp_path.iterdir()), [tmp_path / "*.json"], [tmp_path / "*.npy"]):
         sources = open_sources(given)
         assert [Path(source.name).name for source in sources] == ["embeds_chunk_0.npy", "embeds_chunk_36.npy"]
-        assert sources.skipped == []
         assert all(isinstance(source, MedCPTEmbeddings) and source.encoder == "medcpt" for source in sources)
 
 

@@ -15,6 +15,7 @@ from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.source import Entry, Reject
 from tests.hashing_encoder import HashingEncoder
+from tests.knowledge_bases import skipped_of
 
 pypdf = pytest.importorskip("pypdf")
 pytest.importorskip("pypdfium2", reason="the pdf extra is not installed")
@@ -232,7 +233,7 @@ def test_without_the_extra_a_pdf_says_what_to_install(tmp_path: Path, monkeypatc
     with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[pdf\]'"):
         open_sources([tmp_path / "a.pdf"])
     sources = open_sources([tmp_path])
-    assert [Path(source.name).name for source in sources] == ["b.txt"]
-    assert "pip install 'briefcontext[pdf]'" in sources.skipped[0].reason
+    assert [Path(source.name).name for source in sources] == ["b.txt", "a.pdf"]
+    assert "pip install 'briefcontext[pdf]'" in skipped_of(sources)[0].reason
     with pytest.raises(KnowledgeBaseError, match="pip install"):
         open_sources([tmp_path], format="pdf")

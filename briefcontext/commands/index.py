@@ -19,7 +19,7 @@ from briefcontext.errors import KnowledgeBaseError
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport
     from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
-    from briefcontext.knowledge.sources.files import FileSources
+    from briefcontext.knowledge.sources.files import SkippedFile
 
 DEFAULT_ENCODER = "medcpt"
 LISTED_SKIPPED = 10
@@ -104,7 +104,7 @@ def index(
     from briefcontext.knowledge.build import check_build, place_to_build
     from briefcontext.knowledge.build.source_ledger import gone_records
     from briefcontext.knowledge.encoders.sentence_transformer import full_name
-    from briefcontext.knowledge.sources.files import open_sources
+    from briefcontext.knowledge.sources.files import SkippedFile, open_sources
     from briefcontext.knowledge.store.manifest import Manifest
 
     place = place_to_build(kb)
@@ -136,11 +136,11 @@ def index(
             on=on,
             progress=bars.show,
         )
-        report = build([*sources, *sources.skipped])
+        report = build(sources)
         gone = gone_records(kb, paths, sources)
         # What a file that is gone had in common with one that is there is read from that one again.
         synced = build([gone, *sources]) if sync and gone is not None else None
-    _print_report(report, sources, synced)
+    _print_report(report, [source for source in sources if isinstance(source, SkippedFile)], synced)
     if gone is not None and not sync:
         left = f"{counted(gone.size or 0, 'record')} of files that are gone, or do not hold them any more"
         typer.echo(f"{left}, stay in the base: --sync removes them.")
@@ -148,11 +148,11 @@ def index(
     raise typer.Exit(EXIT_FAILED if nothing or not (synced or report).passages else 0)
 
 
-def _print_report(report: "BuildReport", sources: "FileSources", synced: "BuildReport | None") -> None:
-    for skipped in sources.skipped[:LISTED_SKIPPED]:
-        say_line(f"skipped {skipped.name}: {skipped.reason}")
-    if len(sources.skipped) > LISTED_SKIPPED:
-        say_line(f"{len(sources.skipped):,} files were skipped in all, and count as rejected records.")
+def _print_report(report: "BuildReport", skipped: "list[SkippedFile]", synced: "BuildReport | None") -> None:
+    for file in skipped[:LISTED_SKIPPED]:
+        say_line(f"skipped {file.name}: {file.reason}")
+    if len(skipped) > LISTED_SKIPPED:
+        say_line(f"{len(skipped):,} files were skipped in all, and count as rejected records.")
     for source in report.sources:
         if source.skipped:
             say_line(f"{source.name}: indexed before, nothing new")

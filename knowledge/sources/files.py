@@ -80,14 +80,6 @@ class SkippedFile(EntrySource):
         self.reason = reason
 
 
-class FileSources(list[Source]):
-    """Sources in the order of their paths."""
-
-    def __init__(self) -> None:
-        self.skipped: list[SkippedFile] = []
-        """The files among them that are not read."""
-
-
 @dataclass(frozen=True, slots=True)
 class FoundFile:
     """One file of those that a path stands for."""
@@ -114,11 +106,11 @@ def open_sources(
     fields: Mapping[str, str] | None = None,
     loader: str | None = None,
     loader_arguments: Mapping[str, object] | None = None,
-) -> FileSources:
+) -> list[Source]:
     """The sources that paths stand for: files, folders and globs, plain or gzipped.
 
-    A file given twice is one source. Files in a folder, or of a glob, that cannot be a source are listed in
-    `skipped`; hidden ones are not.
+    A file given twice is one source. Files in a folder, or of a glob, that cannot be read come last, each as a
+    `SkippedFile`; hidden ones do not.
 
     Args:
         paths: files; folders, read to their depths; globs, with `**` for folders at any depth.
@@ -153,7 +145,7 @@ def open_sources(
             raise UnreadableError(f"its name does not end on {' or '.join(ENDINGS[format])}")
         return _open_read(file, _detected_format(file) if format == AUTO else format, columns)
 
-    found, opened = FileSources(), dict[Path, FileSource]()
+    opened, left_out = dict[Path, FileSource](), list[SkippedFile]()
     for path in [paths] if isinstance(paths, str | Path) else paths:
         skipped = []
         for file in (files := _find_files(path)):
@@ -175,13 +167,12 @@ def open_sources(
                 f"Nothing in {path} can be indexed; {len(files)} skipped, the first {skipped[0].name}: "
                 f"{skipped[0].reason}. {_ADVICE}"
             )
-        found.skipped += skipped
-    found += opened.values()
+        left_out += skipped
     if fields and TABLES.keys().isdisjoint(source.reading[0] for source in opened.values()):
         raise InputError(
             f"Fields ({', '.join(fields)}) were given, and none of the files is JSONL or CSV: leave them out."
         )
-    return found
+    return [*opened.values(), *left_out]
 
 
 def _detected_format(file: FoundFile) -> str:
