@@ -241,6 +241,28 @@ def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: Ope
     assert len(server.calls) == 4 * len(pairs)
 
 
+@pytest.mark.parametrize("reply", ["1", "Better: 1", "Verdict: neither is wrong"])
+def test_a_judge_whose_replies_state_no_verdict_is_counted_apart_and_ties_nothing(
+    tmp_path: Path, run: Run, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, reply: str
+) -> None:
+    out = tmp_path / "run"
+    run.execute(out)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    unread = run.items[0].question
+    server.script = lambda call: Reply(reply if unread in call.user else "Verdict: tie")
+    assert run.judge(out, "openai:judge") == 1
+    (judge,) = json.loads((out / "summary.json").read_text())["verdicts"]
+    assert [judge[name] for name in ("n", "win", "tie", "lose", "unparsed", "unknown_pairs")] == [7, 0, 7, 0, 1, 0]
+
+    server.script = lambda call: Reply(reply)
+    run.judge(out, "openai:another")
+    assert (
+        "| judge openai:another | 0 | 0 / 0 / 0 | – / – / – | – | 1.000 | 1.000 | 8 | 0 |"
+        in (out / "report.md").read_text()
+    )
+
+
 KEY = {f"p{n}": {"A": "vanilla", "B": "briefcontext"} for n in range(24)}
 
 

@@ -192,7 +192,7 @@ def experiment(
     if verdicts is not None:
         typer.echo(f"Verdicts taken in: {run.take_verdicts(out, verdicts)}.")
     if judge is not None:
-        typer.echo(f"{judge} judged every pair in both orders, and was not sure of {run.judge(out, judge)}.")
+        typer.echo(f"{judge} judged every pair in both orders, and gave no clear verdict on {run.judge(out, judge)}.")
     _print_report(out)
     if failed := RunFolder(out).summary()["failed"]:
         raise ModelCallError(

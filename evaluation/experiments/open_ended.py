@@ -13,6 +13,7 @@ from briefcontext.evaluation.experiments.integration import RealRankings
 from briefcontext.evaluation.judging.pairs import make_pairs, read_key, write_sheets
 from briefcontext.evaluation.judging.verdicts import (
     OUTCOMES,
+    UNPARSED,
     Verdict,
     agreement,
     consensus,
@@ -97,8 +98,8 @@ def count_verdicts(
 ) -> list[dict[str, Any]]:
     """Count, for each rater, how often a method's answer was preferred to the other's.
 
-    Verdicts on pairs that the key does not know are counted apart, and of two on the same pair the later one counts.
-    A sign test (exact McNemar on wins and losses), corrected by Holm over the raters.
+    Verdicts that could not be read, and those on pairs that the key does not know, are counted apart; of two on the
+    same pair the later one counts. A sign test (exact McNemar on wins and losses), corrected by Holm over the raters.
     """
     found: list[dict[str, Any]] = []
     for rater, given in grouped(verdicts, lambda verdict: verdict.rater).items():
@@ -114,7 +115,8 @@ def count_verdicts(
                 "share": counts["win"] / len(names) if names else None,
                 "low": low,
                 "high": high,
-                "unknown_pairs": len(said) - len(names),
+                "unparsed": sum(words[-1] == UNPARSED for words in said),
+                "unknown_pairs": len({verdict.pair for verdict in given} - key.keys()),
                 "changed": sum(one != next_one for words in said for one, next_one in pairwise(words)),
                 "p": mcnemar_exact(counts["win"], counts["lose"]),
             }
@@ -174,8 +176,10 @@ def _table(counted: Sequence[Record], first: str, second: str) -> Table:
             "In per cent": lambda c: " / ".join(percent(c[name] / c["n"] if c["n"] else None) for name in OUTCOMES),
             "Preferred [95% CI]": interval_of("share"),
             **P_VALUES,
+            "Unparsed": itemgetter("unparsed"),
             "Unknown pairs": itemgetter("unknown_pairs"),
         },
         "p by an exact sign test without the ties. A model judge is asked in both orders, and what it says "
-        "differently in the two counts as a tie.",
+        "differently in the two counts as a tie. Where a reply of its states no verdict (unparsed), the pair is no "
+        "part of n.",
     )

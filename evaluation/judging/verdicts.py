@@ -22,7 +22,9 @@ from briefcontext.files import sha256, write_whole
 from briefcontext.graphs.settings import Settings
 
 OUTCOMES = ("win", "tie", "lose")
-VERDICTS = {"a": "A", "b": "B", "tie": "tie", "neither": "tie", "both": "tie", "equal": "tie"}
+UNPARSED = "unparsed"
+"""Of a pair of which a model judge said nothing that can be read: no outcome, and counted apart."""
+VERDICTS = {"a": "A", "b": "B", "tie": "tie", "neither": "tie", "both": "tie", "equal": "tie", UNPARSED: UNPARSED}
 _MARK = re.compile(r'(?:^|([,;\t]))"?pair"?(?:([,;\t])|$)')
 """Where a comma marks decimals, spreadsheets part columns by semicolons."""
 _JUDGE = "judge "
@@ -36,7 +38,7 @@ class Verdict:
 
     pair: str
     verdict: str
-    """A, B or tie."""
+    """A, B or tie; or unparsed."""
     rater: str
     comment: str = ""
 
@@ -90,22 +92,23 @@ def import_verdicts(folder: Path, file: Path) -> int:
 def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: str, settings: Settings) -> int:
     """Ask a model about every pair in both orders; what it says differently in the two counts as a tie.
 
-    Its verdicts are kept in the run's folder in place of what it said before. Returns how many pairs it judged
-    differently in the two orders, or without a verdict; raises ModelError where a call failed for good.
+    Where a reply states no verdict, the pair has none. The verdicts are kept in the run's folder in place of what the
+    model said before. Returns how many pairs it judged differently in the two orders, or gave no verdict on; raises
+    ModelError where a call failed for good.
     """
 
-    async def ask(pair: Pair, first: str, second: str) -> str | None:
+    async def ask(pair: Pair, first: str, second: str) -> str:
         question = Question(text=pair.question, options={})
         words = await models.ask("judge", question, settings.budget(time()), first=first, second=second)
         found = _SAID.findall(words)
-        return VERDICTS[found[-1].casefold()] if found else None
+        return VERDICTS[found[-1].casefold()] if found else UNPARSED
 
     async def judged(pair: Pair) -> Verdict:
         one, swapped = await ask(pair, pair.a, pair.b), await ask(pair, pair.b, pair.a)
-        if one is not None and swapped is not None and one == _OTHER_SIDE[swapped]:
+        if one == _OTHER_SIDE.get(swapped):
             return Verdict(pair.id, one, f"{_JUDGE}{name}")
-        comment = f"in this order {one or 'no verdict'}, in the other {swapped or 'no verdict'}"
-        return Verdict(pair.id, "tie", f"{_JUDGE}{name}", comment)
+        verdict = UNPARSED if UNPARSED in (one, swapped) else "tie"
+        return Verdict(pair.id, verdict, f"{_JUDGE}{name}", f"in this order {one}, in the other {swapped}")
 
     verdicts = wait_for(together(map(judged, pairs)))
     write_whole(folder / f"verdicts-judge-{sha256(name)[:12]}.csv", _csv(verdicts))
@@ -207,7 +210,7 @@ def outcomes_of(
     """Return win, tie or lose for the preferred method, by rater, by pair of the key; a later verdict counts."""
     found: dict[str, dict[str, str]] = {}
     for verdict in verdicts:
-        if verdict.pair in key:
+        if verdict.pair in key and verdict.verdict != UNPARSED:
             won = key[verdict.pair].get(verdict.verdict) == preferred
             word = "tie" if verdict.verdict == "tie" else "win" if won else "lose"
             found.setdefault(verdict.pair, {})[verdict.rater] = word
