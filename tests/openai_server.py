@@ -72,6 +72,8 @@ class Reply:
     arguments: str | list[str] | None = None
     """In place of the content, a call of the function that the request offers, with these arguments; several: as
     many calls at once."""
+    refusal: str | None = None
+    """In place of the content, why the model will not answer; not streamed."""
     finish: str = "stop"
     """Why the model stopped."""
     pieces: list[str] | None = None
@@ -172,6 +174,8 @@ def _head(call: Call, kind: str) -> dict[str, Any]:
 
 
 def _message(call: Call, reply: Reply) -> dict[str, Any]:
+    if reply.refusal is not None:
+        return {"role": "assistant", "content": None, "refusal": reply.refusal}
     if reply.arguments is None:
         return {"role": "assistant", "content": reply.content}
     name = call.body["tools"][0]["function"]["name"]

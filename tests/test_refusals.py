@@ -98,6 +98,16 @@ def test_without_quota_nothing_is_tried_again(case: str, built: Any, server: Ope
     assert len(server.calls) == 1
 
 
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+def test_a_models_own_refusal_is_its_reply(route: Any, built: Any, server: OpenAIServer) -> None:
+    """OpenAI has a field for it, beside a content that is null."""
+    server.script = lambda call: Reply(refusal="I'm sorry, I cannot help with that request.")
+    answer = built.invoke(ASKED, context=Settings(route=route, retry_wait=0))["answer"]
+    assert answer["abstained"]
+    assert answer["text"] == "I'm sorry, I cannot help with that request."
+    assert answer["usage"]["retries"] == 0
+
+
 def test_a_limit_per_minute_in_the_words_of_a_quota_is_waited_for(built: Any, server: OpenAIServer) -> None:
     words = "You exceeded your current quota, please check your plan and billing details."
 

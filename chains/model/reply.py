@@ -96,12 +96,17 @@ def without_reasoning(text: str, *, unfinished: bool = False) -> str:
 
 
 def reply_words(message: AIMessage) -> str:
-    """Return the arguments of the functions that a reply calls, else its text without reasoning; empty if blank."""
+    """Return the arguments of the functions that a reply calls, else its text without reasoning, else its refusal.
+
+    Empty if all are blank.
+    """
     calls = [json.dumps(call["args"], ensure_ascii=False) for call in message.tool_calls]
     calls += [call["args"] or "" for call in message.invalid_tool_calls]
     said = "\n".join(calls)
     if not said.strip():
         said = without_reasoning(message.text)
+    if not said.strip():
+        said = message.additional_kwargs.get("refusal") or ""  # OpenAI's field beside an empty content.
     return said if said.strip() else ""
 
 
