@@ -46,10 +46,12 @@ def check_question(text: object, options: object = None) -> Question:
     """Return the question with outer white space removed, or say what is wrong with it.
 
     Raises:
-        InputError: the question is blank, or it or its options are too long; there is only one option, or one is
-            blank; a text holds half of a surrogate pair, which no model can be sent.
+        InputError: the question is blank or no text, or it or its options are too long; there is only one option, or
+            one is blank; a text holds half of a surrogate pair, which no model can be sent.
     """
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str | None):
+        raise InputError(f"The question must be a text, not {type(text).__name__}.")
+    if text is None or not text.strip():
         raise InputError("The question is empty. Ask one, for example: Which drug is first choice for type 2 diabetes?")
     text = text.strip()
     if len(text) > MAX_QUESTION_CHARACTERS:
