@@ -56,8 +56,11 @@ def _check(input: object, config: Any, options: Mapping[str, Any]) -> None:
     if wrong or not isinstance(options.get("context"), Mapping | Settings | None):
         raise InputError("Settings go in by name: context=Settings(…), or context= with a dict of the same fields.")
     configurable = (config or {}).get("configurable") or {}
-    # As a part of another graph, this one is handed that graph's configurable, too.
+    # As a part of another graph, this one is handed that graph's state and configurable, too.
     within = any(name.startswith("__pregel") for name in configurable)
+    known = Input.__annotations__
+    if isinstance(input, Mapping) and not within and (unknown := input.keys() - known.keys()):
+        raise InputError(f"There is no input {', '.join(sorted(map(repr, unknown)))} (there are {', '.join(known)}).")
     if not (within or options.get("context")) and (unheard := sorted(configurable.keys() & Settings.model_fields)):
         raise InputError(f"{', '.join(unheard)}: settings are not configurable. Give them as context=Settings(…).")
     if input is None and not configurable.get("thread_id"):

@@ -297,6 +297,7 @@ def test_a_folder_named_demo_is_not_the_bundled_base() -> None:
         ({"question": ""}, "empty"),
         ({"question": " \n"}, "empty"),
         ({"question": None}, "empty"),
+        ({"question": "Is it?", "option": {}}, r"no input 'option' \(there are question, options, "),
         ({"question": 123}, "must be a text, not int"),
         ({"question": "x" * 100_000}, "100,000"),
         ({"question": "Is it?", "options": {"A": "yes"}}, "two options"),
