@@ -43,7 +43,7 @@ report = build_knowledge_base([source("first", *FIRST), source("second", *SECOND
                               encoder=load_encoder("minilm"), on="ray", progress=kill_a_worker)
 ray.shutdown()
 assert killed
-print(report.vectors_written)
+print(report.counts.indexed + report.counts.updated)
 """
 
 

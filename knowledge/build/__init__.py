@@ -24,7 +24,6 @@ from briefcontext.knowledge.store.manifest import (
     Manifest,
     Place,
     open_place,
-    unfinished,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ class SourceReport:
     """The counts of one source."""
 
     name: str
-    fingerprint: str
     skipped: bool
     """The same content was indexed by an earlier build, or stands earlier in this one: it was not read again."""
     counts: Counts
@@ -52,12 +50,8 @@ class BuildReport:
     sources: list[SourceReport]
     passages: int
     """Passages that the base now holds."""
-    vectors_written: int
-    """Vectors that this run wrote."""
     rejects_file: Path | str | None
     """Where every record that was left out stands with its reason; None: there are none."""
-    unfinished: list[str]
-    """Names of sources that an earlier build was stopped in, and that this one was not given."""
 
     @property
     def counts(self) -> Counts:
@@ -184,12 +178,11 @@ def _build(
     keep_ids(draft.records, before, sources)
     refuse_clashes(draft.records, before, sources)
     ledger = SourceLedger(before, sources)
-    written = 0
     if ledger.due():
         draft.begin(ledger)
         pipeline = Pipeline(draft, ledger, encoder)
         with ray_workers(encoder, draft.passages.uri) if on else nullcontext() as encode_all:
-            written = pipeline.run(progress, encode_all)
+            pipeline.run(progress, encode_all)
     if ledger.read or ledger.entries != before or not draft.is_published():
         draft.publish(ledger)
     reports = []
@@ -198,14 +191,12 @@ def _build(
         skipped = number not in ledger.read and entry in indexed
         indexed.add(entry)
         counts = Counts() if skipped else ledger.entries[entry].counts
-        reports.append(SourceReport(source.name, source.fingerprint, skipped, counts))
+        reports.append(SourceReport(source.name, skipped, counts))
     return BuildReport(
         path=place.path,
         sources=reports,
         passages=draft.manifest.passages,
-        vectors_written=written,
         rejects_file=place.named(REJECTS_FILE) if place.stamp(REJECTS_FILE) else None,
-        unfinished=unfinished(ledger.entries),
     )
 
 

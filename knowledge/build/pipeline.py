@@ -76,8 +76,8 @@ class Pipeline:
         self._ingest = Ingest(draft, ledger, encoder)
         self._size = SMALLEST_BATCH
 
-    def run(self, progress: Callable[[Progress], None] | None, encode_all: EncodeAll | None = None) -> int:
-        """Read the sources that are due; how many vectors were written. `encode_all`: None: in this thread."""
+    def run(self, progress: Callable[[Progress], None] | None, encode_all: EncodeAll | None = None) -> None:
+        """Read the sources that are due. `encode_all`: None: in this thread."""
         done = 0
         with closing(self._batches()) as batches, ThreadPoolExecutor(1, "store") as store:
             writes: Future[None] = store.submit(lambda: None)
@@ -88,7 +88,6 @@ class Pipeline:
                 if progress is not None:
                     progress(replace(reached, vectors=done))
             writes.result()
-        return done
 
     def _encode_all(self, batches: Iterator[Batch]) -> Iterator[tuple[Batch, Encoded]]:
         for batch in batches:
