@@ -177,7 +177,7 @@ def compose(
     if any(document.metadata.get("kind") == "demo" for document in documents):
         warnings.insert(0, DEMONSTRATION)
     if note := language_note(asked["text"], documents):
-        warnings.append(note)
+        (cautions if draft["abstained"] else warnings).append(note)
     if caution := preflight.get("caution"):
         warnings.append(caution)
     if retracted:  # One of them may have had the answer.

@@ -15,7 +15,7 @@ from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
-from briefcontext.chains.question import Question, check_earlier, check_question
+from briefcontext.chains.question import Question, check_earlier, check_question, language_note
 from briefcontext.chains.reader import NOTHING_USED, Draft, Reader, extraction_of
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
@@ -253,7 +253,7 @@ class Nodes:
     def _unmentioned(self, state: State, draft: Draft) -> Draft:
         text, documents = state["asked"]["text"], state["ranking"]
         if draft["abstained"]:
-            words, _ = unmentioned(text, documents)
+            words, _ = unmentioned(text, documents) if language_note(text, documents) is None else ([], 0)
             named = UNMENTIONED.format(words=", ".join(words)) if words else ""
             return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
         by_id = {str(document.id): document for document in documents}

@@ -70,9 +70,10 @@ _DOSE_ASKED = re.compile(
 )
 _DOSE = re.compile(
     r"(?:\d|\bone|\btwo|\bhalf)[\s-]?(?:million )?(?:[mµμnk]?g|mcg|(?:milli|micro)?grams?|[mµμ]?l|[mµμn]?mol|IU|U"
-    r"|units?|mEq|Gy|ppm|tablets?|capsules?|puffs?|drops?)\b",
+    r"|units?|mEq|Gy|ppm|tablets?|capsules?|puffs?|drops?)\b(?:/\w+)*",
     re.IGNORECASE,
 )
+"""An amount. What a question is about is none: other sentences have the same unit."""
 
 PAIRS = (
     ("Does aspirin prevent a second heart attack?", "Low-dose aspirin reduced recurrent myocardial infarction."),
@@ -92,9 +93,9 @@ PAIRS = (
 
 MOST_WORDS = 6
 _ASKING_WORDS = """
-    about called describe find get give given go happen help involved keep known list make many matter mean more most
-    must name need now often one other out please put reported show so still take taken taking tell true until up use
-    used useful uses using usual usually want while work works
+    about called describe done find get give given go happen help involved keep known list make many matter mean more
+    most must name need now often one other out patient patients people person persons please put reported show so still
+    take taken taking tell true until up use used useful uses using usual usually want while woman work works
 """
 _LINKING_WORDS = """
     above after again against although among another around based because before below besides between both cannot
@@ -169,8 +170,9 @@ class SentenceRanker:
         vectors = self._encoded(texts)
         similarity = np.minimum((vectors @ self._encoder.encode_queries([query])[0] - unrelated) / related, 1)
         best = np.array([similarity[of == number].max(initial=-np.inf) for number in range(len(documents))])
-        holds, rarity = BM25Pool([Document(page_content=text) for text in texts], statistics).coverage(query)
-        document_holds, _ = BM25Pool(documents, statistics).coverage(query)
+        about = _DOSE.sub(" ", query)
+        holds, rarity = BM25Pool([Document(page_content=text) for text in texts], statistics).coverage(about)
+        document_holds, _ = BM25Pool(documents, statistics).coverage(about)
         share = _shares(rarity, statistics)
         searched = len(documents) if statistics is None else statistics.n_documents
         odds = INTERCEPT + CORPUS_SIZE * np.log(searched) + SIMILARITY * (similarity + best[of])
@@ -212,7 +214,7 @@ def unmentioned(
     where no passage of the corpus has one of them.
     """
     # In capitals, a function word passes for a name.
-    words = {tuple(tokenize(word)): word for word in _WORD.findall(query) if tokenize(word.lower())}
+    words = {tuple(tokenize(word)): word for word in _WORD.findall(_DOSE.sub(" ", query)) if tokenize(word.lower())}
     asked = " ".join(words.values())
     holds, rarity = BM25Pool(documents, statistics).coverage(asked)
     shares = zip(dict.fromkeys(tokenize(asked)), _shares(rarity, statistics), holds.T, strict=True)
@@ -244,6 +246,7 @@ def _sentences(document: Document) -> list[tuple[int, int]]:
         (start, end)
         for start, end in split_sentences(text)
         if text[start:end] != title
+        and not text[start:end].endswith(":")
         and (
             end - start == whole
             or (end - start >= MIN_CHARACTERS and start >= opening)

@@ -132,6 +132,30 @@ def test_a_dose_that_is_asked_for_comes_first_or_is_told_to_be_missing(text: str
     assert (WITHOUT_DOSE in answer["cautions"]) == caution
 
 
+def test_an_amount_in_a_question_is_not_what_it_is_about() -> None:
+    text = "Sodium may rise by 8 mmol/L a day. A very high potassium is treated at once."
+    asked: Any = {"question": "How is a potassium of 7 mmol/L treated?", "documents": _documents(text)}
+    answer = build_graph(reader=READER).invoke(asked)["answer"]
+    assert answer["citations"][0]["quotes"][0]["text"].startswith("A very high potassium")
+    assert answer["cautions"] == []
+
+
+def test_a_question_in_another_language_is_told_so_and_not_which_words_are_missing() -> None:
+    text = "The first-line drugs of hypertension are the ACE inhibitors and the calcium channel blockers."
+    question = "¿Qué es lo que se usa para el dolor de las muelas?"
+    answer = build_graph(reader=READER).invoke({"question": question, "documents": _documents(text)})["answer"]
+    assert answer["abstained"]
+    assert "do not mention" not in answer["text"]
+    assert answer["cautions"][0].startswith("The question seems to be in Spanish")
+
+
+def test_a_heading_is_no_sentence() -> None:
+    text = "Aspirin and the risk of stroke in adults:\n\nAspirin lowers the risk of stroke."
+    asked: Any = {"question": "Does aspirin lower the risk of stroke?", "documents": _documents(text)}
+    quotes = build_graph(reader=READER).invoke(asked)["answer"]["citations"][0]["quotes"]
+    assert [quote["text"] for quote in quotes] == ["Aspirin lowers the risk of stroke."]
+
+
 @pytest.mark.parametrize("more", ["", " Is it safe in pregnancy?"])
 def test_of_several_questions_the_sentences_may_answer_one_only(more: str) -> None:
     documents = _documents("Aspirin lowers the risk of stroke.")
