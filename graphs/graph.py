@@ -5,13 +5,15 @@ START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preser
                                 +- nothing retrieved ---> abstain -> END
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import RetrieverLike
 from langchain_core.runnables import RunnableConfig
 from langchain_core.vectorstores import VectorStore
+from langgraph.errors import EmptyInputError
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Checkpointer, Command, Send
@@ -23,6 +25,11 @@ from briefcontext.graphs.nodes import Nodes
 from briefcontext.graphs.settings import MAX_TOP_K, Settings
 from briefcontext.graphs.state import Input, Output, Partition, State
 from briefcontext.retrievers.ranking_retriever import as_ranking_retriever
+
+NO_RUN = (
+    "There is no run to go on with: ask a question, or name the thread of a run that was stopped, "
+    'config={"configurable": {"thread_id": …}}, on a graph with its checkpointer.'
+)
 
 
 class _Graph(CompiledStateGraph[State, Settings, Input, Output]):
@@ -37,12 +44,28 @@ class _Graph(CompiledStateGraph[State, Settings, Input, Output]):
             and (options.get("subgraphs") or modes & {"custom", "messages"})
         ):
             config = {**config, "max_concurrency": 2}
-        return super().stream(input, config, **options)
+        return _parts(super().stream(input, config, **options))
 
     def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Do as LangGraph does, with what was checked."""
         _check(input, config, options)
-        return super().astream(input, config, **options)
+        return _aparts(super().astream(input, config, **options))
+
+
+def _parts(parts: Iterator[Any]) -> Iterator[Any]:
+    try:
+        yield from parts
+    except EmptyInputError as error:
+        raise InputError(NO_RUN) from error
+
+
+async def _aparts(parts: Any) -> AsyncIterator[Any]:
+    try:
+        async with aclosing(parts):
+            async for part in parts:
+                yield part
+    except EmptyInputError as error:
+        raise InputError(NO_RUN) from error
 
 
 def _check(input: object, config: Any, options: Mapping[str, Any]) -> None:
@@ -64,10 +87,7 @@ def _check(input: object, config: Any, options: Mapping[str, Any]) -> None:
     if not (within or options.get("context")) and (unheard := sorted(configurable.keys() & Settings.model_fields)):
         raise InputError(f"{', '.join(unheard)}: settings are not configurable. Give them as context=Settings(…).")
     if input is None and not configurable.get("thread_id"):
-        raise InputError(
-            "There is no run to go on with: ask a question, or name the thread of a run that was stopped, "
-            'config={"configurable": {"thread_id": …}}, on a graph with its checkpointer.'
-        )
+        raise InputError(NO_RUN)
 
 
 def take_route(state: State) -> str:

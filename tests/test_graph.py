@@ -320,12 +320,13 @@ def test_input_that_cannot_be_used_is_an_input_error(
     assert server.calls == []
 
 
-def test_a_run_that_there_is_none_of_cannot_go_on(agreeing: FixedRetriever) -> None:
+@pytest.mark.parametrize("config", [None, {"configurable": {"thread_id": "mistyped"}}])
+def test_a_run_that_there_is_none_of_cannot_go_on(config: Any, agreeing: FixedRetriever) -> None:
     built = build_graph(retriever=agreeing, checkpointer=InMemorySaver())
     with pytest.raises(InputError, match="There is no run to go on with"):
-        built.invoke(None)
+        built.invoke(None, config)
     with pytest.raises(InputError, match="There is no run to go on with"):
-        asyncio.run(built.ainvoke(None))
+        asyncio.run(built.ainvoke(None, config))
 
 
 def test_settings_as_configurable_are_refused_and_not_left_unheard(agreeing: FixedRetriever) -> None:
