@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.retrievers import RetrieverLike
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.vectorstores import VectorStore
 from langgraph.errors import EmptyInputError
 from langgraph.graph import END, START, StateGraph
@@ -149,6 +149,11 @@ def build_graph(
     if not (isinstance(settings, type) and issubclass(settings, Settings)):
         raise InputError(
             "settings takes a class, Settings or a subclass. Values go in with the question: context=Settings(…)."
+        )
+    if isinstance(reader, Runnable) and not isinstance(reader, Reader | BaseChatModel):
+        raise InputError(
+            f"{type(reader).__name__} is not a chat model alone: give the model itself, and what was bound to it as "
+            "arguments of its own, LLMReader('provider:model', arguments={…}). Fallbacks are not taken."
         )
     if isinstance(reader, type) or not isinstance(reader, Reader | BaseChatModel | str | None):
         raise InputError(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
@@ -25,6 +26,7 @@ from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 ASKED: Any = {"question": QUESTION}
 NO_RETRIES = Settings(max_retries=0)
+MODEL = FakeListChatModel(responses=["It is so."])
 STREAM_MODES: list[Any] = ["values", "updates", "custom", "messages", "debug", "tasks"]
 
 MERMAID = Path(__file__).with_name("graph.mmd")
@@ -265,6 +267,8 @@ def test_settings_that_would_go_unheard_are_an_input_error(given: dict[str, Any]
         ({"reader": 5}, "5 is no reader"),
         ({"reader": object()}, "object object at .* is no reader"),
         ({"reader": LLMReader}, "LLMReader'> is no reader"),
+        ({"reader": MODEL.bind(stop=["."])}, r"Binding is not .* LLMReader\('provider:model', arguments="),
+        ({"reader": MODEL.with_fallbacks([MODEL])}, r"^RunnableWithFallbacks is not a chat model alone"),
         ({"retriever": 5}, "int is no retriever"),
         ({"retriever": lambda question: []}, "function is no retriever"),
         ({"settings": Settings(knowledge_base="my-kb")}, "settings takes a class"),
