@@ -129,7 +129,7 @@ class WrappedRetriever(RankingRetriever):
     """Retrieves with another retriever, and completes its documents: id, rank, score, metadata of a passage.
 
     The other is asked for `k` documents when it can be: by its `k` argument, its `search_kwargs`, or a field
-    `k`, `top_k` or `top_k_results`, on a copy. What it returns beyond `k` is cut off.
+    `k`, `top_k` or `top_k_results`, on a copy. What it returns beyond `k` is cut off, and blank documents are left out.
 
     The score is what the documents carry as `score`, where all do and it falls from the first to the last.
     Otherwise, as with most retrievers, it is 1 / rank.
@@ -173,7 +173,7 @@ class WrappedRetriever(RankingRetriever):
                 f"{type(self.retriever).__name__} is no retriever: it returned {type(found).__name__}, "
                 "not a list of documents."
             )
-        return as_ranking(found, k)
+        return as_ranking([document for document in found if document.page_content.strip()], k)
 
 
 def as_ranking(documents: Sequence[Document], k: int | None = None) -> list[Document]:

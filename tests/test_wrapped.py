@@ -77,6 +77,12 @@ async def test_a_wrapped_retriever_is_asked_for_k(retriever: Any, expected: list
     assert repr(retriever) == before
 
 
+def test_blank_documents_are_left_out() -> None:
+    documents = [Document(id="blank", page_content=" \n"), *DOCUMENTS]
+    found = WrappedRetriever(retriever=ListRetriever(documents=documents), k=2).invoke(QUESTION)
+    assert [(document.id, document.metadata["rank"]) for document in found] == [("d0", 1), ("d1", 2)]
+
+
 def test_a_vector_store_keeps_its_own_search_options() -> None:
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
     store.add_documents(DOCUMENTS)
