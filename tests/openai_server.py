@@ -80,6 +80,8 @@ class Reply:
     """In place of the content, the tokens that it is streamed in; otherwise they are its words."""
     cached_tokens: int = 0
     """Tokens of the prompt that the provider had in its cache."""
+    reported: bool = True
+    """Whether it says how many tokens there were."""
 
     def __post_init__(self) -> None:
         self.content = "".join(self.pieces) if self.pieces else self.content
@@ -191,13 +193,15 @@ def _message(call: Call, reply: Reply) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
-def _usage(call: Call, reply: Reply) -> dict[str, Any]:
+def _usage(call: Call, reply: Reply) -> dict[str, Any] | None:
+    if not reply.reported:
+        return None
     given, made = len(call.prompt) // 4, max(1, len("".join(reply.arguments or reply.content)) // 4)
     counts = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
     return {**counts, "prompt_tokens_details": {"cached_tokens": reply.cached_tokens}}
 
 
-async def _stream(call: Call, reply: Reply, usage: dict[str, Any]) -> AsyncIterator[str]:
+async def _stream(call: Call, reply: Reply, usage: dict[str, Any] | None) -> AsyncIterator[str]:
     head = _head(call, "chat.completion.chunk")
     deltas: list[dict[str, Any]] = [
         {"role": "assistant", "content": piece} for piece in reply.pieces or re.findall(r"\S+\s*|\s+", reply.content)

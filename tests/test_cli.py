@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,18 @@ def test_ask_prints_the_answer_with_numbered_citations_route_and_use(run: Run) -
         "no model calls",
     ):
         assert part in out
+
+
+@pytest.mark.parametrize(
+    ("reported", "told"), [(True, r"1 call, [\d,]+ tokens in, \d+ out, "), (False, "1 call, tokens not reported, ")]
+)
+def test_tokens_that_a_provider_does_not_report_are_no_0(
+    run: Run, model: str, server: OpenAIServer, reported: bool, told: str
+) -> None:
+    server.script = lambda call: replace(faithful(call), reported=reported)
+    code, out, _ = run("ask", FIRST_CHOICE, "--model", model, "--route", "vanilla")
+    assert code == 0
+    assert re.search(f"\nUsed\n{told}", out)
 
 
 def test_without_a_command_there_is_help_and_no_error(run: Run) -> None:

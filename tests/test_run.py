@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError, ModelSetupError
 from briefcontext.evaluation.experiments.corpus import Corpus
+from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.folder import RunFolder
 from briefcontext.evaluation.runs.progress import Prices
+from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.graphs.settings import Settings
 from tests.forked_python import ForkedPython
@@ -153,6 +156,29 @@ def test_failed_calls_are_reported_and_asked_again_on_the_next_start(tmp_path: P
     summary = Run(settings).execute(tmp_path / "run")
     assert (summary["answers"], summary["failed"]) == (20, 0)
     assert len(server.calls) - count == 5
+
+
+@pytest.mark.parametrize("silent", ["compound 1", ""], ids=["of one question", "of none"])
+def test_tokens_that_the_provider_did_not_report_are_no_figures(
+    tmp_path: Path, server: OpenAIServer, silent: str
+) -> None:
+    reader, out = SimulatedReader(known(4)), tmp_path / "run"
+    server.script = lambda call: replace(reader(call), reported=silent not in call.prompt)
+    given = {"methods": ("vanilla", "map_reduce"), "ks": (8,), "prices": Prices(1.0, 1.0)}
+    summary = Run(run_settings(tmp_path, "cost", 4, model=chat(server), **given)).execute(out)
+    report = (out / "report.md").read_text()
+    assert summary["answers"] == 8
+    assert "Caution: requests whose tokens the provider did not report: " in report
+    if silent:
+        assert [one["n"] for one in [*summary["costs"], *summary["predictions"]]] == [3] * 4
+        assert all(one["input_tokens"] > 100 for one in [*summary["costs"], *summary["cells"]])
+    else:
+        assert [summary[name] for name in ("costs", "predictions", "savings", "input_tokens")] == [[], [], [], None]
+        assert "16 requests, – input and – output tokens" in report
+        assert "| 1.0 | – | – |" in report
+        assert "| 3.0 | – | – |" in report
+        assert "| 16 | – | – |" in compare_runs([out])
+    assert verify_run(out) == []
 
 
 def test_no_answer_is_made_from_a_part_of_the_partitions(tmp_path: Path, server: OpenAIServer) -> None:

@@ -172,6 +172,7 @@ def _usage(answer: Answer) -> str:
         return f"no model calls, {usage['seconds']:.1f} s"
     again = f" ({usage['retries']} {'retry' if usage['retries'] == 1 else 'retries'})" if usage["retries"] else ""
     tokens = f"{usage['input_tokens']:,} tokens in, {usage['output_tokens']:,} out"
+    tokens = tokens if usage["input_tokens"] else "tokens not reported"
     text = f"{counted(usage['calls'], 'call')}{again}, {tokens}, {usage['seconds']:.1f} s"
     if usage["vanilla_input_tokens"] and answer["route"] == "map_reduce":
         text += f"; one call over all documents would have read about {usage['vanilla_input_tokens']:,}"

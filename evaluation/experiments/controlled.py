@@ -223,7 +223,7 @@ class Order(Experiment):
             )
         label = f"Chunks of {'' if exact else 'about '}{CHUNK_TOKENS} tokens"
         report.draw(line_plot, found, x="chunks", x_label=label, x_ticks=report.config["ks"], logarithmic=True)
-        used = [cell for cell in found if cell["input_tokens"]]
+        used = [cell for cell in found if cell.get("input_tokens")]
         label = "Input tokens for a question (mean)"
         report.draw(line_plot, used, suffix="-tokens", x="input_tokens", x_label=label, logarithmic=True)
 

@@ -23,6 +23,7 @@ from briefcontext.evaluation.statistics.tables import (
     condition_of,
     grouped,
     percent_of,
+    reported,
     title_of,
     under,
 )
@@ -43,9 +44,9 @@ class Cost(RealRankings):
 
     def report(self, report: Report) -> None:
         """Tokens by method and stage, and against vanilla."""
-        rows, prices = report.rows, report.config["prices"]
+        rows, prices = reported(report.rows), report.config["prices"]
         costs = cost_of(rows)
-        report.add("costs", costs, [_table(costs)])
+        report.add("costs", costs, [_table(costs)] if costs else [])
         predicted = predictions(rows, prices)
         report.add("predictions", predicted, [_predictions_table(predicted)] if predicted else [])
         saved = savings(rows, prices)

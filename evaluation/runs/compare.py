@@ -76,7 +76,7 @@ def _runs_table(summaries: Mapping[str, Record]) -> Table:
             str(summary["model"] or "none"),
             str(summary["data_set"] or "–"),
             "{passages:,} passages, {encoder}".format(**base) if (base := summary["knowledge_base"]) else "–",
-            *(format(summary.get(column, "–"), "," if column in summary else "") for column in columns),
+            *("–" if summary.get(column) is None else f"{summary[column]:,}" for column in columns),
             "yes" if summary["simulation"] else "no",
         ]
         for name, summary in summaries.items()

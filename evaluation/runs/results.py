@@ -71,8 +71,9 @@ def _counts(rows: Sequence[Row]) -> dict[str, Any]:
         "failed": len(failed),
         "errors": dict(Counter(row["error"] for row in failed).most_common()),
         "calls": len(asked),
-        "input_tokens": sum(call["input_tokens"] for call in asked.values()),
-        "output_tokens": sum(call["output_tokens"] for call in asked.values()),
+        "input_tokens": sum(call["input_tokens"] for call in asked.values()) or None,
+        "output_tokens": sum(call["output_tokens"] for call in asked.values()) or None,
+        "unreported": sum(not call["input_tokens"] for call in asked.values()),
         "served_models": sorted({call["served_model"] for call in asked.values() if call.get("served_model")}),
     }
 
@@ -134,10 +135,16 @@ def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
         )
         lines += [f"Caution: {caution}" for caution in calibration["cautions"]]
     lines.append(f"Answers: {facts['answers']} of {facts['planned']}; failed: {facts['failed']}")
+    tokens = [f"{facts[name]:,}" if facts[name] else "–" for name in ("input_tokens", "output_tokens")]
     lines.append(
-        f"Asked in all: {facts['calls']:,} requests, {facts['input_tokens']:,} input and "
-        f"{facts['output_tokens']:,} output tokens (equal requests were asked once)"
+        f"Asked in all: {facts['calls']:,} requests, {tokens[0]} input and {tokens[1]} output tokens (equal requests "
+        "were asked once)"
     )
+    if facts["unreported"]:
+        lines.append(
+            f"Caution: requests whose tokens the provider did not report: {facts['unreported']:,} of "
+            f"{facts['calls']:,}; no mean of tokens, and no cost, counts their answers (–: none is left)"
+        )
     return lines
 
 

@@ -294,7 +294,8 @@ class Run:
                 for call in trace.calls:
                     if not call.kept:
                         counts.update(calls=1, input=call.input_tokens, output=call.output_tokens)
-                cost = settings.prices.words(counts["input"], counts["output"])
+                told = counts["input"] or not counts["calls"]
+                cost = settings.prices.words(counts["input"], counts["output"]) if told else "tokens not reported"
                 bar.set_postfix_str(f"{counts['calls']} calls, {cost}, {counts['failed']} failed", refresh=False)
                 bar.update()
 

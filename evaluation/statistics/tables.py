@@ -138,6 +138,11 @@ def answered(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row["status"] == "ok"]
 
 
+def reported(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of all whose calls the provider reported the tokens; where it reports none, a call has 0."""
+    return [row for row in rows if all(call["input_tokens"] for call in row["calls"])]
+
+
 def scored(rows: Sequence[Row]) -> list[Row]:
     """Return the answered rows of questions with a key; without one there is nothing to score an answer by."""
     return [row for row in answered(rows) if row["metric"] != "none"]
@@ -191,8 +196,10 @@ def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence
             shares = len(scores) == len(good) and metric == "accuracy"
             low, high = wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
             cell.update(score=fmean(scores), low=low, high=high)
-        for name in ("calls", "input_tokens", "output_tokens"):
-            cell[name] = fmean(row["usage"][name] for row in good)
+        cell["calls"] = fmean(row["usage"]["calls"] for row in good)
+        if told := reported(good):
+            for name in ("input_tokens", "output_tokens"):
+                cell[name] = fmean(row["usage"][name] for row in told)
         if metric == "accuracy" and all("mirage_score" in row for row in good):
             cell["mirage"] = fmean(float(row["mirage_score"]) for row in good)
         if metric == "f1":
