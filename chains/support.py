@@ -138,9 +138,9 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
     cited = {citation["key"]: by_id[citation["document_id"]] for citation in citations}
     quotes = [_blank_free(quote["text"]) for citation in citations for quote in citation["quotes"]]
     doubts = []
-    for start, end in _sentences(text):
+    for start, end, introduction in _sentences(text):
         sentence = text[start:end]
-        keys = [key for key in _MARK.findall(sentence) or _MARK.findall(_introduction(text[:start])) if key in cited]
+        keys = [key for key in _MARK.findall(sentence) or _MARK.findall(introduction) if key in cited]
         words = _MARK.sub(lambda mark: " " * len(mark[0]), sentence)
         missing: list[str] = []
         reason = None
@@ -157,13 +157,13 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
 
 def says_only_what_is_missing(text: str, *, or_else: re.Pattern[str]) -> bool:
     """Return whether each sentence only says what the documents do not tell, or begins as the pattern does."""
-    sentences = [text[start:end] for start, end in _sentences(text)]
+    sentences = [text[start:end] for start, end, _ in _sentences(text)]
     return bool(sentences) and all(_says_what_is_missing(each) or or_else.match(each) for each in sentences)
 
 
 def claims_beside_what_is_missing(text: str) -> list[str]:
     """Return the sentences of a refusal to answer that name a figure or a drug and do not speak of the documents."""
-    sentences = [text[start:end] for start, end in _sentences(text)]
+    sentences = [text[start:end] for start, end, _ in _sentences(text)]
     return [
         each
         for each in sentences
@@ -179,29 +179,25 @@ def marked(text: str, doubts: Sequence[Doubt]) -> str:
     return text
 
 
-def _sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of the sentences, each with the citations behind it; a line that ends in a colon introduces."""
+def _sentences(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the places of the sentences, each with the citations behind it, and the line that introduces their list.
+
+    A line that ends in a colon introduces; it is no sentence.
+    """
     text = _TABLE_HEAD.sub(lambda head: " " * len(head[0]), text)
-    at = 0
+    at, introduction = 0, ""
     for line in text.splitlines(keepends=True):
         begin = item.end() if (item := _ITEM.match(line)) else 0
+        if not item and line.strip():
+            introduction = line if line.rstrip().endswith(":") else ""
         starts = [begin + start for start, _ in split_sentences(line[begin:])]
         # A citation behind the full stop belongs to the sentence before it.
         starts[1:] = [_MARKS.match(line, start).end() for start in starts[1:]]  # type: ignore[union-attr]
         for start, end in pairwise([*starts, len(line)]):
             sentence = line[start:end].rstrip()
             if any(letter.isalpha() for letter in sentence) and not sentence.endswith(":"):
-                yield at + start, at + start + len(sentence)
+                yield at + start, at + start + len(sentence), introduction if item else ""
         at += len(line)
-
-
-def _introduction(before: str) -> str:
-    """Return the line that introduces the list of which an item begins behind a text; empty where none begins."""
-    *lines, last = before.split("\n")
-    if not _ITEM.fullmatch(last):
-        return ""
-    line = next((line for line in reversed(lines) if line.strip() and not _ITEM.match(line)), "")
-    return line if line.rstrip().endswith(":") else ""
 
 
 def _says_what_is_missing(sentence: str) -> bool:

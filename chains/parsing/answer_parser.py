@@ -9,7 +9,7 @@ from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Quote
 from briefcontext.chains.support import claims_beside_what_is_missing, says_only_what_is_missing
 
-_HEADING = re.compile(r"^[ \t]*#+[ \t]*(.*?)[ \t#:]*$", re.MULTILINE)
+_HEADING = re.compile(r"^[ \t]*#+[ \t]*(\S.*)$", re.MULTILINE)
 _STRAY_LINE = re.compile(
     r"^[ \t]*(?:```\w*|</?(?:evidence|documents?)\b[^>\n]*>"
     r"|[*_]*confidence[*_]*[ \t]*:[*_ \t]*[\d.]+[ \t]*%?[*_]*)[ \t]*$\n?",
@@ -117,7 +117,7 @@ def parse_draft(
     if abstained and (claims := claims_beside_what_is_missing(words)):
         cautions.append(f"The documents do not answer, and nothing supports what was said all the same: {claims[0]}")
     conflict = "\n".join(filter(None, (found["words"].strip() for found in _CONFLICT_PART.finditer(words))))
-    body = re.sub(r"\n{3,}", "\n\n", _HEADING.sub(r"\1:", _CONFLICT_PART.sub("", words)))
+    body = re.sub(r"\n{3,}", "\n\n", _HEADING.sub(_label, _CONFLICT_PART.sub("", words)))
     return Draft(
         text=body.strip() or (_NO_REASON if refusal else ""),
         choice=choice,
@@ -127,3 +127,7 @@ def parse_draft(
         warnings=warnings,
         cautions=cautions,
     )
+
+
+def _label(heading: re.Match[str]) -> str:
+    return f"{heading[1].rstrip(' #:')}:"
