@@ -187,7 +187,7 @@ def test_settings_and_options_reach_the_model(mapped: Starlette, server: OpenAIS
     [
         ({"question": ""}, "empty"),
         ({"question": None}, "empty"),
-        ({"question": ["x"]}, "empty"),
+        ({"question": ["x"]}, "must be a text, not list"),
         ({"question": "x" * 20_001}, "20,001"),
         ({"options": {"A": "yes"}}, "two options"),
         ({"options": ["yes", "no"]}, "mapping"),
