@@ -154,7 +154,7 @@ def test_cautions_stand_before_the_answer_and_doubts_behind_their_sentences(
     assert code == 0
     told = " ".join(out.split())
     assert told.startswith("Caution ! One sentence of the answer says what the cited documents do not")
-    assert "a day [1]. (! not in what it cites: 5000 mg, six times) Surely. (! no citation)" in told
+    assert "a day [1]. (! not in what it cites: 5000 mg, six times a day) Surely. (! no citation)" in told
 
 
 def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
