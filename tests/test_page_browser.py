@@ -240,7 +240,7 @@ def test_doubts_are_marked_at_their_sentences_and_cautions_stand_first(
     browser.ask(QUESTION)
     assert "5000 mg, six times" in browser.see("#answer-body > .cautions:first-child").text
     assert browser.texts(".doubt") == [
-        "😀 Take 5000 mg six times a day [1]. not in what it cites: 5000 mg, six times",
+        "😀 Take 5000 mg six times a day [1]. not in what it cites: 5000 mg, six times a day",
         "Surely. no citation",
         "So. no citation",
     ]
