@@ -268,7 +268,7 @@ class Nodes:
             if words and share >= MUCH_UNMENTIONED:
                 named = ", ".join(words)
                 missing[named] = missing.get(named, "") + mark
-        cautions = [ONE_AT_A_TIME] if text.count("?") > 1 else []
+        cautions = [ONE_AT_A_TIME] if text.rstrip("? ").count("?") else []
         cautions += [WITHOUT_DOSE] if lacks_dose(text, (quote["text"] for quote in draft["quotes"])) else []
         if missing:
             where = "; ".join(f"in {cited}: {words}" for words, cited in missing.items())

@@ -134,7 +134,7 @@ def test_a_dose_that_is_asked_for_comes_first_or_is_told_to_be_missing(text: str
 
 def test_an_amount_in_a_question_is_not_what_it_is_about() -> None:
     text = "Sodium may rise by 8 mmol/L a day. A very high potassium is treated at once."
-    asked: Any = {"question": "How is a potassium of 7 mmol/L treated?", "documents": _documents(text)}
+    asked: Any = {"question": "How is a potassium of 17.5 mmol/L treated?", "documents": _documents(text)}
     answer = build_graph(reader=READER).invoke(asked)["answer"]
     assert answer["citations"][0]["quotes"][0]["text"].startswith("A very high potassium")
     assert answer["cautions"] == []
@@ -156,13 +156,13 @@ def test_a_heading_is_no_sentence() -> None:
     assert [quote["text"] for quote in quotes] == ["Aspirin lowers the risk of stroke."]
 
 
-@pytest.mark.parametrize("more", ["", " Is it safe in pregnancy?"])
+@pytest.mark.parametrize("more", ["", "?", " Is it safe in pregnancy?"])
 def test_of_several_questions_the_sentences_may_answer_one_only(more: str) -> None:
     documents = _documents("Aspirin lowers the risk of stroke.")
     asked: Any = {"question": f"Does aspirin lower the risk of stroke?{more}", "documents": documents}
     answer = build_graph(reader=READER).invoke(asked)["answer"]
     assert not answer["abstained"]
-    assert (ONE_AT_A_TIME in answer["cautions"]) == bool(more)
+    assert (ONE_AT_A_TIME in answer["cautions"]) == ("pregnancy" in more)
 
 
 @pytest.mark.parametrize(
