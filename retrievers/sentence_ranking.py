@@ -69,8 +69,8 @@ _DOSE_ASKED = re.compile(
     r"^\W*(?:what|which|how|at)\b.*(?<!-)\bdos(?:e|es|ages?|ing)\b(?!-)|\bdos(?:e|ages?|ing) of\b", re.IGNORECASE
 )
 _DOSE = re.compile(
-    r"(?:(?<![\d.,])\d[\d.,]*+|\bone|\btwo|\bhalf)[\s-]?(?:million )?(?:[mµμnk]?g|mcg|(?:milli|micro)?grams?|[mµμ]?l|[mµμn]?mol"
-    r"|IU|U|units?|mEq|Gy|ppm|tablets?|capsules?|puffs?|drops?)\b(?:/\w+)*",
+    r"(?:(?<![\d.,])\d[\d.,]*+|\bone|\btwo|\bhalf)[\s-]?(?:million )?"
+    r"(?:[mµμnk]?g|mcg|(?:milli|micro)?grams?|[mµμ]?l|[mµμn]?mol|IU|U|units?|mEq|Gy|ppm|tablets?|capsules?|puffs?|drops?)\b(?:/\w+)*",
     re.IGNORECASE,
 )
 """An amount. What a question is about is none: other sentences have the same unit."""
