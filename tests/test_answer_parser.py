@@ -87,7 +87,7 @@ def test_no_words_of_a_model_break_the_answer(text: str) -> None:
                 "-",
             )
         ),
-        ("## Answer\nIt is.\n\n### In children:\nIt is not.", "Answer:\nIt is.\n\nIn children:\nIt is not.", None),
+        ("## Answer\nIt is.\n\n### In children:\nIt is not.", "It is.\n\nIn children:\nIt is not.", None),
         *(
             (f"It is.\nConflict: {words}", "It is.", words)
             for words in (

@@ -11,11 +11,11 @@ from briefcontext.chains.support import claims_beside_what_is_missing, says_only
 
 _HEADING = re.compile(r"^[ \t]*#+[ \t]*(\S.*)$", re.MULTILINE)
 _STRAY_LINE = re.compile(
-    r"^[ \t]*(?:```\w*|</?(?:evidence|documents?)\b[^>\n]*>"
+    r"^[ \t]*(?:```\w*|</?(?:evidence|documents?)\b[^>\n]*>|#+[ \t]*(?:final )?answer[ \t]*:?"
     r"|[*_]*confidence[*_]*[ \t]*:[*_ \t]*[\d.]+[ \t]*%?[*_]*)[ \t]*$\n?",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of what the model was given, or a fence around it all, and none of an answer."""
+"""A line of what the model was given, a fence around it all, or the word above it, and none of an answer."""
 _OPENING_TAG = re.compile(r"<(?:evidence (?:reader|condensed)|document key)", re.IGNORECASE)
 _KEY = re.compile(KEY, re.IGNORECASE)
 _REPEATED = 30
