@@ -11,7 +11,7 @@ if TYPE_CHECKING:
         build_knowledge_base as build_knowledge_base,
     )
     from briefcontext.knowledge.build.pipeline import Progress as Progress
-    from briefcontext.knowledge.demo import demo_questions as demo_questions
+    from briefcontext.knowledge.demo import demo_knowledge_base as demo_knowledge_base, demo_questions as demo_questions
     from briefcontext.knowledge.encoders import Encoder as Encoder, load_encoder as load_encoder
     from briefcontext.knowledge.knowledge_base import KnowledgeBase as KnowledgeBase
     from briefcontext.knowledge.sources.files import open_sources as open_sources

@@ -10,7 +10,7 @@ import pytest
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import graph
-from briefcontext.knowledge import build_knowledge_base, demo, demo_questions, load_encoder
+from briefcontext.knowledge import build_knowledge_base, demo, demo_knowledge_base, demo_questions, load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from tests.forked_python import ForkedPython, run_forked
 from tests.knowledge_bases import failing
@@ -56,7 +56,7 @@ def test_the_answer_and_each_citation_say_that_it_is_no_literature() -> None:
 
 @needs_weights
 def test_it_opens_by_its_name() -> None:
-    with KnowledgeBase.open("demo", encoder="minilm") as base, KnowledgeBase.open("demo") as same:
+    with KnowledgeBase.open("demo", encoder="minilm") as base, demo_knowledge_base() as same:
         assert (base.path, len(base), base.encoder) == (same.path, len(same), same.encoder)
     assert knowledge_base_info("demo")["passages"] == len(same)
 

@@ -10,11 +10,17 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.files import CACHE_VARIABLE, cache_folder, sha256
+from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.knowledge.store.manifest import FORMAT_VERSION, MANIFEST_FILE
 
 ENCODER = "minilm"
 LABEL = "Demonstration text, not literature"
 """In the place of their publication types."""
+
+
+def demo_knowledge_base() -> KnowledgeBase:
+    """The demo knowledge base, opened: `KnowledgeBase.open("demo")`."""
+    return KnowledgeBase.open(demo_folder())
 
 
 def demo_folder() -> Path:
