@@ -94,8 +94,8 @@ PAIRS = (
 MOST_WORDS = 6
 _ASKING_WORDS = """
     about called describe done find get give given go happen help involved keep known list make many matter mean more
-    most must name need now often one other out patient patients people person persons please put reported show so still
-    take taken taking tell true until up use used useful uses using usual usually want while woman work works
+    most must name need now often one other out patient patients people person persons please put reported safe show so
+    still take taken taking tell true until up use used useful uses using usual usually want while woman work works
 """
 _LINKING_WORDS = """
     above after again against although among another around based because before below besides between both cannot

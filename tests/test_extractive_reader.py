@@ -156,6 +156,13 @@ def test_a_heading_is_no_sentence() -> None:
     assert [quote["text"] for quote in quotes] == ["Aspirin lowers the risk of stroke."]
 
 
+def test_a_passage_need_not_say_safe_to_be_about_what_is_asked() -> None:
+    text = "Metformin is not recommended in kidney disease."
+    asked: Any = {"question": "Is metformin safe in kidney disease?", "documents": _documents(text)}
+    answer = build_graph(reader=READER).invoke(asked)["answer"]
+    assert (answer["abstained"], answer["cautions"]) == (False, [])
+
+
 @pytest.mark.parametrize("more", ["", "?", " Is it safe in pregnancy?"])
 def test_of_several_questions_the_sentences_may_answer_one_only(more: str) -> None:
     documents = _documents("Aspirin lowers the risk of stroke.")
