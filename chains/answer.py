@@ -176,14 +176,13 @@ def compose(
     cautions += unread  # They may be many, and a model is told the first cautions only.
     if any(document.metadata.get("kind") == "demo" for document in documents):
         warnings.insert(0, DEMONSTRATION)
+    why_nothing = cautions if draft["abstained"] else warnings
     if note := language_note(asked["text"], documents):
-        (cautions if draft["abstained"] else warnings).append(note)
+        why_nothing.append(note)
     if caution := preflight.get("caution"):
         warnings.append(caution)
     if retracted:  # One of them may have had the answer.
-        (cautions if draft["abstained"] else warnings).append(
-            f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)})."
-        )
+        why_nothing.append(f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)}).")
     if unknown:
         more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
         warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown[:_LISTED])}{more}.")

@@ -58,7 +58,7 @@ _FIGURE = re.compile(
     rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d+(?:\.\d+)?)|(?P<word>{_any(_WORDS)})(?=\b|fold))"
     rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])|(?![^\W\d_]))(?P<per>(?:{_PER})*)"
 )
-_NAME = re.compile(rf"(?:{_any(_ADVERBS)}|{_UNIT}(?=s?(?![^\W\d_])))")
+_NAME = re.compile(rf"{_any(_ADVERBS)}|{_UNIT}(?=s?(?![^\W\d_]))")
 _EVERY = re.compile(r"\bevery \Z")
 _BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
 _CONVENTION = re.compile(r"\b95 ?%(?= (?:ci|confidence|credible)\b)|(?:/|per )? ?1\.73 ?m(?:2|²|\^2|\(-?2\))?")

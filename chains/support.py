@@ -66,7 +66,7 @@ _CONTRASTS: Sequence[Mapping[str, str]] = (
         **{"intrathecal": "intrathec", "subcutaneous": "subcutan", "topical": "topical", "inhaled": "inhal"},
     },
     {"women": r"wom[ae]n\b|females?\b|girls?\b", "men": r"m[ae]n\b|males?\b|boys?\b"},
-    {"adults": "adult", "children": r"child|p(?:a)?ediatric", "newborn": "newborn|neonat"},
+    {"adults": "adult", "children": r"child|pa?ediatric", "newborn": "newborn|neonat"},
     {"rare": "rare|uncommon|seldom", "frequent": "frequent|common|often"},
     {"systolic": "systolic", "diastolic": "diastolic"},
     {"first": r"first\b", "second": r"second\b", "third": r"third\b"},
@@ -163,10 +163,9 @@ def says_only_what_is_missing(text: str, *, or_else: re.Pattern[str]) -> bool:
 
 def claims_beside_what_is_missing(text: str) -> list[str]:
     """Return the sentences of a refusal to answer that name a figure or a drug and do not speak of the documents."""
-    sentences = [text[start:end] for start, end, _ in _sentences(text)]
     return [
         each
-        for each in sentences
+        for each in (text[start:end] for start, end, _ in _sentences(text))
         if (any(find_figures(plain := _plain(each), only_counted=True)) or missing_drugs(plain, ""))
         and not (_says_what_is_missing(each) or re.search(_AT_HAND, plain))
     ]
