@@ -124,7 +124,7 @@ class Answer(TypedDict):
     conflict: Conflict | None
     usage: Usage
     doubts: list[Doubt]
-    """Sentences that cite nothing, or say what they cite does not: by figures, drugs, negations or contrary words."""
+    """Sentences that cite nothing, or say what they cite does not: by figures, names, negations or contrary words."""
     cautions: list[str]
     """Warnings that bear on safety: to be shown before the answer."""
     warnings: list[str]

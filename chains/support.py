@@ -1,4 +1,4 @@
-"""Support: whether a sentence's figures, drugs, negations and contrary words stand in what it cites."""
+"""Support: whether a sentence's figures, names, negations and contrary words stand in what it cites."""
 
 import re
 from collections import Counter
@@ -9,10 +9,11 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.citation import MARK, Citation, publication_year
-from briefcontext.chains.drug_names import missing_drugs
 from briefcontext.chains.figures import Figure, find_figures, same_figure
+from briefcontext.chains.names import missing_drugs, missing_names
 from briefcontext.chains.parsing.grounding import NEGATION, lowered
 from briefcontext.sentences import split_sentences
+from briefcontext.study_type import source_notes
 
 NO_CITATION = "no citation"
 """The reason of a sentence that cites nothing."""
@@ -26,7 +27,7 @@ class Doubt(TypedDict):
     end: int
     """Character offsets of the sentence in the answer's text."""
     missing: list[str]
-    """Figures with their units, drugs and negations that stand nowhere in what the sentence cites."""
+    """Figures with their units, names and negations that stand nowhere in what the sentence cites."""
     reason: str
     """What is wrong, in a few words."""
 
@@ -124,7 +125,7 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
     A sentence that says no more than that the documents at hand do not tell something is none: no document can show it.
 
     A figure is found where a cited document has it in the same unit, or in one that it can be converted to; a drug by
-    its international name. A negation is looked for in the sentences of the documents that are nearly the same, else in
+    its international name; diseases, patients and kinds of studies by their usual words. A negation is looked for in the sentences of the documents that are nearly the same, else in
     all of them; and one that stands in all that are the same but for it is missed in the answer. So it is with words
     that exclude each other, "lowered" and "increased", unless a denial or a comparison turns one of the two round; and
     with who did better, if that is all that differs.
@@ -230,8 +231,12 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     near = [source for source in sources if _shares(source, said)]
     if negations and not any(_DENIED.search(source) for source in near or sources):
         missing += negations
-    whole = _plain(" ".join(texts))
-    missing += missing_drugs(said, whole)
+    labels = [label for each in documents for label in (*source_notes(each), str(each.metadata.get("mesh") or ""))]
+    whole = " ".join([*texts, *labels])
+    missing += missing_drugs(said, _plain(whole))
+    # Two words that exclude each other say more than that one of them is missing.
+    if missing or not (exchanged_words := _exchanged(said, sources)):
+        missing += missing_names(sentence, whole)
     if missing:
         return list(dict.fromkeys(missing)), "not in what it cites: " + ", ".join(dict.fromkeys(missing))
     same = [source for source in near if _shares(said, source)]
@@ -240,14 +245,14 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     )
     if without_denial and not _DENIED.search(said):
         return [], "what it cites says the opposite"
-    if words := _exchanged(said, sources):
-        return [], f"what it cites has “{words[1]}” for “{words[0]}”"
+    if exchanged_words:
+        return [], f"what it cites has “{exchanged_words[1]}” for “{exchanged_words[0]}”"
     if same and all(_turned_round(said, source) for source in same):
         return [], "what it cites compares the other way round"
     directed = _DIRECTIONS & _contrasts(said).keys()
     exchanged = [(_others(said, source), _others(source, said)) for source in same] if directed else []
     # What stands elsewhere in a source is no other word of the answer's for the same.
-    if exchanged and all(len(ours) == len(theirs) == 1 and ours[0] in whole for ours, theirs in exchanged):
+    if exchanged and all(len(ours) == len(theirs) == 1 and ours[0] in _plain(whole) for ours, theirs in exchanged):
         (ours, theirs), *_ = exchanged
         return [], f"what it cites has “{theirs[0]}” for “{ours[0]}”"
     return [], None

@@ -61,6 +61,33 @@ def test_what_stands_nowhere_in_the_cited_document_is_named(text: str, missing: 
     assert doubt["reason"] == f"not in what it cites: {', '.join(missing)}"
 
 
+NAMED = {
+    "It is safe in pregnancy [1].": ["pregnancy"],
+    "It is safe while breastfeeding [1].": ["breastfeeding"],
+    "It may be given to older people [1].": ["older"],
+    "It prevents hepatitis, and may be given in kidney failure [1].": ["hepatitis", "kidney"],
+    "It relieves asthma and dementia [1].": ["asthma", "dementia"],
+    "A randomised trial proved it [1].": ["randomised", "proved"],
+    "Guidelines advise it [1].": ["guidelines"],
+    # By another spelling, an abbreviation, the study type, or a word for the same.
+    "Arthritis of the haemophilic, a paediatric population, becomes rarer [1].": [],
+    "Multiple sclerosis relapses less often [1].": [],
+    "It relieves arthritis in women, as a cohort study found [1].": [],
+    # What is called for is no claim.
+    "A randomised trial is needed [1].": [],
+}
+
+
+@pytest.mark.parametrize("text", NAMED)
+def test_diseases_patients_and_kinds_of_studies_stand_in_what_is_cited(text: str) -> None:
+    told = (
+        "In children with hemophilia, arthritis of the knee became rarer. The same was seen in their mothers. In MS, "
+        "relapses were fewer."
+    )
+    source = Document(id="a", page_content=told, metadata={"study_type": "cohort study"})
+    assert [name for doubt in _doubts(text, source) for name in doubt["missing"]] == NAMED[text]
+
+
 STANDING = [
     "Metformin is started at 500 mg once or twice daily with meals [1].",
     "Start with 0.5 g, two times a day [1].",
