@@ -125,10 +125,10 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
     A sentence that says no more than that the documents at hand do not tell something is none: no document can show it.
 
     A figure is found where a cited document has it in the same unit, or in one that it can be converted to; a drug by
-    its international name; diseases, patients and kinds of studies by their usual words. A negation is looked for in the sentences of the documents that are nearly the same, else in
-    all of them; and one that stands in all that are the same but for it is missed in the answer. So it is with words
-    that exclude each other, "lowered" and "increased", unless a denial or a comparison turns one of the two round; and
-    with who did better, if that is all that differs.
+    its international name; diseases, patients and kinds of studies by their usual words. A negation is looked for in
+    the sentences of the documents that are nearly the same, else in all of them; and one that stands in all that are
+    the same but for it is missed in the answer. So it is with words that exclude each other, "lowered" and "increased",
+    unless a denial or a comparison turns one of the two round; and with who did better, if that is all that differs.
 
     Args:
         text: the answer, with citation numbers.
