@@ -220,6 +220,24 @@ def test_no_rater_overwrites_a_judge_nor_one_judge_another(
     assert "SIMULATION" not in (out / "pairs.html").read_text()
 
 
+def test_a_judge_reads_the_template_of_the_runs_own_prompts(
+    tmp_path: Path, run: Run, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts, out = tmp_path / "prompts", tmp_path / "run"
+    prompts.mkdir()
+    template = "You are a nurse.\n---\n{{{question}}}\n{{{first}}}\n{{{second}}}"
+    (prompts / "judge.txt").write_text(template)
+    run = Run(replace(run.settings, reading=Settings(prompts=str(prompts), max_retries=0)))
+    run.execute(out)
+    answered = len(server.calls)
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    server.script = lambda call: Reply("Verdict: tie")
+    run.judge(out, "openai:judge")
+    assert (out / "prompts" / "judge.txt").read_text() == template
+    assert {call.system for call in server.calls[answered:]} == {"You are a nurse."}
+
+
 def test_a_judge_that_prefers_a_side_decides_nothing(tmp_path: Path, server: OpenAIServer) -> None:
     pairs = make_pairs(ROWS[:12], "vanilla", "briefcontext", seed=0)
 

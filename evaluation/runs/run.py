@@ -226,7 +226,7 @@ class Run:
         with self._claimed(out) as folder:
             first, second = (method.name for method in self.methods)
             pairs = make_pairs(list(folder.rows().values()), first, second, self.settings.seed)
-            models = RunModels(name, replies=out / REPLIES, temperature=0.0)
+            models = RunModels(name, replies=out / REPLIES, prompts=self.prompts, temperature=0.0)
             unsure = judge_pairs(out, pairs, models, name, self.settings.reading)
             self._finish(folder)
         return unsure
