@@ -293,9 +293,15 @@ class Settings(BaseModel):
             # A trial's own results are found by its own words: see benchmarks/long_document.py.
             data = {"retrieval": "hybrid", **data}
         try:
-            return handler(data)
+            settings = handler(data)
         except ValidationError as error:
             raise InputError(_problems(error, cls)) from error
+        if settings.preflight == IOU and settings.calibration_file:
+            raise InputError(
+                f"Settings cannot be used: preflight 'iou' reads no calibration_file, and {settings.calibration_file} "
+                "is given. Leave out one of the two."
+            )
+        return settings
 
 
 def current_settings(defaults: type[Settings]) -> Settings:

@@ -158,3 +158,8 @@ def test_a_file_given_as_the_preflight_is_told_where_it_belongs() -> None:
     with pytest.raises(InputError, match=r"preflight = 'my\.json': it is 'iou' or 'calibrated' \(a file: calibration_"):
         Settings(preflight="my.json")
     assert Settings(calibration_file="my.json").preflight == "calibrated"
+
+
+def test_a_calibration_that_the_preflight_would_not_read_is_refused() -> None:
+    with pytest.raises(InputError, match=r"'iou' reads no calibration_file, and my\.json is given\. Leave out one"):
+        Settings(preflight="iou", calibration_file="my.json")

@@ -97,7 +97,7 @@ def _graph(kind: Need, **settings: Any) -> Run:
         # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
         changed = {"top_k": len(documents), "include_retracted": True, "on_partition_failure": "report", **settings}
         # A calibration fits one ranking and k, and a forced route need not be decided.
-        changed |= {} if settings["route"] == "auto" else {"preflight": IOU}
+        changed |= {} if settings["route"] == "auto" else {"preflight": IOU, "calibration_file": None}
         asked: dict[str, Any] = {"question": reading.item.question, "options": dict(reading.item.options)}
         if kind != "documents" or not reading.retrieved:
             asked["documents"] = list(documents)
