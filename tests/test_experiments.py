@@ -4,6 +4,7 @@ The reader is simulated: see `tests.simulated_reader`.
 """
 
 import json
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
+from briefcontext.evaluation.data_sets import load_data_set
 from briefcontext.evaluation.experiments.controlled import PERCENTILES, Order, key_place
 from briefcontext.evaluation.experiments.corpus import corpus_tables
 from briefcontext.evaluation.runs.results import verify_run
@@ -25,7 +27,7 @@ from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.knowledge import KnowledgeBase
 from briefcontext.prompts import BUNDLED
 from tests.openai_server import OpenAIServer
-from tests.questions import known, run_settings
+from tests.questions import build_corpus, known, open_corpus, run_settings, write_questions
 from tests.simulated_reader import LOST_IN_THE_MIDDLE, MODEL, NO_BIAS, SimulatedReader
 
 QUESTIONS = 40
@@ -233,6 +235,26 @@ def test_random_documents_are_no_neighbours_and_no_keys(execute: Execute, tmp_pa
     )
     for item in near:
         assert near[item] & far[item] == {f"key-{item[1:]}"}
+
+
+def test_drawing_random_documents_takes_no_more_of_a_large_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = open_corpus(build_corpus(tmp_path / "corpus", 8, others=200))
+    drawn: list[int] = []
+
+    class Counted(random.Random):
+        def sample(self, population: Any, k: int, **given: Any) -> list[Any]:
+            drawn.append(k)
+            return super().sample(population, k, **given)
+
+    monkeypatch.setattr("random.Random", Counted)
+    item = load_data_set(write_questions(tmp_path / "questions.jsonl", 1)).items[0]
+    found, again = (corpus.random(item, 4, seed=1) for _ in range(2))
+    assert found == again
+    assert len({document.id for document in found}) == 4
+    assert not {document.id for document in found} & {document.id for document in corpus.ranking(item, 64)}
+    assert max(drawn) <= 4 + 64 + 1
 
 
 def test_cost_adds_up_what_the_provider_reported(execute: Execute, server: OpenAIServer) -> None:

@@ -110,7 +110,8 @@ class Corpus:
             InputError: the knowledge base has not so many.
         """
         related = {document.id for document in [*self.ranking(item, _LONGEST), *self.key_documents(item)]}
-        order = random.Random(f"{seed}\0{item.id}").sample(self._ids, len(self._ids))
+        most = min(count + len(related), len(self._ids))
+        order = random.Random(f"{seed}\0{item.id}").sample(self._ids, most)
         drawn = [id for id in order if id not in related][:count]
         if len(drawn) < count:
             raise InputError(
