@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, PlainValidator, field_validator
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import title_and_text
@@ -38,7 +38,6 @@ SCORED_K = 64
 """How many candidates are scored unless told otherwise."""
 
 
-@runtime_checkable
 class DenseSearch(Protocol):
     """The methods of a `KnowledgeBase` that a dense retriever uses."""
 
@@ -58,13 +57,21 @@ def _opened(given: object) -> object:
     return KnowledgeBase.open(given) if isinstance(given, str | PathLike) else given
 
 
+def _searched(given: object) -> object:
+    searched = _opened(given)
+    # No isinstance with the protocol: Python 3.11 would evaluate `manifest`, for which live PubMed loads its encoder.
+    if not callable(getattr(searched, "search", None)):
+        raise ValueError(f"{type(given).__name__} has no search: give an open knowledge base, its folder or 'demo'")
+    return searched
+
+
 class DenseRetriever(RankingRetriever):
     """Retrieves from a knowledge base with the encoder that it was built with.
 
     The score is the encoder's: cosine similarity or inner product.
     """
 
-    knowledge_base: Annotated[DenseSearch, BeforeValidator(_opened)]
+    knowledge_base: Annotated[DenseSearch, PlainValidator(_searched)]
     """An open base; or its folder, or `demo`, to open it."""
 
     @property

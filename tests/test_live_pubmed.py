@@ -239,6 +239,13 @@ def test_filters_are_part_of_every_query(ncbi: EUtilsServer, live: LivePubMed) -
     assert ncbi.queries()[1:] == ["gout"]
 
 
+def test_a_retriever_over_it_loads_the_encoder_when_first_asked(ncbi: EUtilsServer) -> None:
+    with closing(LivePubMed("nosuch")) as live:
+        retriever = DenseRetriever(knowledge_base=live)
+        with pytest.raises(InputError, match="no encoder 'nosuch'"):
+            retriever.invoke("gout")
+
+
 def test_of_a_long_case_report_the_longest_words_are_asked_for() -> None:
     report = " ".join(f"{'x' * (number % 7)}w{number}" for number in range(100))
     first, last = pubmed_queries(report)
