@@ -140,6 +140,13 @@ def test_the_tables_of_two_runs_are_joined_by_title_and_a_simulation_is_marked(t
         compare_runs([])
 
 
+def test_a_run_that_is_named_twice_is_refused(tmp_path: Path) -> None:
+    write_summary(tmp_path / "one")
+    for again in (tmp_path / "one", tmp_path / "two" / ".." / "one"):
+        with pytest.raises(InputError, match=r"one is the same run as .*one\. Name each run once"):
+            compare_runs([tmp_path / "one", again])
+
+
 def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, tmp_path: Path) -> None:
     command = ["experiment", "preflight", "--questions", questions, "--kb", str(KnowledgeBase.open("demo").path)]
     code, _, error = run(*command, "--out", str(tmp_path / "preflight"))

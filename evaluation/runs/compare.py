@@ -42,11 +42,16 @@ def compare_runs(folders: Sequence[Path]) -> str:
     """Return runs side by side as Markdown, an experiment after another, and the papers' figures under each.
 
     Raises:
-        InputError: there is none, or a folder is not one of a finished run.
+        InputError: there is none, or a folder is named twice, or is not one of a finished run.
     """
     if not folders:
         raise InputError("There is no run to compare. Name the folders of one or more.")
-    names = [folder.resolve().name for folder in folders]
+    named: dict[Path, Path] = {}
+    for folder in folders:
+        if (place := folder.resolve()) in named:
+            raise InputError(f"{folder} is the same run as {named[place]}. Name each run once.")
+        named[place] = folder
+    names = [place.name for place in named]
     if len(set(names)) < len(names):
         names = [str(folder) for folder in folders]
     summaries = {name: RunFolder(folder).summary() for name, folder in zip(names, folders, strict=True)}
