@@ -413,6 +413,19 @@ def test_evidence_inference_that_is_not_whole_is_refused(
         load_data_set(f"evidence-inference:{folder}")
 
 
+def test_evidence_inference_as_published_may_be_gzipped(tmp_path: Path) -> None:
+    folder, plain = tmp_path / "ei", load_data_set(f"evidence-inference:{SAMPLES / 'evidence_inference'}")
+    shutil.copytree(SAMPLES / "evidence_inference", folder)
+    for file in folder.glob("*.csv"):
+        (folder / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    assert load_data_set(f"evidence-inference:{folder}").items == plain.items
+    prompts = folder / "prompts_merged.csv.gz"
+    prompts.write_bytes(prompts.read_bytes()[:-20])
+    with pytest.raises(InputError, match="cannot be read: Compressed file ended"):
+        load_data_set(f"evidence-inference:{folder}")
+
+
 def test_the_digest_of_a_folder_changes_with_any_file_that_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "ei"
     shutil.copytree(SAMPLES / "evidence_inference", folder)

@@ -1,9 +1,10 @@
 """Evidence Inference (DeYoung et al. 2020): what full texts of trials report of an outcome."""
 
 import csv
+import gzip
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ _PROMPT_COLUMNS = ("PromptID", "PMCID", "Outcome", "Intervention", "Comparator")
 
 
 def read_evidence_inference(path: Path) -> DataSet:
-    """Read a folder of the published layout, or of documents.jsonl(.gz) and questions.jsonl(.gz).
+    """Read a folder of the published layout, or of documents.jsonl and questions.jsonl; its files may be gzipped.
 
     The answer is what most annotators say whose label was found valid, each with one vote a label. Left out,
     and counted, are prompts without a valid label, with a tie, without an outcome or an intervention, and
@@ -35,8 +36,8 @@ def read_evidence_inference(path: Path) -> DataSet:
         raise InputError(f"{path} is a file: give the folder that holds prompts_merged.csv, or questions.jsonl.")
     files = [file for name in _FILES for file in (path / name, path / f"{name}.gz") if file.is_file()]
     named = {file.name.removesuffix(".gz"): file for file in reversed(files)}
-    if path / "prompts_merged.csv" in files:
-        data = _published(path)
+    if "prompts_merged.csv" in named:
+        data = _published(path, named)
         files += sorted((path / "txt_files").glob("PMC*.txt"))
     elif "questions.jsonl" in named and "documents.jsonl" in named:
         data = _as_json_lines(named["questions.jsonl"])
@@ -49,11 +50,11 @@ def read_evidence_inference(path: Path) -> DataSet:
     return data
 
 
-def _published(folder: Path) -> DataSet:
-    votes = _votes(folder / "annotations_merged.csv")
+def _published(folder: Path, named: Mapping[str, Path]) -> DataSet:
+    votes = _votes(named.get("annotations_merged.csv", folder / "annotations_merged.csv"))
     data = DataSet("evidence-inference")
     read: dict[str, dict[str, str]] = {}
-    for place, row in _csv_rows(folder / "prompts_merged.csv", *_PROMPT_COLUMNS):
+    for place, row in _csv_rows(named["prompts_merged.csv"], *_PROMPT_COLUMNS):
         prompt, document = row["PromptID"], f"PMC{row['PMCID'].upper().removeprefix('PMC')}"
         ballot = votes.get(prompt, Counter()).most_common()
         if read.get(prompt) == row:
@@ -94,7 +95,8 @@ def _csv_rows(path: Path, *columns: str) -> Iterator[tuple[int, dict[str, str]]]
     if not path.is_file():
         raise InputError(f"There is no {path}. It is published at https://github.com/jayded/evidence-inference.")
     csv.field_size_limit(_ROW_BYTES)
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file)
         names = rows.fieldnames or []
         if missing := [column for column in columns if column not in names]:

@@ -83,7 +83,7 @@ def load_data_set(spec: str) -> DataSet:
         raise InputError(f"{path} is a folder, and a file is needed: {kind.published}.")
     try:
         found = read_mirage(path, subset) if subset else kind.read(path)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error
     if not found.items:
         left_out = "; ".join(f"{count} left out: {reason}" for reason, count in found.left_out.items())
