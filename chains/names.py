@@ -48,8 +48,9 @@ def missing_drugs(text: str, source: str) -> list[str]:
 
 
 _DISEASE = re.compile(
-    r"\b([a-z]{2,}?)(?:itis|itides|(?<!gn)osis|iasis|(?<!acad)emia|(?<!str)oma|opathy|opathies|uria|plegia|algia|rrhea"
-    r"|penia|trophy|ectomy|(?<=asthm)a|(?<=epileps)y|(?<=dement)ia|(?<=strok)e)s?\b"
+    r"\b([a-z]{2,}?)(?:itis|itides|(?<!gn)osis|iasis|(?<!acad)a?emia|(?<!str)oma|opathy|opathies|uria|plegia|algia"
+    r"|rrho?ea|penia|trophy|ectomy|(?<=asthm)a|(?<=epileps)y|(?<=dement)ia|(?<=strok)e)s?\b",
+    re.IGNORECASE,
 )
 """Diseases, and what is done about them, by how their names end."""
 _SHORT_STEM = 4
@@ -60,7 +61,7 @@ _ABBREVIATION = re.compile(r"\b[A-Z]{2,6}(?=s?\b)")
 _ABOUT: Mapping[str, str] = {
     "pregnan|antenatal|prenatal|trimester": "gestation|gravid|maternal|obstetric|fetal|fetus|birth",
     "breast-?fe|lactat": "breast milk|human milk|nursing",
-    "child|pediatric|infan|neonat|newborn|adolescen|toddler": "baby|babies|boys|girls|school|young|juvenile",
+    "child|pa?ediatric|infan|neonat|newborn|adolescen|toddler": "baby|babies|boys|girls|school|young|juvenile",
     "elderly|older|geriatric": "aged|senior|oldest",
     "wom[ae]n|female": "girl|mother|matern|pregnan|gynec",
     "kidney|renal|dialysis": "neph|glomerul|creatinine|ckd",
@@ -80,27 +81,30 @@ _KNOWN_BY: Mapping[str, str] = {
     r"prove[sdn]?\b|proof|guarantee": "prov",
 }
 """By what a sentence may say that something is known, and what else a source has then."""
-_NOT_KNOWN = re.compile(r"\b(?:no|not|without|lack|need|necess|requir|warrant|future|further|preferably)|n't\b")
+_NOT_KNOWN = re.compile(
+    r"\b(?:no|not|without|lack|need|necess|requir|warrant|future|further|preferably)|n['’]t\b", re.IGNORECASE
+)
 
 
 def missing_names(text: str, source: str) -> list[str]:
     """Return the diseases, patients and kinds of evidence that a text names and a source does not.
 
-    They are spelled the American way, and a disease may be abbreviated in the source.
+    A disease may be abbreviated in the source.
 
     >>> missing_names("Nephritis is rare in pregnancy.", "Diabetic nephropathy is frequent in women.")
     ['pregnancy']
     """
     abbreviations = {each.lower() for each in _ABBREVIATION.findall(source)}
-    text, source = (each.lower().replace("ae", "e").replace("oe", "e") for each in (text, source))
+    source = _american(source)
     return [*_missing_diseases(text, source, abbreviations), *_missing_words(text, source)]
 
 
 def _missing_diseases(text: str, source: str, abbreviations: Set[str]) -> Iterator[str]:
     for name in _DISEASE.finditer(text):
         stem = name[1] if len(name[1]) >= _SHORT_STEM else name[0][: _SHORT_STEM + 1]
-        if stem not in source:
-            initials = "".join(re.findall(r"\b[a-z]", text[max(0, name.start() - _BEFORE) : name.end()]))
+        if _american(stem) not in source:
+            before = text[max(0, name.start() - _BEFORE) : name.end()]
+            initials = "".join(re.findall(r"\b[a-z]", before.lower()))
             if abbreviations.isdisjoint(initials[start:] for start in range(len(initials))):
                 yield name[0]
 
@@ -108,6 +112,10 @@ def _missing_diseases(text: str, source: str, abbreviations: Set[str]) -> Iterat
 def _missing_words(text: str, source: str) -> Iterator[str]:
     table = _ABOUT if _NOT_KNOWN.search(text) else {**_ABOUT, **_KNOWN_BY}
     for words, others in table.items():
-        named = re.search(rf"\b(?:{words})\w*", text)
+        named = re.search(rf"\b(?:{words})\w*", text, re.IGNORECASE)
         if named and not re.search(f"{words}|{others}", source):
             yield named[0]
+
+
+def _american(text: str) -> str:
+    return text.lower().replace("ae", "e").replace("oe", "e")

@@ -156,6 +156,12 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
     return doubts
 
 
+def unmentioned_names(text: str, documents: Sequence[Document]) -> list[str]:
+    """Return the drugs, diseases and patients that a text names, and none of the documents."""
+    whole = _whole(documents)
+    return [*missing_drugs(_plain(text), _plain(whole)), *missing_names(text, whole)]
+
+
 def says_only_what_is_missing(text: str, *, or_else: re.Pattern[str]) -> bool:
     """Return whether each sentence only says what the documents do not tell, or begins as the pattern does."""
     sentences = [text[start:end] for start, end, _ in _sentences(text)]
@@ -214,7 +220,7 @@ def _blank_free(text: str) -> str:
 
 def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str | None]:
     """Return what of a sentence stands nowhere in the documents, and what is wrong with the sentence."""
-    texts = [text for each in documents for text in (str(each.metadata.get("title") or ""), each.page_content)]
+    texts = _texts(documents)
     if any(_blank_free(sentence) in _blank_free(text) for text in texts):
         return [], None
     known = [figure for text in texts for figure in find_figures(_plain(text))]
@@ -231,8 +237,7 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     near = [source for source in sources if _shares(source, said)]
     if negations and not any(_DENIED.search(source) for source in near or sources):
         missing += negations
-    labels = [label for each in documents for label in (*source_notes(each), str(each.metadata.get("mesh") or ""))]
-    whole = " ".join([*texts, *labels])
+    whole = _whole(documents)
     missing += missing_drugs(said, _plain(whole))
     # Two words that exclude each other say more than that one of them is missing.
     if missing or not (exchanged_words := _exchanged(said, sources)):
@@ -256,6 +261,15 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
         (ours, theirs), *_ = exchanged
         return [], f"what it cites has “{theirs[0]}” for “{ours[0]}”"
     return [], None
+
+
+def _texts(documents: Sequence[Document]) -> list[str]:
+    return [text for each in documents for text in (str(each.metadata.get("title") or ""), each.page_content)]
+
+
+def _whole(documents: Sequence[Document]) -> str:
+    labels = [label for each in documents for label in (*source_notes(each), str(each.metadata.get("mesh") or ""))]
+    return " ".join([*_texts(documents), *labels])
 
 
 def _exchanged(said: str, sources: Sequence[str]) -> tuple[str, str] | None:

@@ -9,14 +9,15 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
-from briefcontext.chains.answer import Searched, compose
-from briefcontext.chains.citation import assign_keys, cite
+from briefcontext.chains.answer import Answer, Searched, compose
+from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
 from briefcontext.chains.question import Question, check_earlier, check_question, language_note
 from briefcontext.chains.reader import NOTHING_USED, Draft, Reader, extraction_of
+from briefcontext.chains.support import unmentioned_names
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
@@ -40,7 +41,7 @@ from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import WIDEN, Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import BM25Pool, TwoRankings, order_preserving
-from briefcontext.retrievers.sentence_ranking import lacks_dose, unmentioned
+from briefcontext.retrievers.sentence_ranking import UNNAMED, lacks_dose, unmentioned
 from briefcontext.study_type import with_study_types
 
 NOTHING_CLOSE = (
@@ -233,7 +234,7 @@ class Nodes:
         else:
             emit(Reducing(event="reducing", evidence=evidence))
             draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
-        return _answered(state, await self._compared(state, draft, reader), budget, reader, settings.filters)
+        return await self._answered(state, draft, budget, reader)
 
     async def _answer(self, state: State) -> Update:
         """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
@@ -243,43 +244,50 @@ class Nodes:
         emit(Answering(event="answering", documents=len(documents)))
         documents = order_preserving(documents) if route == "order_preserving" else documents
         draft = await reader.aanswer(state["asked"], documents, route, budget)
-        return _answered(state, await self._compared(state, draft, reader), budget, reader, settings.filters)
+        return await self._answered(state, draft, budget, reader)
 
-    async def _compared(self, state: State, draft: Draft, reader: Reader) -> Draft:
-        """Name what was asked and is not in the documents, where no model says so."""
+    async def _answered(self, state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
+        """Compose the answer, with cautions on what was asked and is not in what it cites."""
         without_model = reader.vanilla_characters(state["asked"], []) is None
-        return await asyncio.to_thread(self._unmentioned, state, draft) if without_model else draft
+        if draft["abstained"] and without_model:
+            draft = await asyncio.to_thread(_nothing_close, state, draft)
+        update = _composed(state, draft, budget, reader, self._settings(state).filters)
+        answer: Answer = update["answer"]
+        if not answer["abstained"]:
+            cautions = _of_sentences(state["asked"]["text"], answer) if without_model else []
+            cautions += await asyncio.to_thread(self._unmentioned, state, answer, without_model)
+            answer["cautions"][:0] = cautions
+        return update
 
-    def _unmentioned(self, state: State, draft: Draft) -> Draft:
-        text, documents = state["asked"]["text"], state["ranking"]
-        if draft["abstained"]:
-            words, _ = unmentioned(text, documents) if language_note(text, documents) is None else ([], 0)
-            named = UNMENTIONED.format(words=", ".join(words)) if words else ""
-            return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
-        by_id = {str(document.id): document for document in documents}
+    def _unmentioned(self, state: State, answer: Answer, without_model: bool) -> list[str]:
+        """Name what was asked and is not in what is cited: in a passage that is copied, in all that a model cites.
+
+        Names are looked for in either; other words where no model has read them.
+        """
+        asked, by_id = state["asked"], {str(document.id): document for document in state["ranking"]}
+        cited = {citation["key"]: by_id[citation["document_id"]] for citation in answer["citations"]}
         retriever = self._searched(state)
         statistics = None if retriever is None else retriever.term_statistics
         missing: dict[str, str] = {}
-        for id in dict.fromkeys(quote["document_id"] for quote in draft["quotes"]):
-            mark = cite(by_id[id]) if id in by_id else ""
-            if not mark or mark not in draft["text"]:
-                continue
-            words, share = unmentioned(text, [by_id[id]], statistics)
-            if words and share >= MUCH_UNMENTIONED:
+        for keys in [[key] for key in cited] if without_model else [list(cited)]:
+            documents = [cited[key] for key in keys]
+            words, share = unmentioned(asked["text"], documents, statistics) if without_model else ([], 0.0)
+            words = words if share >= MUCH_UNMENTIONED else []
+            # What a model says of a name is checked in its sentence; and no passage has all names of a vignette.
+            said = [] if without_model else [Document(page_content=answer["text"])]
+            names = [] if asked["options"] or not keys else unmentioned_names(asked["text"], [*documents, *said])
+            known = UNNAMED | {word.lower() for word in words}
+            if words := [*words, *(name for name in names if name.lower() not in known)]:
                 named = ", ".join(words)
-                missing[named] = missing.get(named, "") + mark
-        cautions = [ONE_AT_A_TIME] if text.rstrip("? ").count("?") else []
-        cautions += [WITHOUT_DOSE] if lacks_dose(text, (quote["text"] for quote in draft["quotes"])) else []
-        if missing:
-            where = "; ".join(f"in {cited}: {words}" for words, cited in missing.items())
-            cautions.append(CITED_UNMENTIONED.format(where=where))
-        return Draft(**{**draft, "cautions": [*draft.get("cautions", []), *cautions]})
+                missing[named] = missing.get(named, "") + f"[{']['.join(keys)}]"
+        where = "; ".join(f"in {keys}: {words}" for words, keys in missing.items())
+        return [CITED_UNMENTIONED.format(where=where)] if where else []
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
         settings = self._settings(state)
         draft = _abstention(_without_documents(state, settings))
-        return _answered(state, draft, settings.budget(state["started"]), self._open_reader(), settings.filters)
+        return _composed(state, draft, settings.budget(state["started"]), self._open_reader(), settings.filters)
 
 
 async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
@@ -305,7 +313,22 @@ def _abstention(reason: str) -> Draft:
     return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, warnings=[])
 
 
-def _answered(state: State, draft: Draft, budget: CallBudget, reader: Reader, filters: Filters) -> Update:
+def _nothing_close(state: State, draft: Draft) -> Draft:
+    """Name the words of the question that no document has, unless it is in another language."""
+    text, documents = state["asked"]["text"], state["ranking"]
+    words, _ = unmentioned(text, documents) if language_note(text, documents) is None else ([], 0.0)
+    named = UNMENTIONED.format(words=", ".join(words)) if words else ""
+    return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
+
+
+def _of_sentences(question: str, answer: Answer) -> list[str]:
+    """Say what sentences that are only copied leave open."""
+    cautions = [ONE_AT_A_TIME] if question.rstrip("? ").count("?") else []
+    quotes = (quote["text"] for citation in answer["citations"] for quote in citation["quotes"])
+    return [*cautions, WITHOUT_DOSE] if lacks_dose(question, quotes) else cautions
+
+
+def _composed(state: State, draft: Draft, budget: CallBudget, reader: Reader, filters: Filters) -> Update:
     if state.get("too_long_for"):
         draft = Draft(**{**draft, "warnings": [*draft["warnings"], IN_PARTS]})
     if draft["abstained"] and filters and state["ranking"]:

@@ -104,7 +104,7 @@ _LINKING_WORDS = """
     since them those though through thus too toward towards under unless unlike upon versus very via well whether whose
     within without yet
 """
-_UNNAMED = frozenset(f"{_ASKING_WORDS} {_LINKING_WORDS}".split())
+UNNAMED = frozenset(f"{_ASKING_WORDS} {_LINKING_WORDS}".split())
 """That a passage lacks one of these does not tell what it is not about."""
 _WORD = re.compile(r"\b[^\W\d_][^\W_]*(?:-[^\W_]+)*")
 
@@ -222,7 +222,7 @@ def unmentioned(
     named = {
         word: max(map(missing.__getitem__, lacking))
         for of_word, word in words.items()
-        if word.lower() not in _UNNAMED and (lacking := missing.keys() & set(of_word))
+        if word.lower() not in UNNAMED and (lacking := missing.keys() & set(of_word))
     }
     rarest = sorted(named, key=named.__getitem__, reverse=True)[:MOST_WORDS]
     nowhere = statistics is not None and any(

@@ -27,7 +27,7 @@ from briefcontext.retrievers.sentence_ranking import (
 )
 from tests.conftest import make_documents
 from tests.hashing_encoder import HashingEncoder
-from tests.openai_server import OpenAIServer, faithful
+from tests.openai_server import OpenAIServer, Reply
 
 ASKED = check_question("aspirin stroke risk")
 WORDS = ("aspirin", "stroke", "risk", "sky")
@@ -244,13 +244,18 @@ def test_of_many_words_that_no_document_has_the_rarest_are_named() -> None:
     assert share == pytest.approx(1)
 
 
-def test_an_answer_by_a_model_says_itself_what_is_missing(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    server.script = faithful
-    documents = make_documents(3, about=0)
+@pytest.mark.parametrize("name", ["lithium", "children", "nephritis"])
+def test_what_a_model_neither_cites_nor_speaks_of_is_named(
+    name: str, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
     built = build_graph(reader=chat_model)
-    answer = built.invoke({"question": "Does lithium cause strokes?", "documents": documents})["answer"]
-    assert answer["citations"]
-    assert answer["cautions"] == []
+    asked = {"question": f"What does it do for {name}?", "documents": make_documents(3, about=0)}
+    cautions = []
+    for said in ("", f"The documents do not mention {name}."):
+        server.script = lambda call, said=said: Reply(f"Point holds [{call.documents[0][0]}]. {said}")  # type: ignore[misc]
+        answer = built.invoke(asked, context=Settings(route="vanilla"))["answer"]
+        cautions.append([caution.partition(". ")[0] for caution in answer["cautions"]])
+    assert cautions == [[f"Not mentioned in [1]: {name}"], []]
 
 
 def test_the_answer_is_made_of_sentences_and_says_so() -> None:

@@ -15,7 +15,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.sentence_ranking import MIN_CHARACTERS
 from briefcontext.sentences import split_sentences
-from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
+from tests.conftest import SHARED_DATA, FixedRetriever
 from tests.openai_server import Call, OpenAIServer, Reply
 
 METFORMIN = (
@@ -68,7 +68,7 @@ NAMED = {
     "It prevents hepatitis, and may be given in kidney failure [1].": ["hepatitis", "kidney"],
     "It relieves asthma and dementia [1].": ["asthma", "dementia"],
     "A randomised trial proved it [1].": ["randomised", "proved"],
-    "Guidelines advise it [1].": ["guidelines"],
+    "Guidelines advise it [1].": ["Guidelines"],
     # By another spelling, an abbreviation, the study type, or a word for the same.
     "Arthritis of the haemophilic, a paediatric population, becomes rarer [1].": [],
     "Multiple sclerosis relapses less often [1].": [],
@@ -396,7 +396,8 @@ def test_an_invented_dose_is_marked_and_warned_of_before_the_answer(
 
     server.script = script
     built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[SOURCE, OTHER]))
-    answer = built.invoke({"question": QUESTION}, context=Settings(route=route, max_retries=0))["answer"]
+    asked = {"question": "At what dose is metformin started?"}
+    answer = built.invoke(asked, context=Settings(route=route, max_retries=0))["answer"]
     assert [citation["quote"] for citation in answer["citations"]] == [quote]
     assert [doubt["missing"] for doubt in answer["doubts"]] == [["5000 mg", "six times a day"]]
     assert answer["cautions"] == [
