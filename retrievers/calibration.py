@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from briefcontext.errors import InputError
 from briefcontext.files import write_whole
@@ -67,51 +67,6 @@ class FittedOn(_Part):
     """Questions left out of the fit, as no map repairs what was not retrieved; 0 where both kinds are positive."""
 
 
-class Estimate(_Part):
-    """Confusion counts of a check; positive means misplaced, and sent to the map."""
-
-    tp: int = Field(ge=0)
-    fp: int = Field(ge=0)
-    fn: int = Field(ge=0)
-    tn: int = Field(ge=0)
-    precision: Share | None
-    recall: Share | None
-    specificity: Share | None
-    f1: Share | None
-    skip_share: Share | None
-    """Share of the questions that skip the map."""
-    precision_interval: tuple[Share, Share] | None
-    recall_interval: tuple[Share, Share] | None
-    specificity_interval: tuple[Share, Share] | None
-    """Wilson's 95% intervals; None where there is nothing to divide by."""
-
-
-class Measured(_Part):
-    """Held-out performance of a calibration, by nested cross-validation."""
-
-    folds: int = Field(ge=2)
-    repeats: int = Field(ge=1)
-    seed: int
-    calibrated: Estimate
-    """Of the first repeat, whose folds hold each question out once, with its own threshold chosen without it."""
-    iou: Estimate
-    """BriefContext's check on the same questions."""
-    recall_mean: Share
-    specificity_mean: Share
-    """Over all repeats."""
-    recall_range: tuple[Share, Share]
-    specificity_range: tuple[Share, Share]
-    """Least and greatest of the repeats."""
-    auc: Share
-    """Area under the curve of the held-out probabilities: mean over the repeats."""
-    auc_interval: tuple[Share, Share] | None
-    """Of the first repeat: 95%, by bootstrap over the questions of each label."""
-    iou_auc: Share
-    iou_auc_interval: tuple[Share, Share] | None
-    brier: float
-    """Mean squared error of the held-out probabilities: mean over the repeats."""
-
-
 class Prediction(_Part):
     """A calibration's prediction for one question."""
 
@@ -147,7 +102,6 @@ class Calibration(_Part):
     regularisation: float = Field(gt=0)
     """C of the logistic regression, chosen by cross-validation."""
     fitted_on: FittedOn
-    measured: Measured
 
     @property
     def promised_recall(self) -> float:
@@ -169,6 +123,12 @@ class Calibration(_Part):
             f"at a confidence of {confidence:.0%}, and not {100 * self.target_recall:g}%: that takes {needed}, which "
             f"is about {more:,} more questions like these."
         )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_measured(cls, given: object) -> object:
+        # Files of before 2026-12 hold how well the calibration did, which decides nothing.
+        return {key: given[key] for key in given if key != "measured"} if isinstance(given, dict) else given
 
     @field_validator("features")
     @classmethod

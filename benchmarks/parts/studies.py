@@ -47,8 +47,7 @@ def nested(base: KnowledgeBase, at: dict[int, LabelledQuestions]) -> list[Row]:
     for labelled, positive in product(at.values(), POSITIVES):
         run, own = None, None
         with suppress(InputError):
-            calibration, (run, *_) = calibrate(labelled, base.manifest, TARGETS[-1], positive=positive)
-            own = calibration.measured
+            _, (run, *_), own = calibrate(labelled, base.manifest, TARGETS[-1], positive=positive)
         summary = measured(labelled, run, own, positive=positive, seed=0)
         table = decisions_table({"calibrated_reason": None, **summary})
         rows += [{"fitted to": positive, **dict(zip(table.columns, row, strict=True))} for row in table.rows]
@@ -121,11 +120,14 @@ def _agreement(bm25: Sequence[int]) -> float:
     return intersection_over_union(range(min(PREFLIGHT_TOP_N, len(bm25))), bm25[:PREFLIGHT_TOP_N])
 
 
-def _flat(estimate: Any) -> Row:
-    row: Row = {"n": estimate.tp + estimate.fp + estimate.fn + estimate.tn, "positive": estimate.tp + estimate.fn}
-    row |= {"recall": estimate.recall, "recall_95": _span(estimate.recall_interval)}
-    row |= {"specificity": estimate.specificity, "specificity_95": _span(estimate.specificity_interval)}
-    return {**row, "precision": estimate.precision, "skip": estimate.skip_share}
+def _flat(estimate: dict[str, Any]) -> Row:
+    row: Row = {
+        "n": estimate["tp"] + estimate["fp"] + estimate["fn"] + estimate["tn"],
+        "positive": estimate["tp"] + estimate["fn"],
+    }
+    row |= {"recall": estimate["recall"], "recall_95": _span(estimate["recall_interval"])}
+    row |= {"specificity": estimate["specificity"], "specificity_95": _span(estimate["specificity_interval"])}
+    return {**row, "precision": estimate["precision"], "skip": estimate["skip_share"]}
 
 
 def _span(interval: tuple[float, float] | None) -> str:

@@ -43,13 +43,13 @@ def calibrate(
     with KnowledgeBase.open(kb) as base:
         with progress_bar("questions", len(data_set.items)) as bar:
             labelled = label_questions(base, data_set.items, [top_k], bar.update)[top_k]
-        calibration, (run, *_) = fit(labelled, base.manifest, target_recall, positive=positives, seed=seed)
+        calibration, (run, *_), nested = fit(labelled, base.manifest, target_recall, positive=positives, seed=seed)
     calibration.write(out)
-    nested, of = calibration.measured, labelled.counted(positives)
+    of = labelled.counted(positives)
     target = Path(out)
     folder = target.with_name(f"{target.stem}-figures")
     draw_preflight(
-        folder, labelled.misplaced[of], run.probability[of], nested.calibrated, nested.iou, held_out=HELD_OUT
+        folder, labelled.misplaced[of], run.probability[of], nested["calibrated"], nested["iou"], held_out=HELD_OUT
     )
     for warning in warnings_of(labelled, [calibration.shortfall()], data_set.left_out):
         say(warning)

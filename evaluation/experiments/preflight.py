@@ -26,10 +26,11 @@ from briefcontext.evaluation.statistics.labelled import (
     label_questions,
     questions_sha256,
 )
+from briefcontext.evaluation.statistics.tables import Record
 from briefcontext.files import file_sha256, json_line, sha256, write_whole
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.calibration import Calibration, Measured, Positive
+from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 
@@ -128,8 +129,10 @@ def run_preflight(
             positive, shortfall = given.positive, given.shortfall()
         else:
             try:
-                fitted, (run, *_) = calibrate(labelled, base.manifest, target_recall, positive=positive, seed=seed)
-                shortfall, nested = fitted.shortfall(), fitted.measured
+                fitted, (run, *_), nested = calibrate(
+                    labelled, base.manifest, target_recall, positive=positive, seed=seed
+                )
+                shortfall = fitted.shortfall()
             except InputError as error:
                 reason = str(error)
     summary: dict[str, Any] = {
@@ -148,7 +151,7 @@ def run_preflight(
         "missing_gold_ids": labelled.missing_gold_ids,
         "seed": seed,
         "iou_table": [
-            {"k": at_k, "n": n, "threshold": threshold, **_counted(some.misplaced, some.iou(n) <= threshold)}
+            {"k": at_k, "n": n, "threshold": threshold, **count_decisions(some.misplaced, some.iou(n) <= threshold)}
             for at_k, some in at.items()
             for n in N_VALUES
             for threshold in sorted({*THRESHOLDS, iou_threshold})
@@ -174,7 +177,7 @@ def run_preflight(
 def measured(
     labelled: LabelledQuestions,
     run: NestedRun | None,
-    nested: Measured | None,
+    nested: Record | None,
     *,
     positive: Positive,
     iou_threshold: float = PREFLIGHT_IOU_THRESHOLD,
@@ -198,7 +201,7 @@ def measured(
         "k": labelled.k,
         "iou": {"n": PREFLIGHT_TOP_N, "threshold": iou_threshold, **decided["iou"]},
         "calibrated": decided["calibrated"],
-        "nested_cross_validation": nested and nested.model_dump(mode="json"),
+        "nested_cross_validation": nested,
         "groups": _groups(labelled, checks, seed),
     }
 
@@ -257,10 +260,6 @@ def _rows(labelled: LabelledQuestions, run: NestedRun | None, iou_threshold: flo
     ]
 
 
-def _counted(labels: NDArray[np.bool_], mapped: NDArray[np.bool_]) -> dict[str, Any]:
-    return count_decisions(labels, mapped).model_dump(mode="json")
-
-
 def _decided(labelled: LabelledQuestions, checks: Checks, of: NDArray[np.bool_], seed: int) -> dict[str, Any]:
     """Count each check's decisions on some questions: over both kinds of positives, and for each kind."""
     labels, found = labelled.misplaced, dict[str, Any](calibrated=None)
@@ -268,7 +267,7 @@ def _decided(labelled: LabelledQuestions, checks: Checks, of: NDArray[np.bool_],
         kinds, areas = {}, {}
         for kind in KINDS:
             some = of & labelled.counted(kind)
-            kinds[kind] = _counted(labels[some], mapped[some])
+            kinds[kind] = count_decisions(labels[some], mapped[some])
             if 0 < labels[some].sum() < some.sum():
                 interval = auc(scores[some & labels], scores[some & ~labels], seed=seed)
                 areas[kind] = {"auc": float(roc_auc_score(labels[some], scores[some])), **interval._asdict()}

@@ -14,7 +14,6 @@ from briefcontext.errors import MissingExtraError
 from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.evaluation.statistics.tables import SCORE_NAMES, Cell, by_metric, title_of
 from briefcontext.files import replacing
-from briefcontext.retrievers.calibration import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -252,7 +251,7 @@ def _legend(drawn: Any, axis: Any, *, simulated: bool) -> None:
     legend.get_title().set(color="#B00020", weight="bold")
 
 
-_Checks = Sequence[tuple[Estimate, str, str, str]]
+_Checks = Sequence[tuple[Mapping[str, Any], str, str, str]]
 """What checks decide, each with its marker, colour and label."""
 
 
@@ -260,8 +259,8 @@ def draw_preflight(
     out: Path,
     labels: NDArray[np.bool_],
     probability: NDArray[np.float64],
-    calibrated: Estimate,
-    iou: Estimate,
+    calibrated: Mapping[str, Any],
+    iou: Mapping[str, Any],
     *,
     held_out: str,
 ) -> list[str]:
@@ -271,6 +270,7 @@ def draw_preflight(
 
     Args:
         labels, probability: True for misplaced (n,), and the probability (n,) that the model gave without seeing it.
+        calibrated, iou: what the two checks decide, as `count_decisions` gives it.
         held_out: how it did not see them, for the titles.
 
     Raises:
@@ -317,8 +317,8 @@ def _precision_recall(
     precision, recall, _ = precision_recall_curve(labels, probability)
     axes.step(recall, precision, where="post", color=_CALIBRATED, label="calibrated")
     for estimate, marker, colour, label in checks:
-        if estimate.recall is not None and estimate.precision is not None:
-            axes.plot([estimate.recall], [estimate.precision], marker, markersize=9, color=colour, label=label)
+        if estimate["recall"] is not None and estimate["precision"] is not None:
+            axes.plot([estimate["recall"]], [estimate["precision"]], marker, markersize=9, color=colour, label=label)
     axes.axhline(labels.mean(), linestyle="--", color=_REFERENCE, label="every question to the map")
     axes.set(title="Precision and recall", xlabel="recall (%)", ylabel="precision (%)", xlim=(0, 1.02), ylim=(0, 1.02))
     _in_per_cent(axes)
@@ -341,8 +341,8 @@ def _cost_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np
     axes.plot(weight, np.minimum(weight, 1 - weight), "--", color=_REFERENCE, label="map never, or always")
     axes.plot(weight, best, color=_CALIBRATED, linewidth=1, linestyle=":", label="calibrated, at the best threshold")
     for estimate, _, colour, label in checks:
-        if estimate.specificity is not None and estimate.recall is not None:
-            cost = (1 - estimate.specificity) * (1 - weight) + (1 - estimate.recall) * weight
+        if estimate["specificity"] is not None and estimate["recall"] is not None:
+            cost = (1 - estimate["specificity"]) * (1 - weight) + (1 - estimate["recall"]) * weight
             axes.plot(weight, cost, color=colour, label=label)
     title, x_label = "Cost", "weight of a miss (its share of the cost at stake)"
     axes.set(title=title, xlabel=x_label, ylabel="expected cost, 0 to 1", xlim=(0, 1), ylim=(0, 0.6))

@@ -1,7 +1,7 @@
 """Fitting a calibrated preflight, a logistic regression, and measuring it on questions that it was not fitted on."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from briefcontext.retrievers.calibration import (
     Calibration,
     Feature,
     FittedOn,
-    Measured,
     Positive,
     more_questions,
     sigmoid,
@@ -143,7 +142,7 @@ def calibrate(
     positive: Positive = "ranked_below",
     repeats: int = REPEATS,
     seed: int = 0,
-) -> tuple[Calibration, list[NestedRun]]:
+) -> tuple[Calibration, list[NestedRun], dict[str, Any]]:
     """Fit a calibration for a knowledge base, and measure it by nested cross-validation.
 
     Args:
@@ -153,7 +152,7 @@ def calibrate(
         seed: of the folds; the same seed gives the same calibration.
 
     Returns:
-        the calibration, and the decisions of each repeat on all questions.
+        the calibration, the decisions of each repeat on all questions, and how well they do, by name.
 
     Raises:
         InputError: there are too few labelled questions to fit on.
@@ -192,33 +191,35 @@ def calibrate(
             gold_missing=sum(not question.has_gold for question in labelled.questions),
             not_retrieved=int((~counted).sum()),
         ),
-        measured=_measured(labelled, runs, counted, seed),
     )
-    return calibration, runs
+    return calibration, runs, _measured(labelled, runs, counted, seed)
 
 
 def _measured(
     labelled: LabelledQuestions, runs: Sequence[NestedRun], counted: NDArray[np.bool_], seed: int
-) -> Measured:
+) -> dict[str, Any]:
+    """Say how well nested cross-validation decides: means over the repeats, and the least and greatest of them.
+
+    `calibrated` and the intervals are of the first repeat, whose folds hold each question out once; `iou` is
+    BriefContext's check on the same questions, `auc` the area under the curve of the held-out probabilities, with an
+    interval by bootstrap over the questions of each label, and `brier` their mean squared error.
+    """
     labels, iou = labelled.misplaced[counted], labelled.iou(PREFLIGHT_TOP_N)[counted]
     estimates = [count_decisions(labels, run.mapped[counted]) for run in runs]
     probabilities = [run.probability[counted] for run in runs]
-    recalls = [estimate.recall or 0.0 for estimate in estimates]
-    specificities = [estimate.specificity or 0.0 for estimate in estimates]
+    shares = {name: [one[name] or 0.0 for one in estimates] for name in ("recall", "specificity")}
     intervals = [auc(scores[labels], scores[~labels], seed=seed) for scores in (probabilities[0], -iou)]
-    return Measured(
-        folds=FOLDS,
-        repeats=len(runs),
-        seed=seed,
-        calibrated=estimates[0],
-        iou=count_decisions(labels, iou <= PREFLIGHT_IOU_THRESHOLD),
-        recall_mean=float(np.mean(recalls)),
-        specificity_mean=float(np.mean(specificities)),
-        recall_range=(min(recalls), max(recalls)),
-        specificity_range=(min(specificities), max(specificities)),
-        auc=float(np.mean([roc_auc_score(labels, scores) for scores in probabilities])),
-        auc_interval=intervals[0],
-        iou_auc=float(roc_auc_score(labels, -iou)),
-        iou_auc_interval=intervals[1],
-        brier=float(np.mean([np.mean((scores - labels) ** 2) for scores in probabilities])),
-    )
+    return {
+        "folds": FOLDS,
+        "repeats": len(runs),
+        "seed": seed,
+        "calibrated": estimates[0],
+        "iou": count_decisions(labels, iou <= PREFLIGHT_IOU_THRESHOLD),
+        **{f"{name}_mean": float(np.mean(values)) for name, values in shares.items()},
+        **{f"{name}_range": (min(values), max(values)) for name, values in shares.items()},
+        "auc": float(np.mean([roc_auc_score(labels, scores) for scores in probabilities])),
+        "auc_interval": intervals[0],
+        "iou_auc": float(roc_auc_score(labels, -iou)),
+        "iou_auc_interval": intervals[1],
+        "brier": float(np.mean([np.mean((scores - labels) ** 2) for scores in probabilities])),
+    }

@@ -18,7 +18,6 @@ from briefcontext.files import sha256
 from briefcontext.graphs.documents import more_to_ask, without_retracted
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
-from briefcontext.retrievers.calibration import Estimate
 from briefcontext.retrievers.rankings import (
     SIGNALS,
     SPOTLIGHT,
@@ -204,12 +203,17 @@ def _retrieved(base: KnowledgeBase, items: Sequence[Item], k: int) -> Iterator[t
 
 def count_decisions(
     misplaced: Sequence[bool] | NDArray[np.bool_], mapped: Sequence[bool] | NDArray[np.bool_]
-) -> Estimate:
-    """Compare the labels of questions with which of them a check sends to the map."""
+) -> dict[str, Any]:
+    """Compare the labels of questions with which of them a check sends to the map; positive means misplaced, and sent.
+
+    Returns `tp`, `fp`, `fn`, `tn`; `precision`, `recall`, `specificity`, `f1` and `skip_share`, the share of the
+    questions that skip the map; and Wilson's 95% intervals of the first three, such as `recall_interval`. A share is
+    None where there is nothing to divide by, and so is its interval.
+    """
     truth, sent = np.asarray(misplaced, dtype=bool), np.asarray(mapped, dtype=bool)
     tp, fp, fn, tn = (int(some.sum()) for some in (truth & sent, ~truth & sent, truth & ~sent, ~truth & ~sent))
     parts = {"precision": (tp, tp + fp), "recall": (tp, tp + fn), "specificity": (tn, tn + fp)}
     every = {**parts, "f1": (2 * tp, 2 * tp + fp + fn), "skip_share": (tn + fn, len(truth))}
-    shares: dict[str, Any] = {name: part / whole if whole else None for name, (part, whole) in every.items()}
-    shares |= {f"{name}_interval": wilson(*part) if part[1] else None for name, part in parts.items()}
-    return Estimate(tp=tp, fp=fp, fn=fn, tn=tn, **shares)
+    shares = {name: part / whole if whole else None for name, (part, whole) in every.items()}
+    intervals = {f"{name}_interval": wilson(*part) if part[1] else None for name, part in parts.items()}
+    return {"tp": tp, "fp": fp, "fn": fn, "tn": tn, **shares, **intervals}
