@@ -390,7 +390,7 @@ def test_the_study_puts_both_checks_side_by_side(base: KnowledgeBase, items: lis
     at_default = next(row for row in summary["iou_table"] if (row["k"], row["n"], row["threshold"]) == (16, 3, 0.2))
     assert at_default["tp"] == summary["iou"]["tp"]
     names = {path.name for path in tmp_path.iterdir()}
-    assert {"report.md", "cost_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
+    assert {"report.md", "calibration_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
     assert not [name for name in names if "tmp" in name or "partial" in name]
     report = (tmp_path / "report.md").read_text()
     assert "nested cross-validation" in report
@@ -457,7 +457,7 @@ def test_the_command_fits_keeps_draws_and_refuses(base: KnowledgeBase, items: li
     calibration = Calibration.read(out)
     assert (calibration.target_recall, calibration.positive) == (0.99, "misplaced")
     assert calibration.fitted_on.gold_missing == 1
-    assert len(list((tmp_path / "preflight-figures").glob("*.png"))) == 3
+    assert len(list((tmp_path / "preflight-figures").glob("*.png"))) == 2
     assert "can be promised at a confidence of 95%, and not 99%" in done.stdout
     out.unlink()
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows[:60]))

@@ -264,7 +264,7 @@ def draw_preflight(
     *,
     held_out: str,
 ) -> list[str]:
-    """Write a preflight check's calibration, precision-recall and cost curves into a folder, each as PNG and SVG.
+    """Write a preflight check's calibration and precision-recall curves into a folder, each as PNG and SVG.
 
     Returns their names, without a suffix.
 
@@ -278,7 +278,7 @@ def draw_preflight(
     """
     out.mkdir(parents=True, exist_ok=True)
     checks = [(calibrated, "o", _CALIBRATED, "calibrated, at its threshold"), (iou, "s", _IOU, "IoU check")]
-    curves = {"calibration_curve": _calibration_curve, "precision_recall": _precision_recall, "cost_curve": _cost_curve}
+    curves = {"calibration_curve": _calibration_curve, "precision_recall": _precision_recall}
     for name, draw in curves.items():
         with _figure(height=4.8) as (drawn, (axes,)):
             draw(axes, labels, probability, checks)
@@ -329,20 +329,3 @@ def _in_per_cent(axes: "Axes") -> None:
 
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1, symbol=None))
-
-
-def _cost_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], checks: _Checks) -> None:
-    """Drummond and Holte's curves: each decision rule is a line from its false alarms to its misses."""
-    from sklearn.metrics import roc_curve
-
-    weight = np.linspace(0, 1, 201)
-    alarms, hits, _ = roc_curve(labels, probability)
-    best = np.min(np.outer(alarms, 1 - weight) + np.outer(1 - hits, weight), axis=0)
-    axes.plot(weight, np.minimum(weight, 1 - weight), "--", color=_REFERENCE, label="map never, or always")
-    axes.plot(weight, best, color=_CALIBRATED, linewidth=1, linestyle=":", label="calibrated, at the best threshold")
-    for estimate, _, colour, label in checks:
-        if estimate["specificity"] is not None and estimate["recall"] is not None:
-            cost = (1 - estimate["specificity"]) * (1 - weight) + (1 - estimate["recall"]) * weight
-            axes.plot(weight, cost, color=colour, label=label)
-    title, x_label = "Cost", "weight of a miss (its share of the cost at stake)"
-    axes.set(title=title, xlabel=x_label, ylabel="expected cost, 0 to 1", xlim=(0, 1), ylim=(0, 0.6))
