@@ -15,7 +15,7 @@ from briefcontext.chains.model.call import Model, Reply, Request
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_warning, read_record
 from briefcontext.chains.parsing.choice import named_option
-from briefcontext.chains.parsing.grounding import ground
+from briefcontext.chains.parsing.grounding import ground, in_whole_sentences
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import NOTHING_USED, Extraction, Quote, distinct, extraction_of
 from briefcontext.errors import ModelCallError, first_line, problems
@@ -173,11 +173,11 @@ def ground_all(
     """Ground quotes, given with the keys that the reader put to them.
 
     Returns:
-        those found, without repeats, and how many were not.
+        those found, in whole sentences and without repeats, and how many were not.
     """
     ids = {document_key(document): str(document.id) for document in documents}
     found = [ground(quote, documents, preferred=ids.get(key.strip(" []")), threshold=threshold) for key, quote in given]
-    return distinct(quote for quote in found if quote), found.count(None)
+    return distinct(in_whole_sentences(quote, documents) for quote in found if quote), found.count(None)
 
 
 def lost_quotes(lost: int, given: int) -> str | None:

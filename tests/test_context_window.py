@@ -198,7 +198,7 @@ def make_long_documents(count: int, *, sentences: int) -> list[Document]:
                 page_content=" ".join(
                     f"Trial {place}.{number} gave aspirin to {100 + number} adults." for number in range(sentences)
                 ),
-                metadata={"title": f"Trials of series {place}"},
+                metadata={"title": f"Trials of stroke, series {place}"},
             )
             for place in range(count)
         ],

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, strategies as st
 from langchain_core.documents import Document
 
+from briefcontext.chains.extract import ground_all
 from briefcontext.chains.parsing.grounding import ground, lowered
+from briefcontext.chains.reader import CUT_AT
 
 TEXT = (
     "Background: TNF-α and IL-6 were raised. Treatment did not reduce mortality (RR 0.95;\n95% CI 0.8–1.1) "
@@ -217,3 +219,23 @@ def test_any_piece_of_a_document_is_found_with_true_offsets(text: str, data: st.
 @given(st.text(st.sampled_from("aAσΣςİi\u0307 µÉ'"), max_size=12))
 def test_each_character_is_lowered_by_itself_where_it_stays_one(text: str) -> None:
     assert lowered(text) == "".join(low if len(low := sign.lower()) == 1 else sign for sign in text)
+
+
+CUT_OUT = {
+    "metformin is safe in children": "It is not known whether metformin is safe in children",
+    "Thrombolysis is recommended": "Thrombolysis is recommended only if bleeding was excluded.",
+    "is safe in children. Thrombolysis is": "It is not known whether metformin is safe in children. Thrombolysis is "
+    "recommended only if bleeding was excluded.",
+    "Aspirin is stopped five days before": "Aspirin is stopped five days before",
+}
+
+
+@pytest.mark.parametrize("quote", CUT_OUT)
+def test_a_quote_is_shown_with_the_sentence_that_it_is_cut_out_of(quote: str) -> None:
+    _, _, both, long = CUT_OUT.values()
+    told = f"{both} {long} {'x ' * 400}surgery."
+    document = Document(id="a", page_content=f"Cut off. {told}", metadata={CUT_AT: 100, "key": "2B3C"})
+    (found,), lost = ground_all([("", quote)], [document], 90)
+    assert (found["text"], found["match"], lost) == (CUT_OUT[quote], "exact", 0)
+    assert found["start"] is not None
+    assert found["start"] == 100 + document.page_content.index(CUT_OUT[quote])

@@ -12,6 +12,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance import Levenshtein
 
 from briefcontext.chains.reader import CUT_AT, Match, Quote
+from briefcontext.sentences import split_sentences
 
 FUZZY_THRESHOLD = 90.0
 """The least similarity, 0 to 100, at which differing words count as the same (rapidfuzz partial ratio)."""
@@ -77,6 +78,24 @@ def ground(
     parts = [part for part in _ELISION.split(wanted) if part]
     around = (_around(parts, document, threshold) for document in candidates if len(parts) > 1)
     return next(filter(None, chain(whole, around)), None)
+
+
+def in_whole_sentences(quote: Quote, documents: Sequence[Document]) -> Quote:
+    """Widen a quote to the sentences that it is cut out of, unless these are long.
+
+    What it leaves out may turn it round: "it is not known whether", "unless", "hypothesis".
+    """
+    if quote["start"] is None or quote["end"] is None:
+        return quote
+    document = next(each for each in documents if str(each.id) == quote["document_id"])
+    before = int(document.metadata.get(CUT_AT, 0))
+    text, start, end = document.page_content, quote["start"] - before, quote["end"] - before
+    for begin, stop in split_sentences(text):
+        if begin < start < stop and _WORD.search(text, begin, start):
+            start = begin
+        if begin < end < stop and _WORD.search(text, end, stop):
+            end = stop
+    return _quote(document, start, end, quote["match"]) if end - start <= _LONGEST else quote
 
 
 def _around(parts: Sequence[str], document: Document, threshold: float) -> Quote | None:
