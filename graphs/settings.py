@@ -19,7 +19,7 @@ from pydantic import (
 
 from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.errors import InputError, plain
-from briefcontext.files import sha256
+from briefcontext.files import lone_surrogate, sha256
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import SearchMethod
@@ -264,8 +264,11 @@ class Settings(BaseModel):
     @classmethod
     def _from_path(cls, given: object) -> object:
         # As ./demo, a path never means one of the names that a setting takes, too.
-        path = os.path.expanduser(os.fsdecode(given)) if isinstance(given, os.PathLike) else None
-        return given if path is None else os.path.join(os.curdir, path)
+        if isinstance(given, os.PathLike):
+            given = os.path.join(os.curdir, os.path.expanduser(os.fsdecode(given)))
+        if isinstance(given, str) and lone_surrogate(given):
+            raise ValueError("it is not UTF-8; rename the file")
+        return given
 
     @field_validator("years", mode="before")
     @classmethod

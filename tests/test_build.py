@@ -259,3 +259,8 @@ def test_pubmed_files_add_up(tmp_path: Path) -> None:
     assert contents(tmp_path)["records"] == total.indexed - total.deleted
     again = build_knowledge_base(open_sources(PUBMED), tmp_path, encoder=HashingEncoder())
     assert (again.counts.read, again.passages) == (0, report.passages)
+
+
+def test_a_place_whose_name_is_no_utf8_is_refused() -> None:
+    with pytest.raises(InputError, match="is not UTF-8"):
+        open_place("kb\udcff")

@@ -290,6 +290,12 @@ def test_a_place_may_be_a_path_and_is_text_in_forms(name: str) -> None:
     assert "string" in [kind.get("type") for kind in (shown, *shown.get("anyOf", ()))]
 
 
+def test_a_file_whose_name_is_no_utf8_is_refused() -> None:
+    for document in ("bad\udcff.txt", Path("bad\udcff.txt")):
+        with pytest.raises(InputError, match=r"document = .*: it is not UTF-8; rename the file"):
+            Settings(document=document)  # type: ignore[arg-type]
+
+
 def test_a_folder_named_demo_is_not_the_bundled_base() -> None:
     with pytest.raises(KnowledgeBaseError, match="no knowledge base at demo"):
         graph.invoke(ASKED, context={"knowledge_base": Path("demo")})  # type: ignore[arg-type]

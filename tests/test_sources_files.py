@@ -271,14 +271,18 @@ def test_a_file_that_is_gone_or_closed_to_us_is_an_error_that_names_it(tmp_path:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file names of any bytes exist on POSIX only")
-def test_a_name_that_is_no_utf8_can_be_stored(tmp_path: Path) -> None:
-    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9.txt")).write_bytes(b"x")
-    (source,) = open_sources([tmp_path])
-    source.name.encode()
-    (entry,) = source.entries()
-    assert isinstance(entry, Document)
-    assert entry.id == f"{tmp_path.name}/\N{REPLACEMENT CHARACTER}.txt"
-    assert source.fingerprint
+@pytest.mark.parametrize("ending", ["txt", "jsonl"])
+def test_a_file_whose_name_is_no_utf8_is_rejected_alone(tmp_path: Path, ending: str) -> None:
+    write(tmp_path, a__jsonl=ROW)
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xe9." + ending.encode()))
+    path.write_bytes(ROW)
+    taken, skipped = open_sources([tmp_path])
+    assert ids(taken) == ["a"]
+    assert skipped.name == f"{tmp_path}/\N{REPLACEMENT CHARACTER}.{ending}"
+    (reject,) = skipped.entries()
+    assert reject == Reject("the whole file", "It was skipped: its path is not UTF-8; rename it.")
+    with pytest.raises(KnowledgeBaseError, match="its path is not UTF-8; rename it"):
+        open_sources(path)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.xml.gz", "a.txt.gz"])

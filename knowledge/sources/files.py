@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
-from briefcontext.files import sha256
+from briefcontext.files import lone_surrogate, sha256
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
@@ -153,7 +153,9 @@ def open_sources(
                 # All parts of a chunk of MedCPT's embeddings are one source, that of its vectors.
                 in_parts = loader is None and file.is_named_as("medcpt")
                 main = replace(file, path=part_beside(file.path, "embeds")) if in_parts else file
-                if (real := main.path.resolve()) not in opened:
+                if lone_surrogate(f"{main.path}{(real := main.path.resolve())}"):
+                    raise UnreadableError("its path is not UTF-8; rename it")
+                if real not in opened:
                     opened[real] = open_one(main)
             except (UnreadableError, MissingExtraError) as problem:
                 if file.found_by != "name":
@@ -164,8 +166,8 @@ def open_sources(
                     raise KnowledgeBaseError(f"{file.name} cannot be indexed: {problem}. {_ADVICE}") from None
         if len(skipped) == len(files):
             raise KnowledgeBaseError(
-                f"Nothing in {path} can be indexed; {len(files)} skipped, the first {skipped[0].name}: "
-                f"{skipped[0].reason}. {_ADVICE}"
+                f"Nothing in {_printable(Path(path))} can be indexed; {len(files)} skipped, the first "
+                f"{skipped[0].name}: {skipped[0].reason}. {_ADVICE}"
             )
         left_out += skipped
     if fields and TABLES.keys().isdisjoint(source.reading[0] for source in opened.values()):

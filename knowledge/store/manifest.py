@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from briefcontext.errors import InputError, KnowledgeBaseError
-from briefcontext.files import lock, write_whole
+from briefcontext.files import lock, lone_surrogate, write_whole
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -97,9 +97,11 @@ def open_place(path: str | os.PathLike[str]) -> Place:
     """A folder's path, or the URL of an object store (`s3://bucket/name`), as a place; nothing is read.
 
     Raises:
-        InputError: the URL cannot be used.
+        InputError: the URL cannot be used, or the path is not UTF-8.
         MissingExtraError: the package for object stores is not installed.
     """
+    if lone_surrogate(os.fspath(path)):
+        raise InputError(f"The knowledge base's path {os.fspath(path)!r} is not UTF-8. Name another folder.")
     if "://" not in os.fspath(path):
         return Place(Path(path))
     from briefcontext.knowledge.store.object_store import ObjectStore
