@@ -270,8 +270,6 @@ def test_options_may_follow_one_another_or_be_repeated(
         (["ask", "Is it?", "--temperature", "0.5"], "--model"),
         (["ask", "Is it?", "--model", "openai:gpt-4o", "--model-arg", "top_p"], "NAME=VALUE"),
         (["ask", "Is it?", "--timeout", "0"], "model_timeout"),
-        (["ask", "Is it?", "--reader", "llm"], "--model"),
-        (["ask", "Is it?", "--reader", "extractive", "--model", "openai:gpt-4o"], "leave one"),
         (["ask", "Is it?", "--options", "A=yes"], "two options"),
         (["ask", "Is it?", "--options", "yes"], "LETTER=TEXT"),
         (["ask", "Is it?", "--options", "A=yes", "A=no"], "twice"),
@@ -385,7 +383,7 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("command", "own"),
     [
-        ("ask", {"words", "questions", "earlier", "reader", "options", "as_json", "references", "verbose"}),
+        ("ask", {"words", "questions", "earlier", "options", "as_json", "references", "verbose"}),
         ("serve", {"uploads", "host", "port", "token"}),
         ("mcp", {"http", "host", "port", "token"}),
         ("kb search", {"folder", "query", "k", "method", "as_json"}),

@@ -3,12 +3,11 @@
 import logging
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from briefcontext.commands import options as shared
-from briefcontext.commands.options import assignments, model_option, output_option, reading_option, settings_of, values
+from briefcontext.commands.options import SETTINGS, assignments, output_option, settings_of, takes
 from briefcontext.commands.terminal import EXIT_FAILED, print_json, say_line
 from briefcontext.errors import InputError, ModelCallError
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 _OPTION = re.compile(r"\s*\w\s*=.+", re.DOTALL)
 
 
+@takes(*SETTINGS)
 def ask(
-    context: typer.Context,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="QUESTION", help="The question, in quotes; - reads it from the input.")
     ] = None,
@@ -28,45 +27,6 @@ def ask(
         typer.Option(
             metavar="FILE",
             help="Ask the questions of a .jsonl file, or of a data set as KIND:PATH; print a line of JSON for each.",
-        ),
-    ] = None,
-    knowledge_base: shared.KnowledgeBaseName = None,
-    document: shared.Document = None,
-    document_encoder: shared.DocumentEncoder = None,
-    model: shared.Model = None,
-    extract_model: shared.ExtractModel = None,
-    temperature: shared.Temperature = None,
-    max_output_tokens: shared.MaxOutputTokens = None,
-    model_arguments: shared.ModelArguments = None,
-    model_cache: shared.ModelCache = None,
-    model_timeout: shared.ModelTimeout = None,
-    prompts: shared.PromptsFolder = None,
-    reader: Annotated[
-        Literal["extractive", "llm"] | None,
-        model_option(help="Copy sentences (extractive), or ask a model (llm). Default: llm with --model."),
-    ] = None,
-    route: shared.Route = None,
-    fallback: Annotated[
-        str | None,
-        reading_option(help="When the rankings agree: vanilla or order_preserving. Default: vanilla."),
-    ] = None,
-    top_k: shared.TopK = None,
-    partition_size: Annotated[int | None, reading_option(help="Documents for one extraction. Default: 4.")] = None,
-    preflight_top_n: Annotated[
-        int | None,
-        reading_option(help="Documents at the top that the preflight compares. Default: 3."),
-    ] = None,
-    iou_threshold: Annotated[
-        float | None,
-        reading_option(help="Overlap above which the rankings agree. Default: 0.2."),
-    ] = None,
-    preflight: shared.Preflight = None,
-    calibration_file: shared.CalibrationFile = None,
-    reduce: Annotated[
-        str | None,
-        reading_option(
-            metavar="always|auto",
-            help="auto: a single partition's finding, cited and whole, is the answer without a call. Default: always.",
         ),
     ] = None,
     options: Annotated[
@@ -79,25 +39,13 @@ def ask(
             metavar="QUESTION", help="A question asked before, to which this is a follow-up that the model rewrites."
         ),
     ] = None,
-    retrieval: Annotated[
-        str | None,
-        reading_option(
-            help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid.",
-        ),
-    ] = None,
-    cross_encoder: shared.CrossEncoder = None,
-    years: shared.Years = None,
-    publication_types: shared.StudyTypes = None,
-    journals: shared.Journals = None,
-    mesh: shared.Mesh = None,
-    languages: shared.Languages = None,
-    include_retracted: shared.IncludeRetracted = False,
     as_json: Annotated[bool, output_option("--json", help="Print the answer as one JSON object.")] = False,
     references: Annotated[
         Literal["ris", "bibtex", "nlm"] | None,
         output_option(help="Print what the answer cites, for a reference manager."),
     ] = None,
     verbose: Annotated[bool, output_option("--verbose", help="Show every document and quote.")] = False,
+    **given: Any,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""
     if questions is None:
@@ -109,13 +57,7 @@ def ask(
         )
     if references and as_json:
         raise InputError("--references and --json are both given: name one of them.")
-    if reader == "llm" and model is None:
-        raise InputError(
-            "--reader llm needs a model: add --model provider:model, for example --model openai:gpt-4o-mini."
-        )
-    if reader == "extractive" and model is not None:
-        raise InputError(f"--reader extractive uses no model, and --model {model} is given: leave one of them out.")
-    settings = settings_of(context, model_arguments=values(model_arguments or []))
+    settings = settings_of(**given)
     if verbose:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     from briefcontext.commands.progress import ProgressLines, run

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from briefcontext.commands.options import MODEL, OUTPUT, ExtractModel, PromptsFolder, settings_from
+from briefcontext.commands.options import MODEL, OUTPUT, SETTINGS, settings_from
 from briefcontext.commands.terminal import Interrupted, say
 from briefcontext.errors import InputError, ModelCallError
 
@@ -60,8 +60,8 @@ def experiment(
     ] = None,
     out: Annotated[Path | None, _output(help="Folder of the run. A run that was stopped goes on there.")] = None,
     model: Annotated[str | None, _model(help="Chat model as provider:model.")] = None,
-    extract_model: ExtractModel = None,
-    prompts: PromptsFolder = None,
+    extract_model: Annotated[str | None, SETTINGS["extract_model"][1]] = None,
+    prompts: Annotated[str | None, SETTINGS["prompts"][1]] = None,
     knowledge_base: Annotated[str | None, _design("--kb", help="Folder of the knowledge base, or demo.")] = None,
     document_encoder: Annotated[
         str | None,

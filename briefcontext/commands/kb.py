@@ -75,18 +75,14 @@ def remove(
 
 
 @kb.command()
+@shared.takes("years", "publication_types", "journals", "mesh", "languages")
 def search(
-    context: typer.Context,
     folder: Folder,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The words or the question to search for.")],
     k: Annotated[int, typer.Option("--top-k", min=1, help="How many passages.")] = 10,
     method: Annotated[Literal["dense", "bm25", "hybrid"], typer.Option(help="How to rank.")] = "dense",
-    years: shared.Years = None,
-    publication_types: shared.StudyTypes = None,
-    journals: shared.Journals = None,
-    mesh: shared.Mesh = None,
-    languages: shared.Languages = None,
     as_json: AsJSON = False,
+    **given: Any,
 ) -> None:
     """Show the passages that rank highest."""
     from briefcontext.commands.report import print_passages
@@ -94,7 +90,7 @@ def search(
 
     if not query.strip():
         raise InputError("The query is empty. Give the words to look for.")
-    settings = shared.settings_of(context, knowledge_base=folder, retrieval=method)
+    settings = shared.settings_of(**given, knowledge_base=folder, retrieval=method)
     filters = settings.filters
     found = resources.retriever(settings).invoke(query, k=k, filters=filters)
     if as_json:

@@ -1,8 +1,10 @@
 """Options that commands share, and the settings made of them."""
 
 import json
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -11,6 +13,8 @@ from briefcontext.errors import InputError
 if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
 MODEL, OUTPUT = "Model", "Output"
 """Two of the groups in which the help of a command shows its options."""
 source_option, model_option, reading_option, filter_option, output_option, server_option = (
@@ -18,63 +22,80 @@ source_option, model_option, reading_option, filter_option, output_option, serve
     for panel in ("What is read", MODEL, "How it is read", "Filters", OUTPUT, "Server")
 )
 
-KnowledgeBaseName = Annotated[
-    str | None,
-    source_option("--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."),
-]
-Document = Annotated[str | None, source_option(help="One long file to answer from, read in the order of its text.")]
-DocumentEncoder = Annotated[str | None, source_option("--encoder", help="Encoder for that file. Default: minilm.")]
-Model = Annotated[
-    str | None,
-    model_option(help="Chat model as provider:model, such as openai:gpt-4o-mini. Default: none; sentences are copied."),
-]
-ExtractModel = Annotated[str | None, model_option(help="Another chat model for the extractions. Default: the same.")]
-Temperature = Annotated[float | None, model_option(help="The models' temperature. Default: the provider's own.")]
-MaxOutputTokens = Annotated[int | None, model_option(help="The most tokens of a reply. Default: the provider's own.")]
-ModelArguments = Annotated[
-    list[str] | None,
-    model_option("--model-arg", metavar="NAME=VALUE", help="What the model takes besides: --model-arg top_p=0.9."),
-]
-ModelCache = Annotated[str | None, model_option(help="SQLite file that keeps the replies of models.")]
-ModelTimeout = Annotated[float | None, model_option("--timeout", help="Seconds for one model call. Default: 120.")]
-PromptsFolder = Annotated[
-    str | None, model_option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")
-]
-TopK = Annotated[int | None, reading_option(help="Documents to retrieve for an answer. Default: 16.")]
-Route = Annotated[
-    str | None,
-    reading_option("--route", "--method", help="auto, map_reduce, vanilla or order_preserving. Default: auto."),
-]
-CrossEncoder = Annotated[
-    str | None, reading_option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")
-]
-Preflight = Annotated[
-    str | None,
-    reading_option(
-        metavar="iou|calibrated",
-        help="Decide by the rankings' overlap, or by the calibration in the knowledge base's folder. Default: iou.",
+SETTINGS: dict[str, tuple[Any, Any]] = {
+    "knowledge_base": (
+        str,
+        source_option(
+            "--kb", help="Folder of a knowledge base, or pubmed: for live PubMed. Default: the bundled demo."
+        ),
     ),
-]
-CalibrationFile = Annotated[
-    str | None, reading_option("--calibration-file", metavar="FILE", help="Decide by the calibration in this file.")
-]
-IncludeRetracted = Annotated[bool, filter_option("--include-retracted", help="Use retracted articles, too, labelled.")]
-
-Years = Annotated[str | None, filter_option(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")]
-StudyTypes = Annotated[
-    list[str] | None,
-    filter_option(
-        "--type",
-        help="Only this study type, or PubMed's publication type, or one of several: --type 'randomized trial'.",
+    "document": (str, source_option(help="One long file to answer from, read in the order of its text.")),
+    "document_encoder": (str, source_option("--encoder", help="Encoder for that file. Default: minilm.")),
+    "model": (
+        str,
+        model_option(
+            help="Chat model as provider:model, such as openai:gpt-4o-mini. Default: none; sentences are copied."
+        ),
     ),
-]
-Journals = Annotated[
-    list[str] | None, filter_option("--journal", help="Only this journal, or one of several, by title or abbreviation.")
-]
-Mesh = Annotated[list[str] | None, filter_option("--mesh", help="Only under this MeSH heading, or one of several.")]
-Languages = Annotated[
-    list[str] | None, filter_option("--language", help="Only in this language, or one of several: eng or en.")
-]
+    "extract_model": (str, model_option(help="Another chat model for the extractions. Default: the same.")),
+    "temperature": (float, model_option(help="The models' temperature. Default: the provider's own.")),
+    "max_output_tokens": (int, model_option(help="The most tokens of a reply. Default: the provider's own.")),
+    "model_arguments": (
+        list[str],
+        model_option("--model-arg", metavar="NAME=VALUE", help="What the model takes besides: --model-arg top_p=0.9."),
+    ),
+    "model_cache": (str, model_option(help="SQLite file that keeps the replies of models.")),
+    "model_timeout": (float, model_option("--timeout", help="Seconds for one model call. Default: 120.")),
+    "prompts": (str, model_option(metavar="DIR", help="Folder of prompts in place of the bundled ones.")),
+    "route": (
+        str,
+        reading_option("--route", "--method", help="auto, map_reduce, vanilla or order_preserving. Default: auto."),
+    ),
+    "fallback": (str, reading_option(help="When the rankings agree: vanilla or order_preserving. Default: vanilla.")),
+    "top_k": (int, reading_option(help="Documents to retrieve for an answer. Default: 16.")),
+    "partition_size": (int, reading_option(help="Documents for one extraction. Default: 4.")),
+    "preflight_top_n": (int, reading_option(help="Documents at the top that the preflight compares. Default: 3.")),
+    "iou_threshold": (float, reading_option(help="Overlap above which the rankings agree. Default: 0.2.")),
+    "preflight": (
+        str,
+        reading_option(
+            metavar="iou|calibrated",
+            help="Decide by the rankings' overlap, or by the calibration in the knowledge base's folder. Default: iou.",
+        ),
+    ),
+    "calibration_file": (
+        str,
+        reading_option("--calibration-file", metavar="FILE", help="Decide by the calibration in this file."),
+    ),
+    "reduce": (
+        str,
+        reading_option(
+            metavar="always|auto",
+            help="auto: a single partition's finding, cited and whole, is the answer without a call. Default: always.",
+        ),
+    ),
+    "retrieval": (
+        str,
+        reading_option(help="Find documents by dense, bm25 or hybrid. Default: dense; with --document hybrid."),
+    ),
+    "cross_encoder": (str, reading_option(help="Re-rank what was found: medcpt, or the folder of a cross-encoder.")),
+    "years": (str, filter_option(help="Only publications of these years: 2015-2020, 2015-, -2019 or 2021.")),
+    "publication_types": (
+        list[str],
+        filter_option(
+            "--type",
+            help="Only this study type, or PubMed's publication type, or one of several: --type 'randomized trial'.",
+        ),
+    ),
+    "journals": (
+        list[str],
+        filter_option("--journal", help="Only this journal, or one of several, by title or abbreviation."),
+    ),
+    "mesh": (list[str], filter_option("--mesh", help="Only under this MeSH heading, or one of several.")),
+    "languages": (list[str], filter_option("--language", help="Only in this language, or one of several: eng or en.")),
+    "include_retracted": (bool, filter_option("--include-retracted", help="Use retracted articles, too, labelled.")),
+}
+"""The type and the option of each setting that commands take, `ask` all of them; one that is not given is None."""
 
 Host = Annotated[
     str, server_option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
@@ -84,6 +105,22 @@ Token = Annotated[
     str | None,
     server_option(envvar="BRIEFCONTEXT_TOKEN", help="What clients must send; better given by the variable."),
 ]
+
+
+def takes(*settings: str) -> Callable[[_Command], _Command]:
+    """Give a command the options of these settings, whose values it gets by their names as `**given`."""
+    of_settings = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
+        for name, (kind, option) in ((name, SETTINGS[name]) for name in settings)
+    ]
+
+    def with_options(command: _Command) -> _Command:
+        *own, _ = signature(command).parameters.values()
+        by_name = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in own]
+        command.__signature__ = Signature([*of_settings, *by_name])  # type: ignore[attr-defined]
+        return command
+
+    return with_options
 
 
 def settings_from(**given: Any) -> "Settings":
@@ -97,21 +134,19 @@ def settings_from(**given: Any) -> "Settings":
     return Settings(**{name: value for name, value in given.items() if value not in (None, [], ())})
 
 
-def settings_of(context: typer.Context, **other: Any) -> "Settings":
-    """Make settings of a command's options, those that are named like settings, and of others.
+def settings_of(**given: Any) -> "Settings":
+    """Make settings of the options that a command takes.
 
     Raises:
         InputError: a value out of its range, a document beside a knowledge base, or an encoder without a document.
     """
-    from briefcontext.graphs.settings import Settings
-
-    given = {name: value for name, value in context.params.items() if name in Settings.model_fields} | other
     if given.get("document") is not None:
         if given["knowledge_base"] is not None:
             raise InputError("--document and --kb are both given: name one of them.")
         given["route"] = given.get("route") or "order_preserving"
     elif given.get("document_encoder") is not None:
         raise InputError("--encoder is for --document: leave it out. A knowledge base has its own.")
+    given["model_arguments"] = values(given.get("model_arguments") or [])
     return settings_from(**given)
 
 

@@ -3,7 +3,7 @@
 import secrets
 import socket
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,33 +16,27 @@ if TYPE_CHECKING:
     from briefcontext.graphs.settings import Settings
 
 
+@shared.takes(
+    *("knowledge_base", "document", "document_encoder", "model", "extract_model", "prompts"),
+    *("cross_encoder", "preflight", "calibration_file", "model_cache"),
+)
 def serve(
-    context: typer.Context,
-    knowledge_base: shared.KnowledgeBaseName = None,
-    document: shared.Document = None,
-    document_encoder: shared.DocumentEncoder = None,
-    model: shared.Model = None,
-    extract_model: shared.ExtractModel = None,
-    prompts: shared.PromptsFolder = None,
-    cross_encoder: shared.CrossEncoder = None,
-    preflight: shared.Preflight = None,
-    calibration_file: shared.CalibrationFile = None,
-    model_cache: shared.ModelCache = None,
     uploads: Annotated[
         bool, typer.Option("--uploads", help="Let people ask over one file of theirs, too; it is kept nowhere.")
     ] = False,
     host: shared.Host = "127.0.0.1",
     port: shared.Port = 8000,
     token: shared.Token = None,
+    **given: Any,
 ) -> None:
     """Open a page to ask on: what is read, how, and every citation in its passage."""
     _check_extra("The page needs the packages starlette and uvicorn", "page", "starlette", "uvicorn")
     from briefcontext.guard import Limits, is_loopback
 
-    settings = shared.settings_of(context)
+    settings = shared.settings_of(**given)
     needed = access_token(token, host)
     with _listen(host, port) as listener:
-        typer.echo("Opening the knowledge base…" if document is None else "Reading the document…", err=True)
+        typer.echo("Opening the knowledge base…" if settings.document is None else "Reading the document…", err=True)
         open_resources(settings)
         from briefcontext.page.app import create_app
 
@@ -66,17 +60,11 @@ def open_resources(settings: "Settings") -> None:
     resources.calibration(settings)
 
 
+@shared.takes(
+    *("knowledge_base", "document", "document_encoder", "model", "extract_model", "prompts"),
+    *("route", "top_k", "include_retracted"),
+)
 def mcp(
-    context: typer.Context,
-    knowledge_base: shared.KnowledgeBaseName = None,
-    document: shared.Document = None,
-    document_encoder: shared.DocumentEncoder = None,
-    model: shared.Model = None,
-    extract_model: shared.ExtractModel = None,
-    prompts: shared.PromptsFolder = None,
-    route: shared.Route = None,
-    top_k: shared.TopK = None,
-    include_retracted: shared.IncludeRetracted = False,
     http: Annotated[
         bool,
         shared.server_option(
@@ -86,9 +74,10 @@ def mcp(
     host: shared.Host = "127.0.0.1",
     port: shared.Port = 8765,
     token: shared.Token = None,
+    **given: Any,
 ) -> None:
     """Serve the tools ask, search and fetch_source over the Model Context Protocol (MCP)."""
-    settings = shared.settings_of(context)
+    settings = shared.settings_of(**given)
     # There since version 2.
     _check_extra("To serve MCP, the package mcp is needed, version 2 or newer", "mcp", "mcp.server.mcpserver")
     from briefcontext.graphs import resources
@@ -97,7 +86,7 @@ def mcp(
 
     # What is wrong with what they name is told now. An encoder is loaded when it is needed: some clients wait briefly.
     resources.searched(settings)
-    if model or extract_model or prompts:
+    if settings.model or settings.extract_model or settings.prompts:
         resources.reader(settings)
     server = build_server(settings)
     if not http:
