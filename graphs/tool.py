@@ -80,13 +80,13 @@ def briefcontext_tool(
         narrowed = context if filters is None else (context or current_settings(schema)).narrowed(filters)
         return {"input": {"question": question, "options": options}, "context": narrowed}
 
-    def ask(config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
+    def ask(question: str, *, config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
         with _tool_errors():
-            return _told(asked_graph.invoke(config=config, **asked(**arguments)))
+            return _told(asked_graph.invoke(config=config, **asked(question, **arguments)))
 
-    async def aask(config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
+    async def aask(question: str, *, config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
         with _tool_errors():
-            return _told(await asked_graph.ainvoke(config=config, **asked(**arguments)))
+            return _told(await asked_graph.ainvoke(config=config, **asked(question, **arguments)))
 
     return StructuredTool.from_function(
         ask,

@@ -88,6 +88,11 @@ async def test_sync_and_async_tell_the_same(tool: BaseTool) -> None:
     assert waited.content == tool.invoke(given).content
 
 
+async def test_a_question_alone_may_be_given_as_text(tool: BaseTool) -> None:
+    told = tool.invoke({"question": QUESTION})
+    assert told == tool.invoke(QUESTION) == tool.run(QUESTION) == await tool.ainvoke(QUESTION)
+
+
 def test_an_abstention_is_said_plainly(chat_model: ChatOpenAI) -> None:
     tool = briefcontext_tool(build_graph(reader=chat_model, retriever=FixedRetriever(documents=[])))
     message = tool.invoke(_call({"question": QUESTION}))
