@@ -311,6 +311,7 @@ def test_reducing_reads_evidence_only_from_partitions_that_have_some(
         ("nobody:gpt-4o", ModelSetupError, "provider"),
         ("openai:gpt-4o", ModelSetupError, "OPENAI_API_KEY"),
         ("groq:llama-3.1-8b", MissingExtraError, "langchain-groq"),
+        ("ollama:llama3.1", MissingExtraError, "pip install langchain-ollama"),
     ],
 )
 def test_a_model_that_cannot_be_opened_is_one_clear_error(name: str, error: type[Exception], advice: str) -> None:

@@ -1,6 +1,7 @@
 """What differs between chat models: how each is opened, what it is called, and what its errors mean."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +40,8 @@ def open_chat_model(
             f"Model {name!r} does not name its provider. "
             "Write provider:model, for example openai:gpt-4o-mini or ollama:llama3.1."
         )
+    if provider == "ollama" and find_spec("langchain_ollama") is None:  # LangChain tries a package that has it no more.
+        raise MissingExtraError(f"Model {name!r} needs a package that is not installed: pip install langchain-ollama")
     if max_output_tokens is not None:
         kwargs[_MOST_TOKENS.get(provider, "max_tokens")] = max_output_tokens
     try:
