@@ -27,6 +27,12 @@ class _Names:
     """What makes settings name things that a server's owner listed."""
 
     most_documents: ClassVar[int] = MOST_DOCUMENTS
+    listed_in: ClassVar[Mapping[str, str]] = {
+        "knowledge_base": "BRIEFCONTEXT_BASES",
+        "model": "BRIEFCONTEXT_MODELS",
+        "extract_model": "BRIEFCONTEXT_MODELS",
+        "document": "BRIEFCONTEXT_DOCUMENTS",
+    }
     bases: ClassVar[Mapping[str, str]]
     documents: ClassVar[Path | None]
 

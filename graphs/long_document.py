@@ -39,7 +39,10 @@ class NamedDocument(RankingRetriever):
     def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
         settings: object = get_runtime(Settings).context
         if not isinstance(settings, Settings) or settings.document is None:
-            raise InputError("There is no document to answer from. Name its file in the setting document.")
+            raise InputError(
+                "There is no document to answer from. Name its file in the setting document; of a server, a file in "
+                "the folder that its owner gives in BRIEFCONTEXT_DOCUMENTS. By default it gives none."
+            )
         retriever = resources.retriever(settings, tell_encoding)
         return retriever.invoke(query, config, k=k, filters=filters)
 

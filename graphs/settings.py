@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from langgraph.runtime import get_runtime
@@ -81,6 +82,8 @@ class Settings(BaseModel):
 
     most_documents: ClassVar[int] = MAX_TOP_K
     """The most documents that are taken along with a question."""
+    listed_in: ClassVar[Mapping[str, str]] = {}
+    """The variables in which a server's owner lists what settings may name."""
 
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="auto", description="The way to read: decided by the preflight check (auto), or forced."
@@ -316,7 +319,7 @@ def current_settings(defaults: type[Settings]) -> Settings:
     return context if isinstance(context, Settings) else defaults()
 
 
-def _problems(error: ValidationError, settings: type[BaseModel]) -> str:
+def _problems(error: ValidationError, settings: type[Settings]) -> str:
     known = ", ".join(settings.model_fields)
     problems = []
     for problem in error.errors():
@@ -330,5 +333,9 @@ def _problems(error: ValidationError, settings: type[BaseModel]) -> str:
                 f"preflight = {problem['input']!r:.100}: it is 'iou' or 'calibrated' (a file: calibration_file)"
             )
         else:
-            problems.append(f"{name} = {problem['input']!r:.100}: {plain(problem['msg'])}")
+            said = plain(problem["msg"])
+            if variable := settings.listed_in.get(name):
+                said = f"{said.replace('it should be None', 'none is allowed')}; the server's owner lists in {variable}"
+                said += " what may be named"
+            problems.append(f"{name} = {problem['input']!r:.100}: {said}")
     return f"Settings cannot be used: {'; '.join(problems)}."

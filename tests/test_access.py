@@ -41,6 +41,29 @@ def test_no_model_is_sent_elsewhere() -> None:
         DEFAULT(model_arguments={"base_url": "http://127.0.0.1:9/v1"})
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"model": "openai:a"}, "model = 'openai:a': none is allowed; the server's owner lists in BRIEFCONTEXT_MODELS"),
+        (
+            {"document": "a.pdf"},
+            "none is allowed; the server's owner lists in BRIEFCONTEXT_DOCUMENTS what may be named",
+        ),
+        ({"knowledge_base": "mine"}, "it should be 'demo'; the server's owner lists in BRIEFCONTEXT_BASES what may be"),
+    ],
+)
+def test_what_is_not_listed_is_refused_by_the_name_of_the_list(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        served(LongDocumentSettings, {})(**given)
+    assert message in str(raised.value)
+
+
+def test_without_a_document_it_is_told_which_may_be_named() -> None:
+    long_document: Any = build_graph(retriever=NamedDocument(), settings=served(LongDocumentSettings, {}))
+    with pytest.raises(InputError, match=r"no document to answer from\..* in BRIEFCONTEXT_DOCUMENTS"):
+        long_document.invoke({"question": QUESTION})
+
+
 def test_a_setting_that_takes_any_text_is_refused_until_it_is_listed() -> None:
     free = {
         name

@@ -166,9 +166,9 @@ async def test_a_thread_keeps_what_was_retrieved_and_extracted(client: LangGraph
         ("briefcontext", ASKED, {"top_k": 0}, "Settings cannot be used: top_k = 0: it should be greater than or equal"),
         ("briefcontext", ASKED, {"route": "both"}, "Settings cannot be used: route = 'both'"),
         ("briefcontext", ASKED, {"knowledge_base": "/nowhere"}, "knowledge_base = '/nowhere': it should be 'demo'"),
-        ("briefcontext", ASKED, {"model": "openai:any"}, "model = 'openai:any': it should be None"),
+        ("briefcontext", ASKED, {"model": "openai:any"}, "model = 'openai:any': none is allowed; the server"),
         ("briefcontext", {"question": "  "}, {}, "The question is empty. Ask one"),
-        ("long_document", ASKED, {}, "There is no document to answer from. Name its file in the setting document."),
+        ("long_document", ASKED, {}, "There is no document to answer from. Name its file in the setting document;"),
     ],
 )
 async def test_an_error_is_one_clear_message(
