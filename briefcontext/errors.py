@@ -12,6 +12,8 @@ Each message says what was wrong, with which value, and what to do. This module 
 that every layer may raise these; and it reads what others' errors say.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC
 from math import isfinite
 from time import time
@@ -38,6 +40,15 @@ class KnowledgeBaseError(BriefContextError):
 
 class MissingExtraError(BriefContextError):
     """An optional package is not installed; the message names the command that installs it."""
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Import what an extra brings; raise MissingExtraError where it is not installed, with what it is needed for."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"{what}: pip install 'briefcontext[{extra}]'.") from error
 
 
 class ModelError(BriefContextError):

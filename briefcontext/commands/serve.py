@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from briefcontext.commands import options as shared
-from briefcontext.errors import InputError, MissingExtraError
+from briefcontext.errors import InputError, needing
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -30,7 +30,9 @@ def serve(
     **given: Any,
 ) -> None:
     """Open a page to ask on: what is read, how, and every citation in its passage."""
-    _check_extra("The page needs the packages starlette and uvicorn", "page", "starlette", "uvicorn")
+    with needing("page", "The page needs the packages starlette and uvicorn"):
+        import_module("starlette")
+        import_module("uvicorn")
     from briefcontext.guard import Limits, is_loopback
 
     settings = shared.settings_of(**given)
@@ -78,8 +80,8 @@ def mcp(
 ) -> None:
     """Serve the tools ask, search and fetch_source over the Model Context Protocol (MCP)."""
     settings = shared.settings_of(**given)
-    # There since version 2.
-    _check_extra("To serve MCP, the package mcp is needed, version 2 or newer", "mcp", "mcp.server.mcpserver")
+    with needing("mcp", "To serve MCP, the package mcp is needed, version 2 or newer"):
+        import_module("mcp.server.mcpserver")  # There since version 2.
     from briefcontext.graphs import resources
     from briefcontext.guard import Limits
     from briefcontext.mcp_server import build_server, http_app
@@ -99,14 +101,6 @@ def mcp(
             typer.echo(f"Clients need this header: Authorization: Bearer {needed}", err=True)
         typer.echo(f"MCP at {_address(listener, host)}mcp", err=True)
         _run(app, listener)
-
-
-def _check_extra(needs: str, extra: str, *modules: str) -> None:
-    try:
-        for module in modules:
-            import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(f"{needs}: pip install 'briefcontext[{extra}]'.") from error
 
 
 def access_token(given: str | None, host: str) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from briefcontext.errors import InputError, MissingExtraError
+from briefcontext.errors import InputError, needing
 from briefcontext.evaluation.data_sets.data_set import DataSet
 from briefcontext.evaluation.data_sets.rows import (
     YES_NO,
@@ -127,11 +127,9 @@ def _letter(answer: Any, options: Mapping[str, str]) -> str:
 
 def read_medq(path: Path) -> DataSet:
     """Read the first sheet of a spreadsheet of open questions (Zhang et al. 2025), headed ID, Question and Answer."""
-    try:
+    with needing("experiments", "Spreadsheets need openpyxl"):
         import openpyxl  # type: ignore[import-untyped]
         from openpyxl.utils.exceptions import InvalidFileException  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingExtraError("Spreadsheets need openpyxl. Run: pip install 'briefcontext[experiments]'") from error
     from zipfile import BadZipFile
 
     try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import MissingExtraError
+from briefcontext.errors import needing
 from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.evaluation.statistics.tables import SCORE_NAMES, Cell, by_metric, title_of
 from briefcontext.files import replacing
@@ -52,13 +52,9 @@ def _figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "It
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    try:
+    with needing("experiments", "Figures need matplotlib, and can be left out with --no-figures"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError(
-            "Figures need matplotlib: pip install 'briefcontext[experiments]', or leave them out with --no-figures."
-        ) from error
     with mpl.rc_context(_STYLE):
         drawn = Figure(figsize=(width * columns, height), layout="constrained")
         axes = drawn.subplots(1, columns, sharey=True, squeeze=False)

@@ -14,7 +14,7 @@ from scipy import stats
 
 from briefcontext.chains.model.event_loop import together, wait_for
 from briefcontext.chains.question import Question
-from briefcontext.errors import InputError, MissingExtraError
+from briefcontext.errors import InputError, needing
 from briefcontext.evaluation.judging.pairs import Pair, read_key
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.statistics.inference import AUC_RESAMPLES, CONFIDENCE
@@ -171,10 +171,8 @@ def agreement(outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], 
 
     The interval of Cohen's is statsmodels'; of Fleiss', for which it has none, a percentile bootstrap over the pairs.
     """
-    try:
+    with needing("experiments", "Experiments need statsmodels"):
         from statsmodels.stats import inter_rater  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingExtraError("Experiments need statsmodels: pip install 'briefcontext[experiments]'.") from error
     judged = [[OUTCOMES.index(by_rater[rater]) for rater in raters]
               for by_rater in outcomes.values() if all(rater in by_rater for rater in raters)]  # fmt: skip
     if len(raters) < 2 or not judged:

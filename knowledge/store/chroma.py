@@ -12,17 +12,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError, MissingExtraError
+from briefcontext.errors import BriefContextError, InputError, KnowledgeBaseError, needing
 from briefcontext.knowledge.store.manifest import Manifest, Place
 from briefcontext.knowledge.store.passages import stored_vectors
 from briefcontext.knowledge.store.table import Table
 
-try:
+with needing("chroma", "Chroma is not installed"):
     import chromadb
     from chromadb.api.client import Client
     from chromadb.config import Settings
-except ImportError as error:
-    raise MissingExtraError("Chroma is not installed. Run: pip install 'briefcontext[chroma]'") from error
 
 EMBEDDED = "chroma"
 """The store of a base whose vectors are searched by Chroma in its own folder."""

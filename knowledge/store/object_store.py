@@ -14,16 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError, first_line
+from briefcontext.errors import InputError, KnowledgeBaseError, first_line, needing
 from briefcontext.knowledge.store.manifest import LOCK_FILE, Place
 
-try:
+with needing("cloud", "A knowledge base in an object store needs obstore"):
     from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
     from obstore.store import from_url
-except ImportError:
-    raise MissingExtraError(
-        "A knowledge base in an object store needs obstore: pip install 'briefcontext[cloud]'."
-    ) from None
 
 SIGN_OF_LIFE_SECONDS = 15.0
 GIVEN_UP_SECONDS = 90.0
