@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from briefcontext.chains.citation import KEY, Citation, document_key, number_citations, source_id
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import Usage
-from briefcontext.chains.question import Question, language_note
+from briefcontext.chains.question import Question, language_note, languages
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.chains.references import Evidence, Reference, list_references, summarise_evidence
 from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
@@ -188,6 +188,10 @@ def compose(
         warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown[:_LISTED])}{more}.")
     if not draft["abstained"]:
         warnings += _citation_warnings(citations, doubts)
+        if differ := languages(text, documents):
+            warnings.append(
+                f"Only figures were compared with the documents: the answer is in {differ[0]}, these in {differ[1]}."
+            )
     if loose := [citation["key"] for citation in citations if citation["match"] == "fuzzy"]:
         warnings.append(
             f"Quoted in other words than the document's, which are shown: [{']['.join(dict.fromkeys(loose))}]."

@@ -61,6 +61,12 @@ _FIGURE = re.compile(
 _NAME = re.compile(rf"{_any(_ADVERBS)}|{_UNIT}(?=s?(?![^\W\d_]))")
 _EVERY = re.compile(r"\bevery \Z")
 _BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
+_RATIO = re.compile(
+    r"(?:\bratios?|\b(?:hr|rr|irr|aor|ahr|auc|kappa|ci)|\b(?:or|p|r)(?=\s*[=:<>])|area under the curve)\s*"
+    r"(?:(?:of|was|were|is)\b|[=:,(])?\s*\Z"
+)
+"""What stands before a number that is no share of anything."""
+_LONGEST_RATIO = 32
 _CONVENTION = re.compile(r"\b95 ?%(?= (?:ci|confidence|credible)\b)|(?:/|per )? ?1\.73 ?m(?:2|²|\^2|\(-?2\))?")
 """Figures that everybody writes or leaves out: of an interval that is always the same, and of the body's surface."""
 
@@ -85,12 +91,13 @@ def same_figure(figure: Figure, other: Figure) -> bool:
     # "Fell by 2.5" is what a source writes as -2.5.
     number = other.number if figure.number < 0 else abs(other.number)
     percent = figure.dimension == "share"
-    if percent and not other.dimension:  # 0.1 is 10%, and half of them 50%.
-        number, other = 100 * number, other._replace(dimension="share")
+    if percent and other.dimension in ("", "ratio"):  # 0.1 is 10%, and half of them 50%; a ratio of 0.8 is 20% less.
+        number = 100 * number if not other.dimension else abs(100 - 100 * number)
+        other = other._replace(dimension="share")
     same = isclose(figure.number * scale, number * other_scale, rel_tol=1e-6)
     return (
         (same or (percent and figure.number == round(number)))
-        and figure.dimension in ("", other.dimension)
+        and (figure.dimension in ("", other.dimension) or (figure.dimension == "ratio" and not other.dimension))
         and (figure.per == other.per or not (figure.per and other.per))
         and (figure.relation == other.relation or not (figure.relation and other.relation))
     )
@@ -120,6 +127,8 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
         # "HR 0.79, 95% CI": a comma alone may also end what is said of a figure.
         if following and between and not (only_counted and between[0].strip() == ","):
             dimension, factor, per = following.dimension, following.factor, following.per
+        if not dimension and not word and _RATIO.search(plain, max(0, found.start() - _LONGEST_RATIO), found.start()):
+            dimension = "ratio"
         relation = (found["relation"] or "").strip().replace("≤", "<").replace("≥", ">")
         number = -number if found["sign"] else number
         if number and factor == _HOUR and _EVERY.search(plain, 0, found.start()):  # Every 8 hours is three times a day.

@@ -78,9 +78,14 @@ _KNOWN_BY: Mapping[str, str] = {
     "systematic review": "systematic",
     "(?:double|single|triple)-blind": "blind|mask",
     "guideline": "consensus|recommend",
-    r"prove[sdn]?\b|proof|guarantee": "prov",
+    r"prove[sd]?\b|proof|guarantee": "prov",
+    r"as (?:safe|effective|good) as|equivalen|equally|no worse": "as well as|compar|similar|non-?inferior",
+    "significan": r"\bp\s*[<=>≤]|\bci\b|confidence",
+    r"always\b|everyone|zero|risk-free|cure[sd]?\b": r"\ball\b|every|cure|\b0\b",
 }
 """By what a sentence may say that something is known, and what else a source has then."""
+_PEOPLE = r"patient|people|human|wom[ae]n|m[ae]n\b|adult|child"
+"""Those of whom a study of animals tells nothing."""
 _NOT_KNOWN = re.compile(
     r"\b(?:no|not|without|lack|need|necess|requir|warrant|future|further|preferably)|n['’]t\b", re.IGNORECASE
 )
@@ -111,6 +116,8 @@ def _missing_diseases(text: str, source: str, abbreviations: Set[str]) -> Iterat
 
 def _missing_words(text: str, source: str) -> Iterator[str]:
     table = _ABOUT if _NOT_KNOWN.search(text) else {**_ABOUT, **_KNOWN_BY}
+    if "animal or laboratory study" in source:
+        table = {**table, _PEOPLE: "participant|volunteer"}
     for words, others in table.items():
         named = re.search(rf"\b(?:{words})\w*", text, re.IGNORECASE)
         if named and not re.search(f"{words}|{others}", source):

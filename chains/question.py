@@ -122,12 +122,18 @@ def language_of(text: str) -> str | None:
     return language if most >= LEAST and most > next_most else None
 
 
+def languages(text: str, documents: Sequence[Document]) -> tuple[str, str] | None:
+    """Return the language of a text and another one of documents; None where these do not differ, or do not tell."""
+    of_text = language_of(text)
+    of_documents = language_of("\n".join(document.page_content for document in documents[:READ]))
+    return (of_text, of_documents) if of_text and of_documents and of_text != of_documents else None
+
+
 def language_note(question: str, documents: Sequence[Document]) -> str | None:
     """Say that a question is in another language than the documents that were found for it; None where it is not."""
-    asked = language_of(question)
-    found = language_of("\n".join(document.page_content for document in documents[:READ]))
-    if asked is None or found is None or asked == found:
+    if (differ := languages(question, documents)) is None:
         return None
+    asked, found = differ
     return (
         f"The question seems to be in {asked}, and the documents that were found are in {found}: what was found may be "
         f"far from it. Ask in {found}."

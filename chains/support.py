@@ -12,6 +12,7 @@ from briefcontext.chains.citation import MARK, Citation, publication_year
 from briefcontext.chains.figures import Figure, find_figures, same_figure
 from briefcontext.chains.names import missing_drugs, missing_names
 from briefcontext.chains.parsing.grounding import NEGATION, lowered
+from briefcontext.chains.question import languages
 from briefcontext.sentences import split_sentences
 from briefcontext.study_type import source_notes
 
@@ -54,7 +55,7 @@ _CONTRASTS: Sequence[Mapping[str, str]] = (
     },
     {"above": r"above\b|exceed", "below": r"below\b"},
     {"included": "includ|eligible", "excluded": "exclud|ineligible"},
-    {"superior": "superior", "inferior": "inferior"},
+    {"superior": "superior", "inferior": "inferior", "noninferior": "non-?inferior"},
     {"positive": "positive", "negative": "negative"},
     {"high": "hyper(?=[a-z]{3})", "low": "hypo(?=[a-z]{3})"},
     {"halved": "halv", "doubled": "doubl", "tripled": "tripl"},
@@ -70,13 +71,28 @@ _CONTRASTS: Sequence[Mapping[str, str]] = (
     {"adults": "adult", "children": r"child|pa?ediatric", "newborn": "newborn|neonat"},
     {"rare": "rare|uncommon|seldom", "frequent": "frequent|common|often"},
     {"systolic": "systolic", "diastolic": "diastolic"},
+    {"sensitivity": "sensitivit", "specificity": "specificit"},
+    {"ischaemic": "ischa?emi", "haemorrhagic": "ha?emorrhag"},
+    {"absolute": "absolute", "relative": r"relative\b"},
+    {"hazard": r"hazard ratio|hr\b", "odds": "odds ratio"},
+    {"one": r"type (?:1|i)\b", "two": r"type (?:2|ii)\b"},
+    {"acute": r"acute\b", "chronic": r"chronic\b"},
+    {"benign": "benign", "malignant": "malignan"},
+    {"bacterial": "bacteria", "viral": r"vir(?:al|us)"},
     {"first": r"first\b", "second": r"second\b", "third": r"third\b"},
 )
 """Words that exclude each other."""
 _GROUPS = "|".join(f"(?P<{name}>{words})" for contrast in _CONTRASTS for name, words in contrast.items())
 _CONTRAST = re.compile(rf"\b(?:{_GROUPS})\w*")
+_OPEN = r"whether|unknown|unclear|uncertain|not known|hypothes|misconception|myth|claim(?:s|ed)?\b|little evidence"
+_LIMITED = r"unless|except (?:if|in|when|for)\b|only (?:if|in|when|after)\b"
+_LEFT_OPEN, _UP_TO = re.compile(rf"\b(?:{_OPEN})"), re.compile(rf"\b(?:{_LIMITED})")
+_CAUTIOUS = re.compile(rf"\b(?:{_OPEN}|{_LIMITED}|controvers|if\b|may\b|might\b|could\b|only\b|possib|suggest)")
 _DIRECTIONS = {"more", "less", "better", "worse"}
 _THAN = re.compile(r"\bthan\b")
+_FEW_WORDS = 4
+_UNLIKE = 0.1
+"""Share of a sentence's longer words, of at least as many, below which what it cites is about something else."""
 _NEAR = 0.7
 """Share of a sentence's words that another has, if they say the same or the opposite."""
 _MARK = re.compile(MARK)
@@ -106,6 +122,8 @@ _ON_WHAT_IS_MISSING = re.compile(
 )
 """A sentence that says that something is missing in what the answer was written from. That there is none, or that no
 trial found it, is a claim about the world."""
+_TURNS = re.compile(r"[,;]?\s\b(?:but|however|although|though|yet)\b(?!\s+(?:not|no|only|they|it|these|none)\b)", re.I)
+"""Behind these a sentence may say something else."""
 _SAYS_MORE = re.compile(
     r"\b(?:although|because|besides|beyond|but|despite|except|hence|instead|only|other than|since|so|that|therefore"
     r"|though|thus|unless|whereas|which|while|who|yet|evidence (?:of|for|against)|(?:and|as|or)\b.* (?:is|are|was|were"
@@ -130,12 +148,15 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
     the same but for it is missed in the answer. So it is with words that exclude each other, "lowered" and "increased",
     unless a denial or a comparison turns one of the two round; and with who did better, if that is all that differs.
 
+    Of an answer in another language than the documents, only the figures are compared.
+
     Args:
         text: the answer, with citation numbers.
         citations: those that the numbers stand for.
         documents: those that the citations point at.
     """
     by_id = {str(document.id): document for document in documents}
+    translated = languages(text, documents) is not None
     cited = {citation["key"]: by_id[citation["document_id"]] for citation in citations}
     quotes = [_blank_free(quote["text"]) for citation in citations for quote in citation["quotes"]]
     doubts = []
@@ -148,7 +169,7 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
         if _says_what_is_missing(words):
             continue
         if keys:
-            missing, reason = _check(words, [cited[key] for key in dict.fromkeys(keys)])
+            missing, reason = _check(words, [cited[key] for key in dict.fromkeys(keys)], only_figures=translated)
         elif not any(_blank_free(words) in quote for quote in quotes):  # split otherwise than in the document
             reason = NO_CITATION
         if reason:
@@ -171,8 +192,9 @@ def says_only_what_is_missing(text: str, *, or_else: re.Pattern[str]) -> bool:
 def claims_beside_what_is_missing(text: str) -> list[str]:
     """Return the sentences of a refusal to answer that name a figure or a drug and do not speak of the documents."""
     return [
-        each
-        for each in (text[start:end] for start, end, _ in _sentences(text))
+        each.strip()
+        for start, end, _ in _sentences(text)
+        for each in _TURNS.split(text[start:end])
         if (any(find_figures(plain := _plain(each), only_counted=True)) or missing_drugs(plain, ""))
         and not (_says_what_is_missing(each) or re.search(_AT_HAND, plain))
     ]
@@ -218,7 +240,7 @@ def _blank_free(text: str) -> str:
     return "".join(text.split())
 
 
-def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str | None]:
+def _check(sentence: str, documents: Sequence[Document], *, only_figures: bool = False) -> tuple[list[str], str | None]:
     """Return what of a sentence stands nowhere in the documents, and what is wrong with the sentence."""
     texts = _texts(documents)
     if any(_blank_free(sentence) in _blank_free(text) for text in texts):
@@ -231,6 +253,8 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
         if not any(same_figure(figure, other) for other in known)
     ]
     missing.reverse()
+    if only_figures:
+        return missing, _not_in(missing)
     said = _ANSWERS_NO.sub("", _plain(sentence))
     sources = [_plain(text[start:end]) for text in texts for start, end in split_sentences(text)]
     negations = _NEGATED.findall(said)
@@ -243,13 +267,15 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     if missing or not (exchanged_words := _exchanged(said, sources)):
         missing += missing_names(sentence, whole)
     if missing:
-        return list(dict.fromkeys(missing)), "not in what it cites: " + ", ".join(dict.fromkeys(missing))
+        return list(dict.fromkeys(missing)), _not_in(missing)
     same = [source for source in near if _shares(said, source)]
     without_denial = (same and all(map(_NEGATED.search, same))) or (
         near and all(_stems(said) & _denied(source) for source in near)
     )
     if without_denial and not _DENIED.search(said):
         return [], "what it cites says the opposite"
+    if not _CAUTIOUS.search(said) and near and all(_leaves_open(source, said) for source in near):
+        return [], "what it cites leaves it open, or limits it"
     if exchanged_words:
         return [], f"what it cites has “{exchanged_words[1]}” for “{exchanged_words[0]}”"
     if same and all(_turned_round(said, source) for source in same):
@@ -260,7 +286,14 @@ def _check(sentence: str, documents: Sequence[Document]) -> tuple[list[str], str
     if exchanged and all(len(ours) == len(theirs) == 1 and ours[0] in _plain(whole) for ours, theirs in exchanged):
         (ours, theirs), *_ = exchanged
         return [], f"what it cites has “{theirs[0]}” for “{ours[0]}”"
+    wanted = _stems(said)
+    if len(wanted) >= _FEW_WORDS and len(wanted & _stems(_plain(whole))) < _UNLIKE * len(wanted):
+        return [], "hardly a word of it is in what it cites"
     return [], None
+
+
+def _not_in(missing: Sequence[str]) -> str | None:
+    return "not in what it cites: " + ", ".join(dict.fromkeys(missing)) if missing else None
 
 
 def _texts(documents: Sequence[Document]) -> list[str]:
@@ -270,6 +303,13 @@ def _texts(documents: Sequence[Document]) -> list[str]:
 def _whole(documents: Sequence[Document]) -> str:
     labels = [label for each in documents for label in (*source_notes(each), str(each.metadata.get("mesh") or ""))]
     return " ".join([*_texts(documents), *labels])
+
+
+def _leaves_open(source: str, said: str) -> bool:
+    """Whether a doubt stands before the words that a source shares with a sentence, or a condition behind them."""
+    wanted = _stems(said)
+    shared = [word.start() for word in _LONG_WORD.finditer(source) if word[0][:5] in wanted]
+    return bool(shared and (_LEFT_OPEN.search(source, 0, shared[0]) or _UP_TO.search(source, shared[-1])))
 
 
 def _exchanged(said: str, sources: Sequence[str]) -> tuple[str, str] | None:

@@ -134,6 +134,8 @@ def test_a_refusal_is_one_however_it_is_set(text: str, reason: str) -> None:
             "From general knowledge,",
         ),
         ("Metformin is safe in children [2B3C].", "Metformin is safe"),
+        ("The documents do not cover children, but ibuprofen is safe in them.", "ibuprofen is safe"),
+        ("The documents are on warfarin, but not on apixaban.", None),
         ("The documents do not compare 5 mg with 10 mg of warfarin.", None),
         ("The documents are on warfarin in adults only.", None),
         ("Nothing was said of children.", None),

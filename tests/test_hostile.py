@@ -351,4 +351,4 @@ def test_the_terminal_spells_out_control_characters_and_leaves_markup_alone(
     documents, answer, _ = ask("vanilla", attack)
     print_answer({"answer": answer, "ranking": documents}, verbose=False)
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"“\\u001b[31m \\u202e [bold red]{IGNORE}[/bold red] :warning:”" in shown
+    assert f"\\u001b[31m \\u202e [bold red]{IGNORE}[/bold red] :warning:" in shown
