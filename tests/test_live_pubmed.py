@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -619,6 +620,17 @@ def test_several_threads_may_search_at_once(live: LivePubMed) -> None:
 def test_its_name_says_which_encoder_ranks(name: str, encoder: str) -> None:
     with closing(LivePubMed.from_name(name)) as live:
         assert repr(live) == f"LivePubMed({encoder!r})"
+
+
+def test_without_weights_it_is_told_how_another_encoder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
+    with (
+        closing(LivePubMed.from_name("pubmed:")) as live,
+        pytest.raises(KnowledgeBaseError, match=r"downloaded.*--kb pubmed:minilm"),
+    ):
+        _ = live.encoder
 
 
 def test_an_unknown_encoder_is_an_error_before_ncbi_is_asked(ncbi: EUtilsServer) -> None:

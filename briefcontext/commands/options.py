@@ -145,7 +145,9 @@ def settings_of(**given: Any) -> "Settings":
             raise InputError("--document and --kb are both given: name one of them.")
         given["route"] = given.get("route") or "order_preserving"
     elif given.get("document_encoder") is not None:
-        raise InputError("--encoder is for --document: leave it out. A knowledge base has its own.")
+        raise InputError(
+            "--encoder is for --document: leave it out. A knowledge base has its own; live PubMed pubmed:ENCODER."
+        )
     given["model_arguments"] = values(given.get("model_arguments") or [])
     return settings_from(**given)
 

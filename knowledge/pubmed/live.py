@@ -104,7 +104,10 @@ class LivePubMed:
         if isinstance(self._encoder, str):
             from briefcontext.knowledge.encoders import load_encoder
 
-            self._encoder = load_encoder(self._encoder)
+            try:
+                self._encoder = load_encoder(self._encoder)
+            except KnowledgeBaseError as error:
+                raise KnowledgeBaseError(f"{error} Or rank by an encoder that is here: --kb pubmed:minilm.") from error
         return self._encoder
 
     @cached_property
