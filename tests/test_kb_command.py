@@ -175,10 +175,29 @@ def test_info_is_short_with_many_files(run: Run, index: Index, tmp_path: Path) -
     code, out, _ = run("kb", "info", str(tmp_path / "kb"))
     assert code == 0
     assert len(out.splitlines()) < 40
-    assert "sources: 40" in out
-    assert "note39.txt: 1 record\n" in out
+    assert "log: 40 sources read" in out
+    assert "note39.txt: 1 indexed\n" in out
     assert "note10.txt" not in out
     assert len(json.loads(run("kb", "info", str(tmp_path / "kb"), "--json")[1])["sources"]) == 40
+
+
+def test_a_file_that_cannot_be_read_is_told_as_skipped_and_never_as_indexed(
+    run: Run, index: Index, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "scan.bin").write_bytes(b"\0")
+    skipped = f"skipped {folder}/scan.bin: its kind is not known"
+    assert {skipped, f"Why records were rejected: {tmp_path}/kb/rejects.jsonl"} <= set(index(folder).splitlines())
+    again = index(folder)
+    assert skipped in again
+    assert "scan.bin: indexed before" not in again
+    assert "Why records were rejected" not in again
+    run("kb", "remove", str(tmp_path / "kb"), "r1")
+    told = run("kb", "info", str(tmp_path / "kb"))[1].splitlines()
+    assert told[-3:] == [
+        f"  {folder}/more.jsonl: 2 indexed",
+        f"  {folder}/scan.bin: 1 rejected",
+        "  kb remove: 1 deleted",
+    ]
 
 
 def test_info_works_on_a_base_whose_first_build_was_stopped(run: Run, tmp_path: Path) -> None:

@@ -285,6 +285,11 @@ def test_a_file_whose_name_is_no_utf8_is_rejected_alone(tmp_path: Path, ending: 
         open_sources(path)
 
 
+def test_a_file_without_a_record_is_a_reject(tmp_path: Path) -> None:
+    write(tmp_path, a__xml=b"<PubmedArticleSet></PubmedArticleSet>")
+    assert list(one(tmp_path / "a.xml").entries()) == [Reject("the whole file", "It holds no record.")]
+
+
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.xml.gz", "a.txt.gz"])
 def test_damaged_compressed_data_end_in_a_reject(tmp_path: Path, name: str) -> None:
     content = {"a.jsonl.gz": ROW, "a.xml.gz": PUBMED, "a.txt.gz": b"A text."}[name]

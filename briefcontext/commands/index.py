@@ -153,8 +153,9 @@ def _print_report(report: "BuildReport", skipped: "list[SkippedFile]", synced: "
         say_line(f"skipped {file.name}: {file.reason}")
     if len(skipped) > LISTED_SKIPPED:
         say_line(f"{len(skipped):,} files were skipped in all, and count as rejected records.")
+    told = {file.name for file in skipped}
     for source in report.sources:
-        if source.skipped:
+        if source.skipped and source.name not in told:
             say_line(f"{source.name}: indexed before, nothing new")
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
@@ -170,5 +171,5 @@ def _print_report(report: "BuildReport", skipped: "list[SkippedFile]", synced: "
         removed = counted(synced.counts.deleted - synced.counts.indexed, "record")
         say_line(f"Removed {removed} of files that are gone.")
     say_line(f"{report.path} holds {counted((synced or report).passages, 'passage')}.")
-    if report.rejects_file:
+    if counts.rejected:
         say_line(f"Why records were rejected: {report.rejects_file}")

@@ -34,10 +34,11 @@ def info(folder: Folder, as_json: AsJSON = False) -> None:
         return
     sources = known.pop("sources")
     _print_fields(known, 0)
-    say_line(f"sources: {len(sources):,}")
+    say_line(f"log: {counted(len(sources), 'source')} read")
     for source in sources[-LISTED_SOURCES:]:
         unfinished = "" if source["finished"] else ", not read to its end"
-        say_line(f"{source['name']}: {counted(source['counts']['read'], 'record')}{unfinished}", 2)
+        outcomes = [f"{count:,} {name}" for name, count in source["counts"].items() if count and name != "read"]
+        say_line(f"{source['name']}: {', '.join(outcomes) or 'no record'}{unfinished}", 2)
     for note in sorted({source["note"] for source in sources if source["note"]}):
         say_line(note, 2)
     if len(sources) > LISTED_SOURCES:

@@ -189,11 +189,14 @@ class FileSource:
     def entries(self) -> Iterator[Entry]:
         self.consumed = 0
         ids = [] if self.document_id is None else [self.document_id]
+        entry: Entry | None = None
         with open_content(self.path) as (stream, position):
             for entry in self._read(stream, *ids):
                 self.consumed = position()
                 yield entry
             self.consumed = position()
+        if entry is None:
+            yield Reject(WHOLE_FILE, "It holds no record.")
 
 
 @contextmanager
