@@ -272,6 +272,7 @@ def test_options_may_follow_one_another_or_be_repeated(
         (["ask", "Is it?", "--timeout", "0"], "model_timeout"),
         (["ask", "Is it?", "--options", "A=yes"], "two options"),
         (["ask", "Is it?", "--options", "yes"], "LETTER=TEXT"),
+        (["ask", "Is it?", "--options", "yes", "no"], "LETTER=TEXT"),
         (["ask", "Is it?", "--options", "A=yes", "A=no"], "twice"),
         (["answer", "Is it?"], "answer"),
         (["ask", "Is it?", "--document", "/nowhere.txt"], "/nowhere.txt"),

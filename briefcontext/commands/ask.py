@@ -103,9 +103,9 @@ def _question_and_options(words: list[str], options: list[str]) -> tuple[str, di
     """Tell the question from options: `--options A=yes B=no` leaves B=no among the words."""
     more = [word for word in words if options and _OPTION.fullmatch(word)]
     rest = [word for word in words if word not in more]
+    choices = assignments([*options, *more], "Option", "LETTER=TEXT, for example A=yes")
     if len(rest) != 1:
         what = "There is no question" if not rest else f"There are {len(rest)} questions"
         raise InputError(f'{what}. Ask one, in quotes: briefcontext ask "Is … ?"')
-    form = "LETTER=TEXT, for example A=yes"
     question = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if rest == ["-"] else rest[0]
-    return question, assignments([*options, *more], "Option", form)
+    return question, choices
