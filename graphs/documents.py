@@ -41,8 +41,8 @@ def _document(given: object, place: int) -> Document:
             given = Document(page_content=text, metadata=dict(metadata), id=None if id is None else str(id))
     if not isinstance(given, Document) or not given.page_content.strip():
         raise InputError(
-            f"Document {place} cannot be used: it needs a text that is not blank. Give LangChain documents, or "
-            "mappings of page_content, metadata and id."
+            f"Document {place} cannot be used: it needs a text that is not blank, as page_content. Give LangChain "
+            "documents, or mappings of page_content, metadata and id, as their model_dump() gives them (not to_json())."
         )
     return given
 

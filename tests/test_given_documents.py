@@ -160,6 +160,7 @@ def test_no_knowledge_base_is_opened_for_them(chat_model: ChatOpenAI) -> None:
         ),
         ([{"page_content": 7}], "Document 1 cannot be used"),
         ([{"page_content": "x", "metadata": "y"}], "Document 1 cannot be used"),
+        ([Document(page_content="Aspirin helps.").to_json()], r"model_dump\(\) gives them \(not to_json"),
         ([Document(page_content=" \n")], "a text that is not blank"),
         ([Document(page_content="x")] * 1025, "1,025 documents are given, and at most 1,024"),
     ],
