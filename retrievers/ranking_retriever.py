@@ -168,11 +168,12 @@ class WrappedRetriever(RankingRetriever):
         return (retriever.model_copy(update={name: k}) if name else retriever), {}
 
     def _completed(self, found: Any, k: int) -> list[Document]:
-        if not (isinstance(found, list) and all(isinstance(document, Document) for document in found)):
-            raise InputError(
-                f"{type(self.retriever).__name__} is no retriever: it returned {type(found).__name__}, "
-                "not a list of documents."
-            )
+        for document in found if isinstance(found, list) else [found]:
+            if not _is_document(document):
+                raise InputError(
+                    f"{type(self.retriever).__name__} is no retriever: it returned {document!r:.100}, and not a "
+                    "list of documents, each with a text as page_content and a dict as metadata."
+                )
         return as_ranking([document for document in found if document.page_content.strip()], k)
 
 
@@ -192,6 +193,10 @@ def as_ranking_retriever(retriever: RetrieverLike | VectorStore) -> RankingRetri
             "knowledge base as DenseRetriever(knowledge_base=…)."
         )
     return retriever if isinstance(retriever, RankingRetriever) else WrappedRetriever(retriever=retriever)
+
+
+def _is_document(found: object) -> bool:
+    return isinstance(found, Document) and isinstance(found.page_content, str) and isinstance(found.metadata, dict)
 
 
 def _takes_k(method: Callable[..., Any]) -> bool:

@@ -115,6 +115,19 @@ def test_what_returns_no_documents_is_refused(result: object) -> None:
         WrappedRetriever(retriever=RunnableLambda(lambda query: result)).invoke(QUESTION)
 
 
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (["Aspirin helps."], "it returned 'Aspirin helps.', and not a list of documents"),
+        ([Document.model_construct(page_content=None, metadata={})], "a text as page_content"),
+        ([Document.model_construct(page_content="Aspirin helps.", metadata=None)], "a dict as metadata"),
+    ],
+)
+def test_a_document_that_is_none_is_shown(result: object, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        WrappedRetriever(retriever=RunnableLambda(lambda _: result)).invoke(QUESTION)
+
+
 def test_what_is_no_retriever_is_refused() -> None:
     with pytest.raises(InputError, match="WrappedRetriever cannot be made: retriever"):
         WrappedRetriever(retriever="chroma")
