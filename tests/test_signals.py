@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from langchain_core.documents import Document
 from briefcontext.errors import InputError
 from briefcontext.knowledge.store.terms import tokenize
 from briefcontext.retrievers.rankings import (
+    SIGNALS,
     TwoRankings,
     measure,
 )
@@ -131,3 +133,8 @@ def test_coverage_weighs_terms_by_how_rare_they_are_in_the_corpus() -> None:
 def test_documents_that_cannot_be_measured_are_refused(documents: list[Document], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         TwoRankings.of("a question", documents)
+
+
+def test_each_signal_that_an_answer_shows_is_explained() -> None:
+    explained = (Path(__file__).parents[1] / "evaluation" / "README.md").read_text(encoding="utf-8")
+    assert [name for name in SIGNALS if f"| `{name}` |" not in explained] == []
