@@ -14,7 +14,9 @@ _BLOCK = re.compile(r"[^\s](?:[^\n\f]|\n(?!\s*\n))*")
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
 _ROW = re.compile(r"\t|\|.*\||\S {3,}\S")
 """Cells of a table, beside each other."""
-_ITEM = re.compile(r"\s*(?:[-*•]|#+)\s")
+BULLET = re.compile(r"\s*(?:[-*•‣◦▪·\uf0b7]|\d{1,2}[.)]|[a-z]\))\s+")
+"""What an item of a list begins with."""
+_ITEM = re.compile(rf"{BULLET.pattern}|\s*#+\s")
 _HEADING = re.compile(r"\s*#+\s")
 _REFERENCE = re.compile(r"(?:(?<=[^\W\d_]{2}[.!?])|(?<=[)\]][.!?]))\d{1,3}(?:[,–-]\d{1,3})*\s+(?=[A-Z])")
 """A raised number behind a sentence's end, which sentencex takes for a decimal."""
@@ -23,6 +25,8 @@ _BLANK_BEFORE_STOP = re.compile(r"[^\S\t\n\r ](?=\.)")
 _NARROWEST = 40
 """Characters of the longest line of a text that was broken to fit a width: shorter ones are headings and lists."""
 
+_LIST_WITHIN = 8192
+"""Characters before a place among which the beginning of its list is looked for."""
 _FULL = 0.75
 """Of the longest line of its paragraph: letters differ in width where a text was set in print."""
 
@@ -60,6 +64,37 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
             else:
                 spans.append((start + at, start + end))
     return spans
+
+
+def list_lines(text: str, place: int) -> list[str]:
+    """Return what a place in a list is to be read under: the lines that introduce the list, and its item so far.
+
+    Each line is the last sentence above the list, or an item above items further in, the outermost first. Joined by
+    line feeds, and with the text from the place on, they are a list again. Empty where there is no list.
+    """
+    begin = max(place - _LIST_WITHIN, 0)
+    text = text[begin : place + _LIST_WITHIN]
+    places = [span for span in _paragraphs(text) if span[0] <= place - begin and re.search(r"\w", text[slice(*span)])]
+    lines, here, seen, below = list[str](), (-1, ""), set[str](), (-1, "")
+    for start, end in reversed(places):
+        first = max(text.rfind("\n", 0, start), text.rfind("\f", 0, start)) + 1
+        indent, bullet, line = start - first, BULLET.match(text, start, end), text[first:end]
+        kind = re.sub(r"\w+", "1", bullet[0].strip()) if bullet else ""
+        if not lines:
+            if not bullet and not indent:
+                break
+            lines, here, seen = [text[first : place - begin]], (indent, kind), {kind}
+        elif bullet and (indent < here[0] or (indent == here[0] and kind not in seen)):
+            lines.append(line)
+            seen = {kind, *(seen if indent == here[0] else ())}
+            here = indent, kind
+        elif not bullet and indent <= here[0]:
+            # What stands above a list of another kind introduces that one.
+            if here[1] and below == here:
+                lines.append(line[split_sentences(line)[-1][0] :])
+            break
+        below = indent, kind
+    return lines[::-1]
 
 
 def _segments(paragraph: str) -> Iterator[tuple[int, int]]:

@@ -12,6 +12,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.reader import CUT_AT, Match, Quote, distinct
+from briefcontext.sentences import BULLET, list_lines
 from briefcontext.study_type import StudyType, source_notes, species, study_type
 
 MARK = r"\[(\d+[a-z]*)\]"
@@ -39,6 +40,8 @@ _WITHIN = "*_~`([{<\\]】］"
 """What a citation may stand within or behind, without a blank between."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
 _YEAR = re.compile(r"(?<!\d)(?:1[5-9]|20)\d\d(?!\d)")
+_BARRING = re.compile(r"\b(?:not|never|avoid|abandon|contra-?indicat|withdrawn|obsolete)", re.IGNORECASE)
+"""In a heading: what stands under it is not to be done."""
 _LINK = re.compile(r"(?:https?|file)://\S+")
 
 
@@ -46,7 +49,7 @@ class CitedQuote(Quote):
     """A quote, and where a person finds it."""
 
     section: str
-    """The heading that it stands under; empty where none is known."""
+    """What it stands under, the heading and the lines that introduce its list; empty where none is known."""
     paragraph: int | None
     """The number of its paragraph in that section, from 1."""
     page: int | None
@@ -103,7 +106,8 @@ def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:
     texts = [question]
     for document in documents:
         metadata = document.metadata
-        texts += [document.page_content, str(metadata.get("title")), str(metadata.get("publication_types"))]
+        shown = ("title", "publication_types", "section", "paragraph_starts", "list_lines")
+        texts += [document.page_content, *(str(metadata.get(name)) for name in shown)]
     # A key stands there in any case or width, and with anything between its signs.
     signs = " ".join(re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper()) for text in texts)
     taken: set[str] = set()
@@ -251,6 +255,25 @@ def paragraph(document: Document, start: int = 0) -> tuple[str, int | None]:
     return heading, None
 
 
+def read_under(document: Document, start: int) -> str:
+    """Return what a sentence must not be read without: what introduces its list, and a heading that bars it.
+
+    An item of a list that no line ending in a colon introduces has the heading of its section, whatever that says. The
+    result is empty, or ends as a sentence or in a colon.
+    """
+    before = str(document.metadata.get("list_lines") or "")
+    lines = list_lines(before + document.page_content, len(before) + start)
+    above = [shown for line in lines[:-1] if (shown := BULLET.sub("", line, 1).strip("#*_ \t"))]
+    # Another sentence above a list may have nothing to do with it.
+    above = [line for line in above if line[-1] not in ".!?" or _BARRING.search(line)]
+    heading, _ = paragraph(document, start)
+    told = not lines or bool(above and above[-1].endswith(":"))
+    itself = document.page_content[start : start + len(heading) + 9].strip("#*_ \t").startswith(heading)
+    if heading and not itself and (_BARRING.search(heading) or not told) and heading not in "\n".join(above):
+        above.insert(0, heading)
+    return " ".join(f"{' '.join(line.split())}{'' if line[-1] in '.!?:' else ':'}" for line in above)
+
+
 def _starts(document: Document, name: str, width: int) -> list[list[Any]]:
     """Return a list of places from the metadata, which may come from anywhere and hold anything."""
     try:
@@ -303,7 +326,8 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
 def _placed(quote: Quote, document: Document) -> CitedQuote:
     if (start := quote["start"]) is None:
         return CitedQuote(**quote, section="", paragraph=None, page=None)
-    section, number = paragraph(document, start)
+    heading, number = paragraph(document, start)
+    section = read_under(document, start).rstrip(":") or heading
     page = printed_page(document, _chunk_start(document) + start)
     return CitedQuote(**quote, section=section, paragraph=number, page=page)
 

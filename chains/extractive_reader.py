@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from langchain_core.documents import Document
 
-from briefcontext.chains.citation import cite
+from briefcontext.chains.citation import cite, read_under
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction, Quote, extraction_of
-from briefcontext.sentences import RankedSentence
+from briefcontext.sentences import BULLET, RankedSentence
 
 MOST_SENTENCES = 4
 MIN_SCORE = 0.25
@@ -87,24 +87,31 @@ class ExtractiveReader:
 
 def _best(quotes: Iterable[Quote], documents: Sequence[Document]) -> list[Quote]:
     """Return the best quotes and those near them, best first, each wording once."""
-    ranks = {str(document.id): document.metadata.get("rank") for document in documents}
+    by_id = {str(document.id): document for document in documents}
 
     def weight(quote: Quote) -> float:
-        score, rank = quote["score"], ranks[quote["document_id"]]
+        score, rank = quote["score"], by_id[quote["document_id"]].metadata.get("rank")
         # A caller's own documents may have any rank, or none.
         divisor = math.pow(rank, RANK) if isinstance(rank, int) and rank > 0 else 1
         return score / (score + (1 - score) * divisor)
 
     once: dict[str, Quote] = {}
     for quote in sorted(quotes, key=weight, reverse=True):
-        once.setdefault(quote["text"], quote)
+        once.setdefault(_shown(quote, by_id[quote["document_id"]]), quote)
     ranked = list(once.values())
     return [quote for quote in ranked if weight(quote) >= NEAR_BEST * weight(ranked[0])][:MOST_SENTENCES]
 
 
+def _shown(quote: Quote, document: Document) -> str:
+    """Return a quote with what it must not be read without, and without the source's own bullet."""
+    words = BULLET.sub("", " ".join(quote["text"].split()), 1)
+    return f"{read_under(document, quote['start'] or 0)} {words}".strip()
+
+
 def _draft(question: Question, documents: Sequence[Document], quotes: list[Quote]) -> Draft:
     by_id = {str(document.id): document for document in documents}
-    lines = [f"- {' '.join(quote['text'].split())} {cite(by_id[quote['document_id']])}" for quote in quotes]
+    sources = [by_id[quote["document_id"]] for quote in quotes]
+    lines = [f"- {_shown(quote, source)} {cite(source)}" for quote, source in zip(quotes, sources, strict=True)]
     return Draft(
         text="\n".join([_PREFACE, *lines]) if lines else "No sentence of the documents comes near the question.",
         choice=None,

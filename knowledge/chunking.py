@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import Encoder
-from briefcontext.sentences import split_sentences
+from briefcontext.sentences import BULLET, list_lines, split_sentences
 
 CHUNK_TOKENS = 128
 """Chunk size of order-preserving RAG, without overlap (OP-RAG, arXiv 2409.01666, section 4)."""
@@ -20,10 +20,10 @@ _HEADING = re.compile(
     r"^ {0,3}#{1,6}[ \t]+(?P<marked>[^\r\n]*\S)[ \t]*\r?$"
     r"|(?:\A|(?<=\n\n)|(?<=\n\r\n)|(?<=\f))[ \t]*"
     rf"(?P<plain>(?:\d[\d.]*[ \t]+)?[A-Z][^\r\n\t|]{{1,{_LONGEST_HEADING}}}?)[ \t]*(?:\r?\n)+"
-    rf"(?=[^\r\n]{{{_LONGEST_HEADING // 2},}})",
+    rf"(?=[^\r\n]{{{_LONGEST_HEADING // 2},}}|[^\r\n]*[.!?;:][ \t]*\r?$|{BULLET.pattern})",
     re.MULTILINE,
 )
-"""A heading in Markdown, or a short line of its own above a longer one."""
+"""A heading in Markdown, or a short line of its own above a longer one, a sentence or a list."""
 _SENTENCE_END = re.compile(r"[.!?;,]$")
 _PARAGRAPH = re.compile(r"(?:\A|\n[ \t\r]*\n)\s*(?=\S)")
 _BREAKS = re.compile(r"[ \t\n\r\f\v]+")
@@ -54,7 +54,8 @@ def chunk_document(
     Each chunk has the document's metadata but for its `sections`, `chunk_index` (from 0), `start` and `end` (character
     offsets in the document's text), `section` (the heading that most of it stands under, if any) and the id
     `<source_id>#<chunk_index>`. `paragraph_starts` is JSON, if the document has several: `[start, heading, number]`
-    for each that the chunk has a part of, by its number in its section; 0 is the heading itself. One of a PDF has the
+    for each that the chunk has a part of, by its number in its section; 0 is the heading itself. `list_lines` is what
+    introduces the list that the chunk begins in (`briefcontext.sentences.list_lines`). One of a PDF has the
     `page_starts` in it, and the `page` that it begins on.
 
     Args:
@@ -90,6 +91,8 @@ def chunk_document(
             metadata["section"] = heading
         if known := _overlapping(paragraphs, start, end):
             metadata["paragraph_starts"] = json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+        if introduced := list_lines(text, start):
+            metadata["list_lines"] = "\n".join(introduced)
         if printed := _overlapping(pages, start, end):
             metadata["page"] = printed[0][1]
             if printed[1:]:
@@ -117,12 +120,17 @@ def _sections(document: Document) -> list[_Section]:
         found = [
             (match.start(), (match["marked"] or match["plain"]).strip("#: \t"))
             for match in _HEADING.finditer(text)
-            if match["marked"] or not _SENTENCE_END.search(match["plain"])
+            if match["marked"] or not (_SENTENCE_END.search(match["plain"]) or _introduces(match))
         ]
     if not found or found[0][0] > 0:
         found.insert(0, (0, ""))
     ends = [start for start, _ in found[1:]] + [len(text)]
     return [_Section(start, end, heading) for (start, heading), end in zip(found, ends, strict=True)]
+
+
+def _introduces(line: re.Match[str]) -> bool:
+    """Return whether a line only introduces the list below it."""
+    return line["plain"].endswith(":") and BULLET.match(line.string, line.end()) is not None
 
 
 def _paragraphs(text: str, sections: Sequence[_Section]) -> list[tuple[int, str, int]]:

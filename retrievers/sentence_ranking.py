@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from briefcontext.knowledge.encoders.encoder import Encoder, title_of
 from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.retrievers.rankings import BM25Pool
-from briefcontext.sentences import RankedSentence, split_sentences
+from briefcontext.sentences import BULLET, RankedSentence, split_sentences
 
 MIN_CHARACTERS = 25
 """Shorter pieces that do not end as a sentence does are headings and fragments."""
@@ -249,7 +249,7 @@ def _sentences(document: Document) -> list[tuple[int, int]]:
         and not text[start:end].endswith(":")
         and (
             end - start == whole
-            or (end - start >= MIN_CHARACTERS and start >= opening)
+            or (end - start >= MIN_CHARACTERS and (start >= opening or BULLET.match(text, start)))
             or (_END.search(text, end - 10, end) and len(text[start : min(end, start + 99)].split()) > 2)
         )
     ]

@@ -214,6 +214,19 @@ def test_headings_are_found_whichever_way_lines_end(end: str, heading: str) -> N
     assert [chunk.metadata["section"] for chunk in chunks] == ["Methods", "Results"]
 
 
+def test_a_line_that_introduces_a_list_is_no_heading_and_goes_with_its_items() -> None:
+    listed = "Do not use in:\n- adults who have had a stroke or an infarction\n- children\n\nUse in:\n- pain"
+    text = f"Risks\n\nThey are rare.\n\n{listed}\n\nUses\n\nFevers only."
+    chunks = chunk_document(source(text), WORDS, tokens=4)
+    known = {heading for chunk in chunks for _, heading, _ in json.loads(chunk.metadata["paragraph_starts"])}
+    assert known == {"Risks", "Uses"}
+    children, pain = (next(c for c in chunks if f"- {word}" in c.page_content) for word in ("children", "pain"))
+    assert children.page_content.startswith("- children")
+    assert children.metadata["list_lines"] == "Do not use in:\n"
+    assert "list_lines" not in chunks[0].metadata
+    assert "Do not" not in pain.metadata.get("list_lines", "")
+
+
 def test_a_document_is_named_by_its_id_where_it_has_no_source_id() -> None:
     (chunk,) = chunk_document(Document(id="x", page_content="text"), WORDS)
     assert (chunk.id, chunk.metadata["source_id"]) == ("x#0", "x")

@@ -156,6 +156,40 @@ def test_a_heading_is_no_sentence() -> None:
     assert [quote["text"] for quote in quotes] == ["Aspirin lowers the risk of stroke."]
 
 
+@pytest.mark.parametrize(
+    ("text", "metadata", "shown"),
+    [
+        ("Do not give it for:\n- a stroke and a risk of aspirin", {}, ["Do not give it for: a stroke and"]),
+        ("- a stroke and a risk of aspirin", {"list_lines": "Do not give it for:\n"}, ["Do not give it for: a stroke"]),
+        ("- a stroke and a risk of aspirin", {"section": "Uses"}, ["Uses: a stroke and a risk"]),
+        ("- a stroke and a risk of aspirin", {}, ["a stroke and a risk"]),
+        ("Aspirin lowers the risk of stroke.", {"section": "Uses"}, ["Aspirin lowers"]),
+        ("Aspirin lowers the risk of stroke.", {"section": "Contraindications"}, ["Contraindications: Aspirin lowers"]),
+        (
+            "In adults:\n- aspirin, a stroke, a risk",
+            {"section": "To be avoided"},
+            ["To be avoided: In adults: aspirin"],
+        ),
+        (
+            "Not for:\n- aspirin at risk of stroke\n\nOnly for:\n- aspirin at risk of stroke",
+            {},
+            ["Not for: aspirin at risk", "Only for: aspirin at risk"],
+        ),
+    ],
+)
+def test_an_item_is_shown_with_what_introduces_it(text: str, metadata: dict[str, Any], shown: list[str]) -> None:
+    (document,) = _documents(text)
+    document.metadata.update(metadata)
+    asked: Any = {"question": "Does aspirin lower the risk of stroke?", "documents": [document]}
+    answer = build_graph(reader=READER).invoke(asked)["answer"]
+    for line, words in zip(sorted(answer["text"].splitlines()[1:]), shown, strict=True):
+        assert line.startswith(f"- {words}")
+    quotes = sorted(answer["citations"][0]["quotes"], key=lambda quote: quote["section"])
+    for quote, words in zip(quotes, shown, strict=True):
+        assert text[quote["start"] : quote["end"]] == quote["text"]
+        assert words.startswith(quote["section"]) or quote["section"] == "Uses"
+
+
 def test_a_passage_need_not_say_safe_to_be_about_what_is_asked() -> None:
     text = "Metformin is not recommended in kidney disease."
     asked: Any = {"question": "Is metformin safe in kidney disease?", "documents": _documents(text)}

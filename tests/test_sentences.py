@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from briefcontext.sentences import split_sentences
+from briefcontext.sentences import list_lines, split_sentences
 
 WRAPPED = "Scores of the treatment arm at week\n14 of treatment were much higher than those\nunder placebo."
 WEEKS = "A dose of 0.5 mg b.i.d. (i.e. >21 wks. vs. <7 wks.) helped."
@@ -45,3 +45,30 @@ def test_sentences_stand_in_order_and_hold_all_that_is_not_white_space(text: str
     assert edges == sorted(edges)
     between = [text[start:end] for start, end in zip([0, *edges[1::2]], [*edges[::2], len(text)], strict=True)]
     assert not any(map(str.strip, between))
+
+
+NOT_FOR = "Widely used. Do not use in:\n- children\n- adults with:\n  - a fever\n    for days\n\n- pregnancy"
+NUMBERED = "1. Risks\nDo not use in:\n* asthma\n2. Uses\n* epilepsy\n\nStop.\n=====\n3. End"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "lines"),
+    [
+        (NOT_FOR, "children", ["Do not use in:", "- "]),
+        (NOT_FOR, "days", ["Do not use in:", "- adults with:", "  - a fever\n    for "]),
+        (NOT_FOR, "pregnancy", ["Do not use in:", "- "]),
+        (NOT_FOR, "Do not", []),
+        (NUMBERED, "asthma", ["Do not use in:", "* "]),
+        (NUMBERED, "epilepsy", ["2. Uses", "* "]),
+        (NUMBERED, "Stop", []),
+        (NUMBERED, "End", ["Stop.", "3. "]),
+    ],
+)
+def test_an_item_is_read_under_the_lines_that_introduce_its_list(text: str, words: str, lines: list[str]) -> None:
+    assert list_lines(text, text.index(words)) == lines
+
+
+@pytest.mark.parametrize("text", ["a", "- ", "- a\n", "a:\n", "1. ", "- a:\n  ", "-" * 9 + "\n", " - a. b"])
+def test_lists_of_any_length_take_no_longer(text: str) -> None:
+    text *= 20_000
+    assert len(list_lines(text, len(text) - 2)) <= 2
