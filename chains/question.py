@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from typing import NotRequired
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -40,6 +41,8 @@ class Question(TypedDict):
     text: str
     options: dict[str, str]
     """Letter to text, for multiple choice; empty for a free answer."""
+    caution: NotRequired[str]
+    """What to know of a follow-up that a model made a question of."""
 
 
 def check_question(text: object, options: object = None) -> Question:

@@ -169,7 +169,9 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
         if _says_what_is_missing(words):
             continue
         if keys:
-            missing, reason = _check(words, [cited[key] for key in dict.fromkeys(keys)], only_figures=translated)
+            missing, reason = check_sentence(
+                words, [cited[key] for key in dict.fromkeys(keys)], only_figures=translated
+            )
         elif not any(_blank_free(words) in quote for quote in quotes):  # split otherwise than in the document
             reason = NO_CITATION
         if reason:
@@ -240,7 +242,9 @@ def _blank_free(text: str) -> str:
     return "".join(text.split())
 
 
-def _check(sentence: str, documents: Sequence[Document], *, only_figures: bool = False) -> tuple[list[str], str | None]:
+def check_sentence(
+    sentence: str, documents: Sequence[Document], *, only_figures: bool = False
+) -> tuple[list[str], str | None]:
     """Return what of a sentence stands nowhere in the documents, and what is wrong with the sentence."""
     texts = _texts(documents)
     if any(_blank_free(sentence) in _blank_free(text) for text in texts):

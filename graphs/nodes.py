@@ -17,7 +17,7 @@ from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
 from briefcontext.chains.question import Question, check_earlier, check_question, language_note
 from briefcontext.chains.reader import NOTHING_USED, Draft, Reader, extraction_of
-from briefcontext.chains.support import unmentioned_names
+from briefcontext.chains.support import check_sentence, unmentioned_names
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
@@ -51,6 +51,7 @@ NOTHING_CLOSE = (
 FILTERED = "\n\nOnly documents that fulfil the filters ({filters}) were searched."
 UNMENTIONED = "The documents that were read do not mention: {words}. "
 CITED_UNMENTIONED = "Not mentioned {where}. Check that the passages are about what you asked."
+READ_AS = "The model read the follow-up as “{question}”. Check that this is what you asked.{names}"
 WITHOUT_DOSE = "You asked for a dose, and none of these sentences names one."
 ONE_AT_A_TIME = "You asked several questions, and these sentences may answer one of them only. Ask one at a time."
 MUCH_UNMENTIONED = 0.4
@@ -256,7 +257,7 @@ class Nodes:
         if not answer["abstained"]:
             cautions = _of_sentences(state["asked"]["text"], answer) if without_model else []
             cautions += await asyncio.to_thread(self._unmentioned, state, answer, without_model)
-            answer["cautions"][:0] = cautions
+            answer["cautions"][:0] = [*filter(None, [state["asked"].get("caution")]), *cautions]
         return update
 
     def _unmentioned(self, state: State, answer: Answer, without_model: bool) -> list[str]:
@@ -293,7 +294,12 @@ class Nodes:
 async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
     if not isinstance(reader, LLMReader):
         raise InputError("A follow-up is rewritten by a model, and none is set: ask a whole question.")
+    said = Document(page_content="\n".join([*earlier, asked["text"]]))
     asked = await reader.arewrite(asked, earlier, budget)
+    unasked, reason = check_sentence(asked["text"], [said])
+    if reason:
+        names = f" Nobody spoke of: {', '.join(unasked)}." if unasked else ""
+        asked["caution"] = READ_AS.format(question=asked["text"], names=names)
     emit(Rewritten(event="rewritten", question=asked["text"]))
     return asked
 

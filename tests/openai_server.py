@@ -74,7 +74,7 @@ class Reply:
     many calls at once."""
     refusal: str | None = None
     """In place of the content, why the model will not answer; not streamed."""
-    finish: str = "stop"
+    finish: str | None = "stop"
     """Why the model stopped."""
     pieces: list[str] | None = None
     """In place of the content, the tokens that it is streamed in; otherwise they are its words."""
@@ -209,6 +209,8 @@ async def _stream(call: Call, reply: Reply, usage: dict[str, Any] | None) -> Asy
     for delta in [_message(call, reply)] if reply.arguments is not None else deltas:
         choice = {"index": 0, "delta": delta, "finish_reason": None}
         yield f"data: {json.dumps({**head, 'choices': [choice]})}\n\n"
+    if reply.finish is None:
+        return
     last = {"index": 0, "delta": {}, "finish_reason": reply.finish}
     yield f"data: {json.dumps({**head, 'choices': [last]})}\n\n"
     if (call.body.get("stream_options") or {}).get("include_usage"):

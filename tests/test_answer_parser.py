@@ -182,3 +182,20 @@ def test_findings_name_sources_as_the_answer_does_and_no_keys() -> None:
     answer = _answer(f"It is so [{SECOND}].", extraction_of(0, DOCUMENTS, "evidence", finding=finding))
     assert answer["extractions"][0]["finding"] == "As [src-0] and [1] say, it is so [src-0], [1]."
     assert [(citation["key"], citation["source_id"]) for citation in answer["citations"]] == [("1", "src-1")]
+
+
+@pytest.mark.parametrize(
+    ("reply", "caution"),
+    [
+        ("No. It is unknown [2B3C].\nChoice: A", "The answer begins with No, and chooses A (yes)."),
+        ("**Yes**, it is [2B3C].\nChoice: B", "The answer begins with Yes, and chooses B (no)."),
+        ("The documents do not say whether it is safe.\nChoice: A", "The choice A is unsupported: the answer says"),
+        ("Yes, it is [2B3C].\nChoice: A", None),
+        ("No evidence of harm was found [2B3C].\nChoice: A", None),
+    ],
+)
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_choice_against_the_words_before_it_has_a_caution(reply: str, caution: str | None, forced: bool) -> None:
+    asked = check_question("Is it safe in children?", {"A": "yes", "B": "no"})
+    draft = parse_draft(reply, asked, [], [], forced=forced)
+    assert [each.startswith(str(caution)) for each in draft["cautions"]] == [True] * bool(caution)

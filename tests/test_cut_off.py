@@ -76,6 +76,7 @@ def replying(server: OpenAIServer, *replies: Reply, text_only: bool = True) -> N
         ({"finish_reason": "model_length"}, "the token limit"),
         ({"finish_reason": "lengthlength"}, "the token limit"),
         ({"finish_reason": None}, None),
+        ({"model_provider": "openai"}, "a broken connection"),
         ({}, None),
     ],
 )
@@ -102,6 +103,17 @@ def test_an_answer_that_was_cut_off_says_so_and_how_to_mend_it(
     (warning,) = [warning for warning in answer["cautions"] if "cut off" in warning]
     assert warning.startswith(f"The answer was cut off by {FINISHES[finish]}, so that its end is missing. ")
     assert ("max_tokens" if finish == "length" else "filter") in warning.partition("missing.")[2]
+
+
+def test_a_streamed_answer_that_ends_without_saying_why_has_a_caution(
+    chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
+) -> None:
+    server.script = lambda call: Reply("It must never", finish=None)
+    built = build_graph(reader=chat, retriever=disagreeing)
+    asked = {"question": QUESTION}
+    *_, last = built.stream(asked, context=Settings(route="vanilla"), stream_mode=["messages", "values"])
+    caution = last[1]["answer"]["cautions"][0]  # type: ignore[index]
+    assert caution == "The answer was cut off by a broken connection, so that its end is missing. Ask again."
 
 
 @pytest.mark.parametrize("finish", FINISHES)

@@ -103,3 +103,23 @@ def test_the_page_tells_the_question_that_was_made(chat_model: ChatOpenAI, serve
     told = [json.loads(line) for line in page.post("/api/ask", json=FOLLOW_UP).text.splitlines()]
     assert told[0] == {"event": "rewritten", "question": WHOLE}
     assert told[-1]["answer"]["citations"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "unasked"),
+    [
+        (WHOLE, None),
+        ("Does warfarin lower the risk of stroke in children?", "warfarin"),
+        ("How do honey bees usually travel home from flowers?", ""),
+    ],
+)
+def test_a_follow_up_that_became_another_question_has_a_caution(
+    reply: str, unasked: str | None, chat_model: ChatOpenAI, server: OpenAIServer
+) -> None:
+    server.script = rewriting(reply)
+    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    cautions = graph.invoke(FOLLOW_UP, context=SETTINGS)["answer"]["cautions"]
+    told = [caution for caution in cautions if f"read the follow-up as “{reply}”" in caution]
+    assert [caution.endswith(f"Nobody spoke of: {unasked}." if unasked else "you asked.") for caution in told] == (
+        [] if unasked is None else [True]
+    )

@@ -197,7 +197,11 @@ def test_the_form_is_a_setting(
 
 @pytest.mark.parametrize(
     ("words", "calls"),
-    [("The input is not acceptable to us", 2), ("context_length_exceeded: at most 8192 tokens fit", 1)],
+    [
+        ("The input is not acceptable to us", 2),
+        ("context_length_exceeded: at most 8192 tokens fit", 1),
+        ("This model's maximum context length is 4096 tokens", 1),
+    ],
 )
 def test_a_request_refused_for_another_reason_is_an_error_in_the_providers_words_and_changes_nothing(
     words: str, calls: int, chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
@@ -207,6 +211,8 @@ def test_a_request_refused_for_another_reason_is_an_error_in_the_providers_words
     with pytest.raises(ModelCallError, match=words) as caught:
         wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))
     assert "\n" not in str(caught.value)
+    assert type(caught.value) is ModelCallError
+    assert ("Set max_input_tokens" in str(caught.value)) == (calls == 1)
     assert len(server.calls) == calls == len(budget.calls)
     server.script = faithful
     assert wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))["status"] == "evidence"
@@ -314,6 +320,9 @@ def test_what_does_not_pass_is_given_up_with_one_clear_line(fault: str, chat: Ch
     with pytest.raises(ModelCallError, match=f"{chat.model_name} was called 3 times and failed") as caught:
         extract(chat, budget)
     assert "\n" not in str(caught.value)
+    has_status = PASSING[fault].status != 200
+    empty = fault in ("empty", "blank")
+    assert has_status or empty or f"Check that a chat model's server answers at {server.url}" in str(caught.value)
     assert len(server.calls) == 3 == len(budget.calls)
 
 

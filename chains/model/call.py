@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from briefcontext.chains.model.chat_model import (
     Failure,
+    address,
     asked_wait,
     counting_streamed_tokens,
     model_key,
@@ -90,6 +91,11 @@ _RAISED: Mapping[Failure, tuple[type[ModelError], str]] = {
         "another key.",
     ),
     "refused": (_RefusedError, "{model} does not accept the request: {error}"),
+    "too long": (
+        ModelCallError,
+        "{model} finds the request too long: {error} Set max_input_tokens to its window, so that more is read in "
+        "parts, or lower top_k or partition_size.",
+    ),
     "final": (ModelCallError, "{model} does not accept the request: {error}"),
 }
 """What a failure raises that making the call again does not mend."""
@@ -138,7 +144,10 @@ class Model:
             ModelSetupError: the provider refuses the key, or does not know the model or the address.
             ModelCallError: it failed for good.
         """
-        return await on_loop(self._ask(request, budget))
+        try:
+            return await on_loop(self._ask(request, budget))
+        except _RefusedError as error:
+            raise ModelCallError(str(error)) from error
 
     async def _ask(self, request: Request, budget: CallBudget) -> Reply:
         """Make a call; where its form is refused, as plain text, and so from then on if that is taken."""
@@ -249,7 +258,10 @@ class Model:
             if left is not None and left <= 0:
                 return "no reply in time; the question's total_timeout has passed."
             return f"no reply in time; a call may take {budget.timeout:g} s."
-        return f"{type(error).__name__}: {one_line(error)}"
+        told = f"{type(error).__name__}: {one_line(error)}"
+        if getattr(error, "status_code", None) is None and (url := address(self.chat)):
+            return f"{told} Check that a chat model's server answers at {url}."
+        return told
 
     def _record(self, request: Request, message: AIMessage | None, attempt: int, started: float) -> ModelCall:
         usage: dict[str, Any] = dict((message.usage_metadata if message else None) or {})

@@ -84,23 +84,25 @@ def model_name(chat: BaseChatModel) -> str:
 
 def model_key(chat: BaseChatModel) -> str:
     """Return what tells this model at its address from others, also where the environment sets the address."""
-    return f"{type(chat).__name__} {model_name(chat)} {_address(chat)}"
+    return f"{type(chat).__name__} {model_name(chat)} {address(chat)}"
 
 
-def _address(chat: BaseChatModel) -> str:
+def address(chat: BaseChatModel) -> str:
+    """Return the base URL that a model's calls go to; empty where that is not known."""
     # OpenAI's client and Ollama's know their address best; other integrations have it in a field.
     private = (chat.__pydantic_private__ or {}).get("_client")
     clients = (getattr(chat, "root_client", None), getattr(chat, "root_async_client", None), private)
     inner = getattr(private, "_client", None)
     known = [getattr(client, "base_url", None) for client in (*clients, inner)]
     known += [getattr(chat, name, None) for name in sorted(type(chat).model_fields) if _ADDRESS_FIELD.search(name)]
-    return " ".join(dict.fromkeys(str(address) for address in known if address))
+    return " ".join(dict.fromkeys(str(each) for each in known if each))
 
 
-Failure = Literal["retry", "refused", "final", "setup", "quota"]
+Failure = Literal["retry", "refused", "too long", "final", "setup", "quota"]
 """What helps.
 
-`retry`: making the call again; `refused`: perhaps asking in another form; `final`: nothing, for this one request;
+`retry`: making the call again; `refused`: perhaps asking in another form; `too long`: sending fewer documents at once;
+`final`: nothing, for this one request;
 `setup`: another key, model or address; `quota`: paying.
 """
 
@@ -109,6 +111,7 @@ _BY_STATUS: dict[int, Failure] = {
     **{408: "retry", 409: "retry", 425: "retry", 429: "retry"},
 }
 _SETUP_ERRORS = (langchain_errors.ModelAuthenticationError, langchain_errors.ModelNotFoundError)
+_TOO_LONG = re.compile(r"context.?(?:length|window)|too long|too large|too many tokens", re.IGNORECASE)
 _OUT_OF_QUOTA = ("insufficient_quota", "credit_balance_exhausted")
 """OpenAI's codes. Its words do not tell: other providers use the same ones of a limit per minute."""
 # A refusal with status 403 is about what was sent (OpenRouter: "your input was flagged") or about who sends it
@@ -127,11 +130,12 @@ def what_failed(error: Exception) -> Failure:
     LangChain's typed errors say so themselves; for other clients the HTTP status does. What has neither is retried:
     a broken connection, or a reply that the client cannot make sense of, whatever exception it then ends in.
     """
-    if isinstance(error, langchain_errors.ContextOverflowError):
-        return "final"
+    status, fields = getattr(error, "status_code", None), _error_fields(error)
+    overflow = isinstance(error, langchain_errors.ContextOverflowError)
+    if overflow or status == 413 or (status == 400 and _TOO_LONG.search(str(error))):
+        return "too long"
     if isinstance(error, _SETUP_ERRORS):
         return "setup"
-    status, fields = getattr(error, "status_code", None), _error_fields(error)
     if status == 403 or isinstance(error, langchain_errors.ModelPermissionDeniedError):
         # The provider's own words, without what it repeats of the request.
         words = (str(fields[name]) for name in ("message", "code", "type", "status") if fields.get(name))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-Cut = Literal["the token limit", "a content filter"]
+Cut = Literal["the token limit", "a content filter", "a broken connection"]
 """What cut a reply off."""
 
 _REASON_FIELDS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
@@ -22,17 +22,23 @@ _MENDING: dict[Cut, str] = {
     "the token limit": "Open the model with a higher limit of output tokens (max_tokens; num_predict and num_ctx in "
     "Ollama), or use one that writes less.",
     "a content filter": "Ask in other words, or use a model without that filter.",
+    "a broken connection": "Ask again.",
 }
 
 
 def cut_off(message: BaseMessage) -> Cut | None:
-    """Return what cut a reply off, by the reason that its provider gives; None for a whole one."""
+    """Return what cut a reply off, by the reason that its provider gives; None for a whole one.
+
+    The last piece that OpenAI's protocol streams says why the reply ends.
+    """
     given = message.response_metadata
     details = given.get("incomplete_details")
     reasons = [given.get(name) for name in _REASON_FIELDS] + [
         details.get("reason") if isinstance(details, dict) else None
     ]
     reason = " ".join(str(getattr(reason, "name", reason)) for reason in reasons if reason is not None)
+    if given == {"model_provider": "openai"}:
+        return "a broken connection"
     return "the token limit" if _LIMIT.search(reason) else "a content filter" if _FILTER.search(reason) else None
 
 

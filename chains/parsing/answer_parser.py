@@ -40,6 +40,7 @@ _NO_ANSWER = re.compile(
     r"(?:[:.][\s*_\"'`]*|[ \t]+[-–—]+\s+|—\s*|\s*\Z|[ \t]*\n\s*)",
     re.IGNORECASE,
 )
+_YES_OR_NO = re.compile(r"\W*(yes|no)\b(?=[*_\"' ]*(?:[,.:;!—–-]|$))", re.IGNORECASE)
 _INSUFFICIENT = re.compile(r"[\s*_\"'`#]*insufficient[ _-]evidence\b", re.IGNORECASE)
 REFUSAL = re.compile(
     r"\W*(?:(?:(?:i['’]?m|i am) (?:\w+ )?)?sorry\b|i apologi[sz]e\b|as an ai\b"
@@ -110,10 +111,17 @@ def parse_draft(
     if forced and choice is not None:
         warnings.append("A choice was forced by the setting force_choice.")
     cautions = [cut_warning(cut, "The answer")] if cut else []
-    if choice is not None and _INSUFFICIENT.match(text):
-        cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
     words = _STRAY_LINE.sub("", text[refusal.end() :] if refusal else text)
     words = _CHOICE_LINE.sub("", words)
+    if choice is not None and (_INSUFFICIENT.match(text) or says_only_what_is_missing(words, or_else=REFUSAL)):
+        cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
+    said = _YES_OR_NO.match(words)
+    if (
+        choice is not None
+        and said
+        and said[1].lower() in {words.lower() for words in options.values()} - {options[choice].lower()}
+    ):
+        cautions.append(f"The answer begins with {said[1]}, and chooses {choice} ({options[choice]}).")
     if abstained and (claims := claims_beside_what_is_missing(words)):
         cautions.append(f"The documents do not answer, and nothing supports what was said all the same: {claims[0]}")
     conflict = "\n".join(filter(None, (found["words"].strip() for found in _CONFLICT_PART.finditer(words))))
