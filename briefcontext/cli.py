@@ -52,7 +52,7 @@ def main() -> None:
     except _UsageError as error:
         hint = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
         message = plain(error.format_message()).rstrip(".")
-        _fail(f"{message}.{hint}", EXIT_BAD_INPUT)
+        _fail(f"{message}{'' if message.endswith('?') else '.'}{hint}", EXIT_BAD_INPUT)
     except ModelCallError as error:
         _fail(str(error), EXIT_FAILED)
     except BriefContextError as error:

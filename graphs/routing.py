@@ -49,7 +49,7 @@ def _no_ranking(bm25: Sequence[float], n: int) -> str:
     if not matching:
         why = "no term of the question stands in any of the documents"
     elif matching < min(n, len(bm25)):
-        why = f"only {matching} of the {len(bm25)} documents hold a term of the question"
+        why = f"a term of the question stands in only {matching} of the {len(bm25)} documents"
     else:
         why = f"it scores the documents at its places {n} and {n + 1} alike"
     return f"BM25 cannot tell which documents are the best: {why}"

@@ -275,6 +275,7 @@ def test_options_may_follow_one_another_or_be_repeated(
         (["ask", "Is it?", "--options", "yes", "no"], "LETTER=TEXT"),
         (["ask", "Is it?", "--options", "A=yes", "A=no"], "twice"),
         (["answer", "Is it?"], "answer"),
+        (["serv"], "Did you mean 'serve'? See"),
         (["ask", "Is it?", "--document", "/nowhere.txt"], "/nowhere.txt"),
         (["ask", "Is it?", "--document", "a.txt", "--kb", "b"], "name one"),
         (["ask", "Is it?", "--encoder", "minilm"], "--document"),

@@ -69,8 +69,8 @@ ALIKE = [make_documents(16, about=0)[0].model_copy(update={"id": f"doc-{place}"}
     [
         ("What is the capital of France?", make_documents(16, about=0), "no term of the question stands in any"),
         ("What is the capital of France?", make_documents(2, about=0), "no term of the question stands in any"),
-        (QUESTION, make_documents(16, about=0), "only 1 of the 16 documents hold a term of the question"),
-        (QUESTION, make_documents(2, about=0), "only 1 of the 2 documents hold a term of the question"),
+        (QUESTION, make_documents(16, about=0), "a term of the question stands in only 1 of the 16 documents"),
+        (QUESTION, make_documents(2, about=0), "a term of the question stands in only 1 of the 2 documents"),
         (QUESTION, ALIKE, "it scores the documents at its places 3 and 4 alike"),
     ],
     ids=["no term", "no term in few", "one match", "one match in few", "all alike"],

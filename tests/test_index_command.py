@@ -57,7 +57,7 @@ def test_without_an_encoder_a_new_base_has_medcpt_and_another_keeps_its_own(tmp_
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"encoder": "bge"}, "built with encoder 'hashing' and name 'hashing', and the encoder 'bge' given"),
+        ({"encoder": "bge"}, "built with encoder 'hashing', not 'bge': use the same"),
         ({"chunk_tokens": 64}, "chunk_tokens=None, not 64"),
         ({"store": "http://localhost:1"}, "store=None, not 'http://localhost:1'"),
     ],

@@ -169,11 +169,8 @@ def test_a_file_is_not_a_knowledge_base(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [
-        (
-            HashingEncoder(name="bge"),
-            "encoder 'hashing' and name 'hashing', and the encoder 'bge' given has name 'bge'",
-        ),
-        (HashingEncoder(revision="2"), "revision '1', and the encoder 'hashing' given has revision '2'"),
+        (HashingEncoder(name="bge"), "built with encoder 'hashing', not 'bge': use"),
+        (HashingEncoder(revision="2"), "revision '1', not 'hashing' and revision '2'"),
         (HashingEncoder(dimension=8), "dimension 16"),
         (HashingEncoder(metric="ip"), "metric 'cosine'"),
     ],

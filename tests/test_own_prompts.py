@@ -122,7 +122,7 @@ def test_the_bundled_ones_are_written_out_once_and_are_as_good(
 ) -> None:
     folder = tmp_path / "mine"
     monkeypatch.setattr(sys, "argv", ["briefcontext", "prompts", str(folder)])
-    for code, said in ((None, f"Wrote {len(BUNDLED.texts)} prompts"), (2, "is there already")):
+    for code, said in ((None, f"Wrote {len(BUNDLED.texts)} prompts"), (2, "prompts already: name another")):
         with pytest.raises(SystemExit) as ended:
             main()
         output = capsys.readouterr()

@@ -44,7 +44,9 @@ def ask(
         Literal["ris", "bibtex", "nlm"] | None,
         output_option(help="Print what the answer cites, for a reference manager."),
     ] = None,
-    verbose: Annotated[bool, output_option("--verbose", help="Show every document and quote.")] = False,
+    verbose: Annotated[
+        bool, output_option("--verbose", help="Show every document and quote, and log each stage.")
+    ] = False,
     **given: Any,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""

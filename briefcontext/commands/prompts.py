@@ -15,8 +15,8 @@ def prompts(
     from briefcontext.prompts import BUNDLED
 
     files = {folder / f"{name}.txt": text for name, text in sorted(BUNDLED.texts.items())}
-    if there := [str(file) for file in files if file.exists()]:
-        raise InputError(f"{', '.join(there)}: is there already, and is kept. Name another folder.")
+    if there := sum(file.exists() for file in files):
+        raise InputError(f"{folder} holds {there} of the {len(files)} prompts already: name another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         file.write_text(text, encoding="utf-8")

@@ -296,9 +296,13 @@ class Manifest(BaseModel):
         given = {"name": encoder} if isinstance(encoder, str) else EncoderRecord.model_validate(encoder).model_dump()
         for name, got in given.items():
             if (wanted := getattr(self.encoder, name)) != got:
+                built, other = (
+                    repr(encoder) + ("" if name == "name" else f" and {name} {value!r}")
+                    for encoder, value in ((self.encoder.name, wanted), (given["name"], got))
+                )
                 raise KnowledgeBaseError(
-                    f"{self.place} was built with encoder {self.encoder.name!r} and {name} {wanted!r}, and the encoder "
-                    f"{given['name']!r} given has {name} {got!r}: use the same encoder, or build another base."
+                    f"{self.place} was built with encoder {built}, not {other}: use the same encoder, or build another "
+                    "base."
                 )
         for name, asked in (("chunk_tokens", chunk_tokens), ("store", store)):
             if asked is not None and asked != (held := getattr(self, name)):
