@@ -91,8 +91,10 @@ def list_lines(text: str, place: int) -> list[str]:
         elif not bullet and indent <= here[0]:
             # What stands above a list of another kind introduces that one.
             if here[1] and below == here:
-                lines.append(line[split_sentences(line)[-1][0] :])
-            break
+                lines.append(" " * indent + line[split_sentences(line)[-1][0] :])
+            if not indent:
+                break
+            here, seen = (indent, ""), {""}
         below = indent, kind
     return lines[::-1]
 

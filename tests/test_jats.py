@@ -135,7 +135,9 @@ def test_headings_stand_alone_and_sections_come_in_order() -> None:
     (f"<p>About 10<inline-formula>{MATH.replace('<mml:mi>x</mml:mi>', POWER)}</inline-formula>.</p>",
      "About 10×10^28."),
     ("<p>Two:<list><list-item><label>1</label><p>One.</p></list-item><list-item><p>Two.</p></list-item></list>"
-     "then <bold>more</bold>.</p>", "Two:\n\nOne.\n\nTwo.\n\nthen more."),
+     "then <bold>more</bold>.</p>", "Two:\n\n- One.\n\n- Two.\n\nthen more."),
+    ("<list><list-item><p>A:</p><p>B.</p><list><list-item><p>C.</p></list-item></list></list-item></list>",
+     "- A:\n\n  B.\n\n  - C."),
     ("<p>Text<fig><object-id>10.0/f</object-id><label>Figure 1.</label><caption><title>What.</title>"
      "<p>Why.</p></caption><graphic/></fig> goes on.</p>", "Text\n\nFigure 1. What. Why.\n\ngoes on."),
     ("<table-wrap><label>Table 1</label><caption><p>Rates.</p></caption><alternatives><graphic/>"

@@ -49,6 +49,7 @@ def test_sentences_stand_in_order_and_hold_all_that_is_not_white_space(text: str
 
 NOT_FOR = "Widely used. Do not use in:\n- children\n- adults with:\n  - a fever\n    for days\n\n- pregnancy"
 NUMBERED = "1. Risks\nDo not use in:\n* asthma\n2. Uses\n* epilepsy\n\nStop.\n=====\n3. End"
+INDENTED = "Avoid in:\n- those who have:\n\n  Most of all:\n  - asthma"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,7 @@ NUMBERED = "1. Risks\nDo not use in:\n* asthma\n2. Uses\n* epilepsy\n\nStop.\n==
         (NOT_FOR, "days", ["Do not use in:", "- adults with:", "  - a fever\n    for "]),
         (NOT_FOR, "pregnancy", ["Do not use in:", "- "]),
         (NOT_FOR, "Do not", []),
+        (INDENTED, "asthma", ["Avoid in:", "- those who have:", "  Most of all:", "  - "]),
         (NUMBERED, "asthma", ["Do not use in:", "* "]),
         (NUMBERED, "epilepsy", ["2. Uses", "* "]),
         (NUMBERED, "Stop", []),

@@ -1,4 +1,5 @@
 import io
+import json
 
 import pytest
 from hypothesis import given, strategies as st
@@ -6,6 +7,7 @@ from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.source import Reject
 from briefcontext.knowledge.sources.texts import markdown_title, read_html, read_markdown, read_text
+from briefcontext.sentences import list_lines
 
 
 def test_a_text_file_is_one_document_with_its_exact_text() -> None:
@@ -126,14 +128,32 @@ def test_html_is_read_block_by_block_without_menus_and_scripts() -> None:
         *(
             "Results",
             "Zinc shortened colds1 (P=0.01). None was severe.",
-            "Dose: 5 µg",
-            "10^9/L",
+            "- Dose: 5 µg",
+            "- 10^9/L",
             "Group\tDays",
             "Zinc\t4",
         ),
         *("One.", "Two. Three."),
     ]
     assert (entry.metadata["title"], entry.metadata["kind"]) == ("Zinc for colds", "text")
+
+
+LISTS = """<h2>Do <b>not</b> use</h2><ul><li><p>In adults:</p><p>See below.</p><ul><li>Asthma</ul>or<li></li><li>In
+children</ul><p>It is old.</p><h2>Use</h2><ol><li>In epilepsy</ol><dl><dt>Dose<dd>5 mg</dl>"""
+
+
+def test_html_keeps_its_lists_and_headings() -> None:
+    (entry,) = read_html(io.BytesIO(LISTS.encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    text = entry.page_content
+    assert text.split("\n\n") == [
+        *("Do not use", "- In adults:", "  See below.", "  - Asthma", "  or", "- In children", "It is old."),
+        *("Use", "- In epilepsy", "Dose", "- 5 mg"),
+    ]
+    assert list_lines(text, text.index("Asthma")) == ["Do not use", "- In adults:", "  See below.", "  - "]
+    assert list_lines(text, text.index("children")) == ["Do not use", "- In "]
+    use = text.index("Use")
+    assert json.loads(entry.metadata["sections"]) == [["Do not use", 0, use], ["Use", use, len(text)]]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ BLOCKS = HEADED | CAPTIONED | {
     "list-item", "p", "preformat", "speech", "statement", "subtitle", "table-wrap-group", "term", "title",
     "verse-group", "verse-line",
 }
+ITEMS = frozenset({"def", "list-item"})
 SPACED = BLOCKS | {"break", "disp-formula"}
 """Elements that print apart from what surrounds them."""
 
@@ -88,7 +89,8 @@ def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
     """The articles of an uncompressed JATS stream, a single article or a set of them, and the rejects.
 
     The text is the title, the abstracts, the body and the captions of floats, in this order and parted by blank lines;
-    a heading is a paragraph of its own. Left out are tables' cells, footnotes, front and back matter, and sub-articles.
+    a heading is a paragraph of its own, and an item of a list begins with `- `. Left out are tables' cells, footnotes,
+    front and back matter, and sub-articles.
 
     The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
     `[heading, start, end]` for each heading in order, where `text[start:end]` begins with the heading and
@@ -246,9 +248,17 @@ def _paragraphs(element: etree._Element) -> Iterator[Part]:
             elif child.tag == "title" and element.tag in HEADED:
                 yield flatten(child), flatten(child)
             else:
-                yield from _paragraphs(child)
+                yield from _item(child) if child.tag in ITEMS else _paragraphs(child)
         running += child.tail or ""
     yield None, " ".join(running.split())
+
+
+def _item(element: etree._Element) -> Iterator[Part]:
+    """The paragraphs of an item of a list, those after the first two blanks further in, as in Markdown."""
+    bullet = "- "
+    for begun, paragraph in _paragraphs(element):
+        yield begun, paragraph and bullet + paragraph
+        bullet = "  " if paragraph else bullet
 
 
 def _caption(float_: etree._Element) -> str:

@@ -1,6 +1,7 @@
 """Plain text and Markdown, as the file has it, and HTML, block by block: one document per file."""
 
 import codecs
+import json
 import re
 from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
@@ -33,11 +34,13 @@ _BLOCKS = (
 )
 """Elements that stand on lines of their own; all others are within a line."""
 _CELLS = ("td", "th")
+_ITEMS = ("dd", "li")
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LEFT_OUT = ("button", "head", "nav", "noscript", "script", "select", "style", "svg", "template", "textarea")
 _CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that HTML may have, by mistake, and XML may not."""
-_BLOCK_MARK, _CELL_MARK = "\ufdd0", "\ufdd1"
-"""Characters that Unicode gives to programs for use inside them, and to no text."""
+_CELL_MARK = "\ufdd1"
+"""A character that Unicode gives to programs for use inside them, and to no text."""
 _STATED = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|\b(?:charset|encoding)\s*=", re.IGNORECASE)
 """That a file says how its characters are encoded."""
 
@@ -79,22 +82,46 @@ def markdown_title(text: str) -> str:
 def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """The file as one document of kind `text`; or its reject.
 
-    Blocks (paragraphs, headings, items, rows) are apart by a blank line, and cells of a row by a tab; menus and scripts
-    are left out. The title is the page's, else the file's name without the ending. The file is UTF-8, or states what
-    else it is.
+    Blocks (paragraphs, headings, items, rows) are apart by a blank line, and cells of a row by a tab. An item of a list
+    begins with `- `, and stands two blanks further in than the one that it is part of. Menus and scripts are left out.
+    The title is the page's, else the file's name without the ending. The file is UTF-8, or states what else it is.
+
+    `sections` is that of `read_jats`, where there are headings.
     """
     root = _parsed(read_whole(stream))
     title = " ".join((root.findtext(".//title") or "").split())
     write_out_formulas(root)
     etree.strip_elements(root, etree.Comment, etree.ProcessingInstruction, *_LEFT_OUT, with_tail=False)
-    for element in root.iter(*_BLOCKS, *_CELLS, "br"):
-        mark = "\n" if element.tag == "br" else _CELL_MARK if element.tag in _CELLS else _BLOCK_MARK
-        element.text = mark + _CONTROLS.sub(" ", element.text or "")
-        if mark == _BLOCK_MARK:
-            element.tail = mark + _CONTROLS.sub(" ", element.tail or "")
-    blocks = str(root.text_content()).split(_BLOCK_MARK)
-    rows = ("\t".join(filter(None, (" ".join(cell.split()) for cell in block.split(_CELL_MARK)))) for block in blocks)
-    yield file_document(document_id, "\n\n".join(filter(None, rows)), title=title, kind="text")
+    text, starts = "", []
+    for block, is_heading in _blocks(root):
+        text += "\n\n" if text else ""
+        if is_heading:
+            starts.append((block.lstrip("- "), len(text)))
+        text += block
+    ends = [start for _, start in starts[1:]] + [len(text)]
+    sections = [(heading, start, end) for (heading, start), end in zip(starts, ends, strict=True)] if starts else []
+    metadata = {"sections": json.dumps(sections, ensure_ascii=False)} if sections else {}
+    yield file_document(document_id, text, title=title, kind="text", metadata=metadata)
+
+
+def _blocks(root: html.HtmlElement) -> Iterator[tuple[str, bool]]:
+    """Yield what stands on lines of its own, and whether it is a heading."""
+    running, depth, bullet = "", 0, ""
+    for event, element in etree.iterwalk(root, events=("start", "end")):
+        begins = event == "start"
+        if element.tag in _BLOCKS:
+            if block := "\t".join(filter(None, (" ".join(cell.split()) for cell in running.split(_CELL_MARK)))):
+                yield (
+                    "  " * (depth - 1) + (bullet or "  " * bool(depth)) + block,
+                    element.tag in _HEADINGS and not begins,
+                )
+                bullet = ""
+            running = ""
+        if element.tag in _ITEMS:
+            depth, bullet = (depth + 1, "- ") if begins else (depth - 1, "")
+        if begins:
+            running += _CELL_MARK if element.tag in _CELLS else "\n" if element.tag == "br" else ""
+        running += _CONTROLS.sub(" ", (element.text if begins else element.tail) or "")
 
 
 def read_whole(stream: BufferedIOBase) -> bytes:
