@@ -2,11 +2,12 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from langgraph.runtime import get_runtime
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -41,7 +42,8 @@ _RENAMED = {
 
 
 _Year = Annotated[int, Field(ge=1000, le=9999)]
-_Labels = tuple[Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)], ...]
+_Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_Labels = Annotated[Sequence[_Label], AfterValidator(tuple)]
 
 
 def _title(name: str, _: object) -> str:
@@ -234,7 +236,8 @@ class Settings(BaseModel):
     def filters(self) -> Filters:
         """What every document has to fulfil."""
         first, last = self.years or (None, None)
-        return Filters(first, last, self.publication_types, self.journals, self.mesh, self.languages)
+        labels = map(tuple, (self.publication_types, self.journals, self.mesh, self.languages))
+        return Filters(first, last, *labels)
 
     def budget(self, started: float) -> CallBudget:
         """Open the budget of one node's model calls, in a run that began at `started` (seconds since the epoch)."""
