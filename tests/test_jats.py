@@ -128,6 +128,7 @@ def test_headings_stand_alone_and_sections_come_in_order() -> None:
 
 @pytest.mark.parametrize(("body", "text"), [
     ("<p>H<sub>2</sub>O,\n <italic>a<bold>b</bold></italic>c<!-- d --> &#955;<break/>e</p>", "H2O, abc λ e"),
+    ("<p>Give <strike>10 mg</strike> 5 mg.</p>", "Give 5 mg."),
     ("<p>As shown [<xref ref-type='bibr' rid='B1'>1</xref>].</p>", "As shown [1]."),
     ("<p>2.4 &#215; <italic>10</italic><sup>9</sup>/L, 10<sup>&#8722;3</sup> and 10<sup>4.5</sup> of 5 "
      "<sup>18</sup>F, CD4<sup>+</sup>, kg<sup>-1</sup></p>", "2.4 × 10^9/L, 10^−3 and 10^4.5 of 5 18F, CD4+, kg-1"),

@@ -156,6 +156,32 @@ def test_html_keeps_its_lists_and_headings() -> None:
     assert json.loads(entry.metadata["sections"]) == [["Do not use", 0, use], ["Use", use, len(text)]]
 
 
+STRUCK = ("<del>10</del>", "<s>10</s>", "<strike>10</strike>", "<i hidden>10</i>", "<i style='Display : NONE'>10</i>",
+    "<i style='color: red; visibility:hidden'>1<b>0</b></i>", "<i style='text-decoration: line-through'>10</i>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("struck", STRUCK)
+def test_what_a_page_strikes_out_or_hides_is_left_out(struck: str) -> None:
+    (entry,) = read_html(io.BytesIO(f"<p>Give {struck} 5 mg.</p>".encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content == "Give 5 mg."
+
+
+@pytest.mark.parametrize("struck", ["~~10~~", "~~a\nb ~c~~", "<del>10</del>", "<S>10\n</S>", "<!-- a - b\n\n<c> -->"])
+def test_what_markdown_strikes_out_is_left_out(struck: str) -> None:
+    (entry,) = read_markdown(io.BytesIO(f"Give {struck}5 mg.".encode()), "f/a.md")
+    assert isinstance(entry, Document)
+    assert entry.page_content == "Give 5 mg."
+
+
+@pytest.mark.parametrize("text", ["~~~\n5 mg\n~~~", "~5 to ~~10 mg.\n\nA~~", "a <s> <b", "~~~~", "<!-- a -- b >"])
+def test_what_markdown_does_not_strike_out_stays(text: str) -> None:
+    (entry,) = read_markdown(io.BytesIO(text.encode()), "f/a.md")
+    assert isinstance(entry, Document)
+    assert entry.page_content == text
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [

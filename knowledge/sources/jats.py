@@ -71,8 +71,8 @@ SPACED = BLOCKS | {"break", "disp-formula"}
 
 LEFT_OUT = frozenset({
     "alt-text", "annotation", "annotation-xml", "attrib", "fn", "fn-group", "graphic", "inline-graphic",
-    "label", "long-desc", "media", "object-id", "permissions", "ref-list", "sec-meta", "table",
-    "table-wrap-foot",
+    "label", "long-desc", "media", "object-id", "permissions", "ref-list", "sec-meta", "strike",
+    "table", "table-wrap-foot",
 })
 # fmt: on
 FORMULA_ALTERNATIVES = frozenset({"tex-math", "textual-form"})
@@ -90,7 +90,7 @@ def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
 
     The text is the title, the abstracts, the body and the captions of floats, in this order and parted by blank lines;
     a heading is a paragraph of its own, and an item of a list begins with `- `. Left out are tables' cells, footnotes,
-    front and back matter, and sub-articles.
+    front and back matter, sub-articles, and what is struck out.
 
     The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
     `[heading, start, end]` for each heading in order, where `text[start:end]` begins with the heading and

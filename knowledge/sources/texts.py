@@ -36,7 +36,19 @@ _BLOCKS = (
 _CELLS = ("td", "th")
 _ITEMS = ("dd", "li")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_LEFT_OUT = ("button", "head", "nav", "noscript", "script", "select", "style", "svg", "template", "textarea")
+_LEFT_OUT = (
+    *("button", "head", "nav", "noscript", "script", "select", "style", "svg", "template", "textarea"),
+    *("del", "s", "strike"),
+)
+_UNSEEN = ("display:none", "visibility:hidden", "line-through")
+"""Styles of what is not shown, or struck out."""
+_STRUCK = re.compile(
+    r"(?<!~)~~(?!~)(?:[^~\n]|~(?!~)|\n(?![ \t\r]*\n))++~~(?!~)"
+    r"|<(?:del|s|strike)>[^<]*+</(?:del|s|strike)>"
+    r"|<!--(?:[^<-]|<(?!!--)|-(?!->))*+-->",
+    re.IGNORECASE,
+)
+"""Text in Markdown that is struck out, or a comment."""
 _CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that HTML may have, by mistake, and XML may not."""
 _CELL_MARK = "\ufdd1"
@@ -59,9 +71,9 @@ def read_text(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
 def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """Like `read_text`, as kind `markdown`; the title is the front matter's, else the first heading.
 
-    Markup stays in the text.
+    Markup stays in the text; what is struck out, and comments, do not.
     """
-    text = _decoded(read_whole(stream))
+    text = _STRUCK.sub("", _decoded(read_whole(stream)))
     yield file_document(document_id, text, title=markdown_title(text), kind="markdown")
 
 
@@ -83,8 +95,9 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """The file as one document of kind `text`; or its reject.
 
     Blocks (paragraphs, headings, items, rows) are apart by a blank line, and cells of a row by a tab. An item of a list
-    begins with `- `, and stands two blanks further in than the one that it is part of. Menus and scripts are left out.
-    The title is the page's, else the file's name without the ending. The file is UTF-8, or states what else it is.
+    begins with `- `, and stands two blanks further in than the one that it is part of. Menus, scripts, and what is
+    hidden or struck out are left out. The title is the page's, else the file's name without the ending. The file is
+    UTF-8, or states what else it is.
 
     `sections` is that of `read_jats`, where there are headings.
     """
@@ -92,6 +105,10 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     title = " ".join((root.findtext(".//title") or "").split())
     write_out_formulas(root)
     etree.strip_elements(root, etree.Comment, etree.ProcessingInstruction, *_LEFT_OUT, with_tail=False)
+    for element in list(root.iterdescendants()):
+        style = "".join(element.get("style", "").split()).lower()
+        if "hidden" in element.attrib or any(unseen in style for unseen in _UNSEEN):
+            element.drop_tree()
     text, starts = "", []
     for block, is_heading in _blocks(root):
         text += "\n\n" if text else ""
