@@ -85,7 +85,7 @@ _CONTRASTS: Sequence[Mapping[str, str]] = (
 _GROUPS = "|".join(f"(?P<{name}>{words})" for contrast in _CONTRASTS for name, words in contrast.items())
 _CONTRAST = re.compile(rf"\b(?:{_GROUPS})\w*")
 _OPEN = r"whether|unknown|unclear|uncertain|not known|hypothes|misconception|myth|claim(?:s|ed)?\b|little evidence"
-_LIMITED = r"unless|except (?:if|in|when|for)\b|only (?:if|in|when|after)\b"
+_LIMITED = r"unless|except (?:if|in|when|for|those|with)\b|only (?:if|in|when|after)\b"
 _LEFT_OPEN, _UP_TO = re.compile(rf"\b(?:{_OPEN})"), re.compile(rf"\b(?:{_LIMITED})")
 _CAUTIOUS = re.compile(rf"\b(?:{_OPEN}|{_LIMITED}|controvers|if\b|may\b|might\b|could\b|only\b|possib|suggest)")
 _DIRECTIONS = {"more", "less", "better", "worse"}
@@ -310,10 +310,10 @@ def _whole(documents: Sequence[Document]) -> str:
 
 
 def _leaves_open(source: str, said: str) -> bool:
-    """Whether a doubt stands before the words that a source shares with a sentence, or a condition behind them."""
+    """Whether a doubt stands before the words that a source shares with a sentence, or a condition after the first."""
     wanted = _stems(said)
     shared = [word.start() for word in _LONG_WORD.finditer(source) if word[0][:5] in wanted]
-    return bool(shared and (_LEFT_OPEN.search(source, 0, shared[0]) or _UP_TO.search(source, shared[-1])))
+    return bool(shared and (_LEFT_OPEN.search(source, 0, shared[0]) or _UP_TO.search(source, shared[0])))
 
 
 def _exchanged(said: str, sources: Sequence[str]) -> tuple[str, str] | None:

@@ -254,10 +254,11 @@ class Nodes:
             draft = await asyncio.to_thread(_nothing_close, state, draft)
         update = _composed(state, draft, budget, reader, self._settings(state).filters)
         answer: Answer = update["answer"]
+        cautions = [state["asked"]["caution"]] if "caution" in state["asked"] else []
         if not answer["abstained"]:
-            cautions = _of_sentences(state["asked"]["text"], answer) if without_model else []
+            cautions += _of_sentences(state["asked"]["text"], answer) if without_model else []
             cautions += await asyncio.to_thread(self._unmentioned, state, answer, without_model)
-            answer["cautions"][:0] = [*filter(None, [state["asked"].get("caution")]), *cautions]
+        answer["cautions"][:0] = cautions
         return update
 
     def _unmentioned(self, state: State, answer: Answer, without_model: bool) -> list[str]:
@@ -297,7 +298,7 @@ async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str],
     said = Document(page_content="\n".join([*earlier, asked["text"]]))
     asked = await reader.arewrite(asked, earlier, budget)
     unasked, reason = check_sentence(asked["text"], [said])
-    if reason:
+    if reason or asked["text"] in earlier:
         names = f" Nobody spoke of: {', '.join(unasked)}." if unasked else ""
         asked["caution"] = READ_AS.format(question=asked["text"], names=names)
     emit(Rewritten(event="rewritten", question=asked["text"]))

@@ -111,6 +111,7 @@ def test_the_page_tells_the_question_that_was_made(chat_model: ChatOpenAI, serve
         (WHOLE, None),
         ("Does warfarin lower the risk of stroke in children?", "warfarin"),
         ("How do honey bees usually travel home from flowers?", ""),
+        (QUESTION, ""),
     ],
 )
 def test_a_follow_up_that_became_another_question_has_a_caution(
