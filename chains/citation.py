@@ -36,6 +36,7 @@ _REPEATED = re.compile(rf"({MARK})(?:[^\S\n]*\1)+")
 _WORDS_WITH_KEYS = frozenset(
     {"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "DOC", "DOCS", "SOURCE", "SOURCES", "REF", "REFS", "SEE", "AND"}
 )
+_PAGE_WORDS = frozenset({"P", "PP", "PAGE", "PAGES"})
 _WITHIN = "*_~`([{<\\]】］"
 """What a citation may stand within or behind, without a blank between."""
 _NUMBERS = re.compile(r"(?=\D*\d)(?:\d++[a-z]{0,2}+|[\s,;–-])+")
@@ -208,7 +209,10 @@ def _keys(words: str) -> list[str]:
     """Return the keys between two brackets; none when other words stand there."""
     said = re.findall(r"\w+", unicodedata.normalize("NFKC", words).upper())
     keys = [word for word in said if _KEY.fullmatch(word)]
-    return keys if _WORDS_WITH_KEYS.issuperset(set(said).difference(keys)) else []
+    others = set(said).difference(keys)
+    if others & _PAGE_WORDS:
+        others -= {word for word in others if word.isdigit()}
+    return keys if (_WORDS_WITH_KEYS | _PAGE_WORDS).issuperset(others) else []
 
 
 def publication_year(document: Document) -> int | None:
