@@ -49,6 +49,11 @@ _ASKED = re.compile(
     re.IGNORECASE,
 )
 """The background or the aim of a study: its question, and no answer."""
+_QUIZ = re.compile(
+    rf"[?？؟][\s\"'”’»)\]*_]{{0,4}}\Z|\A(?:{BULLET.pattern})?\W{{0,4}}true\s{{0,9}}(?:or|/)\s{{0,9}}false\b",
+    re.IGNORECASE,
+)
+"""A question, or what may be false."""
 _DONE = re.compile(
     r"^(?:methods?|design|setting|participants)\b[^:.]*:"
     rf"|\b(?:this|present|current|our) (?:study|trial|review|paper|article|analysis) (?:is|was|were|{_STUDIED})\b"
@@ -151,8 +156,8 @@ class SentenceRanker:
     ) -> list[RankedSentence]:
         """Return the documents' sentences, best first; equal ones keep the documents' order.
 
-        Headings, fragments and repetitions of a document's own title are left out: they are no evidence. So is what was
-        asked, or believed before, where a sentence of its source that ranks higher reports a finding.
+        Headings, fragments, questions, and repetitions of a document's own title are left out: they are no evidence. So
+        is what was asked, or believed before, where a sentence of its source that ranks higher reports a finding.
 
         Args:
             query: the question.
@@ -190,6 +195,7 @@ class SentenceRanker:
             here = sources == source
             odds[here] += findings[here] + odds[here].max() - (odds[here] + findings[here]).max()
             kept[here] |= odds[here] >= odds[here & (findings > 0)].max(initial=-np.inf)
+        kept &= [not _QUIZ.search(text) for text in texts]
         scores = 1 / (1 + np.exp(-odds))
         ranked = [
             RankedSentence(str(documents[number].id), text, start, end, float(score))

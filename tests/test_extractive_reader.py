@@ -102,6 +102,21 @@ def test_a_sentence_is_no_title_fragment_or_belief(text: str, said: list[str]) -
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Does aspirin raise the risk of stroke?",
+        "“Aspirin for the risk of stroke?” ",
+        "True or false: aspirin raises the risk of stroke.",
+        "3. **True/False** Aspirin raises the risk of stroke.",
+    ],
+)
+def test_a_question_is_no_evidence(text: str) -> None:
+    assert wait_for(READER.aanswer(ASKED, _documents(text), "vanilla", ACCOUNT))["abstained"]
+    draft = wait_for(READER.aanswer(ASKED, _documents(f"{text}\n\nAspirin lowers it."), "vanilla", ACCOUNT))
+    assert [quote["text"] for quote in draft["quotes"]] == ["Aspirin lowers it."]
+
+
+@pytest.mark.parametrize(
     ("question", "asks"),
     [
         ("What is the dose of aspirin?", True),
@@ -363,8 +378,6 @@ FOUND = "The risk of stroke was lower with aspirin."
         ("BACKGROUND: Aspirin is believed to help against the risk of stroke.", True),
         ("The aim was to compare the risk of stroke with aspirin.", True),
         ("The risk of stroke with aspirin remains unclear.", True),
-        ("Is aspirin of use against the risk of stroke?", True),
-        ("Does aspirin lower the risk of stroke?", True),
         ("This study evaluates aspirin for the risk of stroke.", False),
         ("We investigated aspirin and the risk of stroke.", False),
         ("Aspirin was given to people at risk of stroke.", False),
