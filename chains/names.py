@@ -58,6 +58,12 @@ _SHORT_STEM = 4
 _BEFORE = 60
 """Characters before a name, whose words may be abbreviated with it."""
 _ABBREVIATION = re.compile(r"\b[A-Z]{2,6}(?=s?\b)")
+_COMMON = r"""
+    depress anxi schizophren autis bipolar alzheimer parkinson migrain headache insomni epilep seizure paralys gout lupus
+    eczema obes angina infarct fibrillat arrhythm thromb embol hemorrhag fracture pneumon influenza malaria measles hiv\b
+    sepsis|septic constipat vomit
+"""
+"""Diseases whose names end otherwise."""
 _ABOUT: Mapping[str, str] = {
     "pregnan|antenatal|prenatal|trimester": "gestation|gravid|maternal|obstetric|fetal|fetus|birth",
     "breast-?fe|lactat": "breast milk|human milk|nursing",
@@ -70,6 +76,7 @@ _ABOUT: Mapping[str, str] = {
     "diabet": r"t[12]dm|\bt[12]d\b|\bdm\b",
     "hypertens": "blood pressure",
     "cancer": "carcin|tumou?r|oncol|malign|neoplas|leukemi|lymphom|melanom|sarcom|blastom|myelom|gliom",
+    **dict.fromkeys(_COMMON.split(), ""),
 }
 """Whom or what a sentence may be about, and what else shows that its source is, too."""
 _KNOWN_BY: Mapping[str, str] = {
@@ -120,7 +127,7 @@ def _missing_words(text: str, source: str) -> Iterator[str]:
         table = {**table, _PEOPLE: "participant|volunteer"}
     for words, others in table.items():
         named = re.search(rf"\b(?:{words})\w*", text, re.IGNORECASE)
-        if named and not re.search(f"{words}|{others}", source):
+        if named and not re.search(f"{words}|{others}" if others else words, source):
             yield named[0]
 
 

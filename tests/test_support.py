@@ -67,6 +67,7 @@ NAMED = {
     "It may be given to older people [1].": ["older"],
     "It prevents hepatitis, and may be given in kidney failure [1].": ["hepatitis", "kidney"],
     "It relieves asthma and dementia [1].": ["asthma", "dementia"],
+    "It relieves depression and headaches [1].": ["depression", "headaches"],
     "A randomised trial proved it [1].": ["randomised", "proved"],
     "Guidelines advise it [1].": ["Guidelines"],
     # By another spelling, an abbreviation, the study type, or a word for the same.
