@@ -59,9 +59,9 @@ _BEFORE = 60
 """Characters before a name, whose words may be abbreviated with it."""
 _ABBREVIATION = re.compile(r"\b[A-Z]{2,6}(?=s?\b)")
 _COMMON = r"""
-    depress anxi schizophren autis bipolar alzheimer parkinson migrain headache insomni epilep seizure paralys gout lupus
-    eczema obes angina infarct fibrillat arrhythm thromb embol hemorrhag fracture pneumon influenza malaria measles hiv\b
-    sepsis|septic constipat vomit
+    depress anxi schizophren autis bipolar alzheimer parkinson migrain headache insomni epilep seizure paralys gout
+    lupus eczema obes angina infarct fibrillat arrhythm thromb embol hemorrhag fracture pneumon influenza malaria
+    measles hiv\b sepsis|septic constipat vomit
 """
 """Diseases whose names end otherwise."""
 _ABOUT: Mapping[str, str] = {
