@@ -181,7 +181,7 @@ def test_what_was_not_read_is_plain_to_see(
     assert "Partition 3 was not read (doc-8, doc-9, doc-10, doc-11)" in browser.see(".cautions").text
     assert "not read" in browser.see(".partition[data-state=failed]").text
     assert "3 of 4 partitions read" in browser.see("#step-read").text
-    assert "1 warning" in browser.see("#status").text
+    assert "2 warnings" in browser.see("#status").text
 
 
 def test_a_failing_model_is_a_clear_error_and_can_be_asked_again(
