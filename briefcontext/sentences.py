@@ -12,7 +12,7 @@ from briefcontext.files import encodable
 _BLOCK = re.compile(r"[^\s](?:[^\n\f]|\n(?!\s*\n))*")
 """What stands between blank lines and page breaks."""
 _LINE = re.compile(r"[^\n]*\S[^\n]*")
-_ROW = re.compile(r"\t|\|.*\||\S {3,}\S")
+_ROW = re.compile(r"\t|\|.*\||\S \| \S|\S {3,}\S")
 """Cells of a table, beside each other."""
 BULLET = re.compile(r"\s*(?:[-*•‣◦▪·\uf0b7]|\d{1,2}[.)]|[a-z]\))\s+")
 """What an item of a list begins with."""

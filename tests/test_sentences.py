@@ -23,6 +23,7 @@ CASES = {
     "# Safety\nNo death occurred.": ["# Safety", "No death occurred."],
     f"Contraindications:\n{LISTED}\n- Heart failure": ["Contraindications:", LISTED, "- Heart failure"],
     "| Arm | Smith et al. Trial |\n| A | 0.5. B |\nEnd.": ["| Arm | Smith et al. Trial |", "| A | 0.5. B |", "End."],
+    "Arm: a | Dose: 0.5. B\nand c": ["Arm: a | Dose: 0.5. B", "and c"],
     "Drug\t1.5\t0.03. NS\nPlacebo\t1.2\t0.04": ["Drug\t1.5\t0.03. NS", "Placebo\t1.2\t0.04"],
     "No stop here\n\nA paragraph\r\n\r\nand a third\fA page": ["No stop here", "A paragraph", "and a third", "A page"],
     "all is in small letters . nothing else .": ["all is in small letters .", "nothing else ."],

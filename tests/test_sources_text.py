@@ -130,8 +130,7 @@ def test_html_is_read_block_by_block_without_menus_and_scripts() -> None:
             "Zinc shortened colds1 (P=0.01). None was severe.",
             "- Dose: 5 µg",
             "- 10^9/L",
-            "Group\tDays",
-            "Zinc\t4",
+            "Group: Zinc | Days: 4",
         ),
         *("One.", "Two. Three."),
     ]
@@ -154,6 +153,52 @@ def test_html_keeps_its_lists_and_headings() -> None:
     assert list_lines(text, text.index("children")) == ["Do not use", "- In "]
     use = text.index("Use")
     assert json.loads(entry.metadata["sections"]) == [["Do not use", 0, use], ["Use", use, len(text)]]
+
+
+DOSES = "<tr><th>Weight<th>Adult<br>dose<tr><th>under 40 kg<td><p>500 mg</p>b.i.d.<tr><td>others<td>1\x0bg"
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (DOSES, "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 g"),
+        (
+            f"<thead>{DOSES}<tbody><tr><td colspan=2>Per day",
+            "Weight\tAdult dose\n\nWeight: under 40 kg | Adult dose: 5",
+        ),
+        (
+            f"{DOSES}<tr><td>all<td>",
+            "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 g",
+        ),
+        (DOSES.replace("<td>others", "<td rowspan=2>others"), "Weight\tAdult dose\n\nunder 40 kg\n\n500 mg"),
+        ("<tr><th>" + "a" * 201 + "<tr><td>5 mg", "5 mg"),
+        ("<tr><th rowspan=1>Dose<tr><td colspan=1>5 mg", "Dose: 5 mg"),
+        ("<tr><th>Dose<td>5 mg", "Dose\t5 mg"),
+        ("<tr><th>Dose", "Dose"),
+        (f"<tr><th>a<tr><td>b<table>{DOSES}</table>", "a\n\nb\n\nWeight: under 40 kg | Adult dose: 500 mg"),
+    ],
+)
+def test_cells_of_html_are_named_by_their_headers(rows: str, text: str) -> None:
+    (entry,) = read_html(io.BytesIO(f"<table>{rows}</table>".encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content.startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("a\n\n| Weight | Dose |\r\n|:--|--:|\r\n| <40 kg | 5 mg |\r\n| all |  |\r\n\r\n| b |",
+         "a\n\nWeight: <40 kg | Dose: 5 mg\nWeight: all\n\r\n| b |"),
+        ("Weight | Dose\n-|-\na \\| b | 5 mg | c", "Weight: a \\| b | Dose: 5 mg | c"),
+        ("| Weight | Dose |\n|--|--|\n\nText", "| Weight | Dose |\n|--|--|\n\nText"),
+        ("a | b\nc | d", "a | b\nc | d"),
+        ("|--|\n|a|", "|--|\n|a|"),
+    ],
+)  # fmt: skip
+def test_cells_of_markdown_are_named_by_their_headers(text: str, read: str) -> None:
+    (entry,) = read_markdown(io.BytesIO(text.encode()), "f/a.md")
+    assert isinstance(entry, Document)
+    assert entry.page_content == read
 
 
 STRUCK = ("<del>10</del>", "<s>10</s>", "<strike>10</strike>", "<i hidden>10</i>", "<i style='Display : NONE'>10</i>",

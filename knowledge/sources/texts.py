@@ -3,9 +3,9 @@
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedIOBase
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from briefcontext.knowledge.sources.publication import record
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
-from briefcontext.knowledge.sources.xml_stream import write_out_formulas
+from briefcontext.knowledge.sources.xml_stream import flatten, write_out_formulas
 
 TITLED_WITHIN = 1 << 20
 """Characters of a Markdown file in which its first heading is looked for."""
@@ -49,6 +49,11 @@ _STRUCK = re.compile(
     re.IGNORECASE,
 )
 """Text in Markdown that is struck out, or a comment."""
+_LONGEST_HEADER = 200
+"""Characters; each of its cells would begin with a longer one."""
+_CELL_BORDER = re.compile(r"(?<!\\)\|")
+_DASHES = frozenset("|:- \t\r")
+"""What stands between the headers and the rows of a table in Markdown."""
 _CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that HTML may have, by mistake, and XML may not."""
 _CELL_MARK = "\ufdd1"
@@ -71,9 +76,9 @@ def read_text(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
 def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """Like `read_text`, as kind `markdown`; the title is the front matter's, else the first heading.
 
-    Markup stays in the text; what is struck out, and comments, do not.
+    Markup stays in the text; what is struck out, and comments, do not. A row of a table is that of `read_html`.
     """
-    text = _STRUCK.sub("", _decoded(read_whole(stream)))
+    text = _with_named_cells(_STRUCK.sub("", _decoded(read_whole(stream))))
     yield file_document(document_id, text, title=markdown_title(text), kind="markdown")
 
 
@@ -94,9 +99,10 @@ def markdown_title(text: str) -> str:
 def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """The file as one document of kind `text`; or its reject.
 
-    Blocks (paragraphs, headings, items, rows) are apart by a blank line, and cells of a row by a tab. An item of a list
-    begins with `- `, and stands two blanks further in than the one that it is part of. Menus, scripts, and what is
-    hidden or struck out are left out. The title is the page's, else the file's name without the ending. The file is
+    Blocks (paragraphs, headings, items, rows) are apart by a blank line, and cells of a row by a tab. Below a row of
+    headers each cell has its own, as in `Weight: under 40 kg | Dose: 5 mg`, but for those that span several. An item of
+    a list begins with `- `, and stands two blanks further in than the one that it is part of. Menus, scripts, and what
+    is hidden or struck out are left out. The title is the page's, else the file's name without the ending. The file is
     UTF-8, or states what else it is.
 
     `sections` is that of `read_jats`, where there are headings.
@@ -109,6 +115,7 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
         style = "".join(element.get("style", "").split()).lower()
         if "hidden" in element.attrib or any(unseen in style for unseen in _UNSEEN):
             element.drop_tree()
+    _name_cells(root)
     text, starts = "", []
     for block, is_heading in _blocks(root):
         text += "\n\n" if text else ""
@@ -119,6 +126,56 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     sections = [(heading, start, end) for (heading, start), end in zip(starts, ends, strict=True)] if starts else []
     metadata = {"sections": json.dumps(sections, ensure_ascii=False)} if sections else {}
     yield file_document(document_id, text, title=title, kind="text", metadata=metadata)
+
+
+def _name_cells(root: html.HtmlElement) -> None:
+    for element in root.iter(*_BLOCKS, "br"):
+        element.text = " " + _CONTROLS.sub(" ", element.text or "")
+        element.tail = " " + _CONTROLS.sub(" ", element.tail or "")
+    for table in root.iter("table"):
+        rows = [(row, list(row.iterchildren(*_CELLS))) for row in table.iter("tr")]
+        # What spans rows shifts the cells of those below.
+        if not rows or table.find(".//table") is not None or any(_spans(cells, "rowspan") for _, cells in rows):
+            continue
+        (first, headers), *below = rows
+        if _spans(headers, "colspan") or any(cell.tag != "th" for cell in headers):
+            continue
+        named = [(row, cells) for row, cells in below if len(cells) == len(headers) and not _spans(cells, "colspan")]
+        names = [flatten(cell) for cell in headers]
+        for row, cells in named:
+            text = _named(names, [flatten(cell) for cell in cells])
+            del row[:]
+            row.text = _CONTROLS.sub(" ", text)
+        if named and len(named) == len(below):
+            del first[:]
+
+
+def _spans(cells: Sequence[html.HtmlElement], over: str) -> bool:
+    return any(cell.get(over, "1").strip() != "1" for cell in cells)
+
+
+def _with_named_cells(text: str) -> str:
+    """Have the cells of tables in Markdown begin with their headers."""
+    lines, headers, given = list[str](), list[str](), text.split("\n")
+    for line, following in zip_longest(given, given[1:], fillvalue=""):
+        if "|" not in line:
+            headers = []
+        elif _DASHES.issuperset(line) and (headers or (lines and "|" in lines[-1] and "|" in following)):
+            headers = headers or _cells(lines.pop())
+            continue
+        lines.append(_named(headers, _cells(line)) if headers else line)
+    return "\n".join(lines)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in _CELL_BORDER.split(line.strip().removeprefix("|").removesuffix("|"))]
+
+
+def _named(headers: Sequence[str], cells: Sequence[str]) -> str:
+    pairs = zip_longest(headers, cells, fillvalue="")
+    return " | ".join(
+        f"{header}: {cell}" if 0 < len(header) <= _LONGEST_HEADER else cell for header, cell in pairs if cell
+    )
 
 
 def _blocks(root: html.HtmlElement) -> Iterator[tuple[str, bool]]:
