@@ -60,7 +60,7 @@ _BEFORE = 60
 _ABBREVIATION = re.compile(r"\b[A-Z]{2,6}(?=s?\b)")
 _COMMON = r"""
     depress anxi schizophren autis bipolar alzheimer parkinson migrain headache insomni epilep seizure paralys gout
-    lupus eczema obes angina infarct fibrillat arrhythm thromb embol hemorrhag fracture pneumon influenza malaria
+    lupus eczema obes angina infarct fibrillat arrhythm thromb embol ha?emorrhag fracture pneumon influenza malaria
     measles hiv\b sepsis|septic constipat vomit
 """
 """Diseases whose names end otherwise."""

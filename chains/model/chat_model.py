@@ -111,7 +111,10 @@ _BY_STATUS: dict[int, Failure] = {
     **{408: "retry", 409: "retry", 425: "retry", 429: "retry"},
 }
 _SETUP_ERRORS = (langchain_errors.ModelAuthenticationError, langchain_errors.ModelNotFoundError)
-_TOO_LONG = re.compile(r"context.?(?:length|window)|too long|too large|too many tokens", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context.?(?:length|window)|(?:prompt|input|request) (?:is )?too (?:long|large)|too many (?:input )?tokens",
+    re.IGNORECASE,
+)
 _OUT_OF_QUOTA = ("insufficient_quota", "credit_balance_exhausted")
 """OpenAI's codes. Its words do not tell: other providers use the same ones of a limit per minute."""
 # A refusal with status 403 is about what was sent (OpenRouter: "your input was flagged") or about who sends it

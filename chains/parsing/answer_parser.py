@@ -116,11 +116,8 @@ def parse_draft(
     if choice is not None and (_INSUFFICIENT.match(text) or says_only_what_is_missing(words, or_else=REFUSAL)):
         cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
     said = _YES_OR_NO.match(words)
-    if (
-        choice is not None
-        and said
-        and said[1].lower() in {words.lower() for words in options.values()} - {options[choice].lower()}
-    ):
+    others = {option.lower() for letter, option in options.items() if letter != choice}
+    if choice is not None and said and said[1].lower() in others:
         cautions.append(f"The answer begins with {said[1]}, and chooses {choice} ({options[choice]}).")
     if abstained and (claims := claims_beside_what_is_missing(words)):
         cautions.append(f"The documents do not answer, and nothing supports what was said all the same: {claims[0]}")
