@@ -73,7 +73,7 @@ def list_lines(text: str, place: int) -> list[str]:
     line feeds, and with the text from the place on, they are a list again. Empty where there is no list.
     """
     begin = max(place - _LIST_WITHIN, 0)
-    text = text[begin : place + _LIST_WITHIN]
+    text = text[begin : place + _NARROWEST]
     places = [span for span in _paragraphs(text) if span[0] <= place - begin and re.search(r"\w", text[slice(*span)])]
     lines, here, seen, below = list[str](), (-1, ""), set[str](), (-1, "")
     for start, end in reversed(places):

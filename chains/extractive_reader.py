@@ -95,11 +95,13 @@ def _best(quotes: Iterable[Quote], documents: Sequence[Document]) -> list[Quote]
         divisor = math.pow(rank, RANK) if isinstance(rank, int) and rank > 0 else 1
         return score / (score + (1 - score) * divisor)
 
+    ranked = sorted(quotes, key=weight, reverse=True)
     once: dict[str, Quote] = {}
-    for quote in sorted(quotes, key=weight, reverse=True):
+    for quote in ranked:
+        if len(once) == MOST_SENTENCES or weight(quote) < NEAR_BEST * weight(ranked[0]):
+            break
         once.setdefault(_shown(quote, by_id[quote["document_id"]]), quote)
-    ranked = list(once.values())
-    return [quote for quote in ranked if weight(quote) >= NEAR_BEST * weight(ranked[0])][:MOST_SENTENCES]
+    return list(once.values())
 
 
 def _shown(quote: Quote, document: Document) -> str:
