@@ -10,6 +10,14 @@ from briefcontext.knowledge.sources.texts import markdown_title, read_html, read
 from briefcontext.sentences import list_lines
 
 
+def test_a_section_in_an_item_of_a_list_begins_with_its_heading() -> None:
+    page = b"<p>One.</p><ul><li><h2>Doses</h2><p>5 mg.</p></li></ul>"
+    (entry,) = read_html(io.BytesIO(page), "a.html")
+    assert isinstance(entry, Document)
+    ((heading, start, end),) = json.loads(entry.metadata["sections"])
+    assert (heading, entry.page_content[start:end].split()) == ("Doses", ["Doses", "5", "mg."])
+
+
 def test_a_text_file_is_one_document_with_its_exact_text() -> None:
     text = "Dose: 5 µg.\r\n\r\n\tTwice daily.  \n"
     (entry,) = read_text(io.BytesIO(text.encode()), "guidelines/asthma.v2.txt.gz")

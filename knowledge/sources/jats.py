@@ -257,7 +257,8 @@ def _item(element: etree._Element) -> Iterator[Part]:
     """The paragraphs of an item of a list, those after the first two blanks further in, as in Markdown."""
     bullet = "- "
     for begun, paragraph in _paragraphs(element):
-        yield begun, paragraph and bullet + paragraph
+        # A section begins with its heading.
+        yield begun, bullet + paragraph if paragraph and begun is None else paragraph
         bullet = "  " if paragraph else bullet
 
 

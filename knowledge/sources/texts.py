@@ -120,7 +120,8 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     for block, is_heading in _blocks(root):
         text += "\n\n" if text else ""
         if is_heading:
-            starts.append((block.lstrip("- "), len(text)))
+            heading = block.lstrip("- ")
+            starts.append((heading, len(text) + len(block) - len(heading)))
         text += block
     ends = [start for _, start in starts[1:]] + [len(text)]
     sections = [(heading, start, end) for (heading, start), end in zip(starts, ends, strict=True)] if starts else []
