@@ -67,8 +67,11 @@ _RATIO = re.compile(
 )
 """What stands before a number that is no share of anything."""
 _LONGEST_RATIO = 32
-_CONVENTION = re.compile(r"\b95 ?%(?= (?:ci|confidence|credible)\b)|(?:/|per )? ?1\.73 ?m(?:2|²|\^2|\(-?2\))?")
-"""Figures that everybody writes or leaves out: of an interval that is always the same, and of the body's surface."""
+_CONVENTION = re.compile(
+    r"\b10\.\d{4,9}/\S+|\b95 ?%(?= (?:ci|confidence|credible)\b)|(?:/|per )? ?1\.73 ?m(?:2|²|\^2|\(-?2\))?"
+)
+"""Figures that everybody writes or leaves out: of an interval that is always the same, and of the body's surface. And
+DOIs, which are none."""
 
 
 class Figure(NamedTuple):

@@ -97,6 +97,9 @@ _NEAR = 0.7
 """Share of a sentence's words that another has, if they say the same or the opposite."""
 _MARK = re.compile(MARK)
 _MARKS = re.compile(rf"(?:{MARK}\s*)*")
+_MARKS_BEFORE = re.compile(rf"(?:{MARK}\s*)*\Z")
+_MARKS_WITHIN = 80
+"""Characters in which the citations before a sentence stand."""
 _GIVEN = "(?:cited|extracted|given|provided|quoted|retrieved|supplied)"
 _STUDIES = "(?:stud(?:y|ies)|trials?)"
 _AT_HAND = (
@@ -221,8 +224,11 @@ def _sentences(text: str) -> Iterator[tuple[int, int, str]]:
         if not item and line.strip():
             introduction = line if line.rstrip().endswith(":") else ""
         starts = [begin + start for start, _ in split_sentences(line[begin:])]
-        # A citation behind the full stop belongs to the sentence before it.
-        starts[1:] = [_MARKS.match(line, start).end() for start in starts[1:]]  # type: ignore[union-attr]
+        # A citation behind the full stop belongs to the sentence before it, unless the line begins with one.
+        leads = _MARK.match(line, begin)
+        for place, start in enumerate(starts[1:], 1):
+            marks = _MARKS_BEFORE.search(line, max(start - _MARKS_WITHIN, 0), start) if leads else None
+            starts[place] = marks.start() if marks else _MARKS.match(line, start).end()  # type: ignore[union-attr]
         for start, end in pairwise([*starts, len(line)]):
             sentence = line[start:end].rstrip()
             if any(letter.isalpha() for letter in sentence) and not sentence.endswith(":"):

@@ -142,6 +142,8 @@ STANDING = [
     "It is 500 mg. [1] And 75 mg. [2]",
     "- Metformin is started at 500 mg [1].\n1. Aspirin is taken [2].",
     "These are the doses:\n\n500 mg [1].",
+    "[1] Metformin is started at 500 mg. [2] Aspirin is taken at 75 mg a day.",
+    "Metformin is started at 500 mg (doi:10.1000/xyz.2019) [1].",
 ]
 
 
