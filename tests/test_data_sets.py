@@ -257,6 +257,8 @@ def test_long_texts_stand_in_the_row_or_beside(tmp_path: Path) -> None:
     data = load_data_set(_lines(tmp_path / "q.jsonl", *rows))
     assert [data.documents[item.document or ""].page_content for item in data.items] == ["A toy.", "In a box."]
     assert len(data.documents) == 2
+    (tmp_path / "documents.jsonl").write_text('{"id": "d", "title": "Box", "text": "In a chest."}\n')
+    assert load_data_set(_lines(tmp_path / "q.jsonl", *rows)).sha256 != data.sha256
     with pytest.raises(InputError, match=r"asks on 'f', which is in none of documents\.jsonl"):
         load_data_set(_lines(tmp_path / "q.jsonl", {"id": 1, "question": "Who?", "document": "f"}))
 

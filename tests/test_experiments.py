@@ -217,10 +217,11 @@ def test_repeats_are_sampled_afresh_and_told_with_mean_and_deviation(
     [("position", 0.0, "repeats tell nothing"), ("cost", 0.7, "Leave --repeats out"), ("conflict", 0.7, "Leave")],
 )
 def test_repeats_that_would_tell_nothing_are_refused(
-    execute: Execute, experiment: str, temperature: float, complaint: str
+    tmp_path: Path, experiment: str, temperature: float, complaint: str
 ) -> None:
+    given: dict[str, Any] = {"model": f"openai:{MODEL}", "repeats": 2, "temperature": temperature}
     with pytest.raises(InputError, match=complaint):
-        execute(experiment, count=4, reader={}, repeats=2, temperature=temperature)
+        Run(run_settings(tmp_path, experiment, 4, **given))
 
 
 def test_random_documents_are_no_neighbours_and_no_keys(execute: Execute, tmp_path: Path) -> None:

@@ -86,6 +86,13 @@ def test_which_answer_is_whose_is_drawn_by_the_seed_and_not_told(tmp_path: Path)
         assert "vanilla" not in text
 
 
+def test_pairs_of_other_answers_to_the_same_questions_are_other_pairs() -> None:
+    others = [{**r, "text": f"{r['text']}, perhaps"} for r in ROWS]
+    first, second = (make_pairs(rows, "vanilla", "briefcontext", seed=1) for rows in (ROWS, others))
+    assert [pair.methods for pair in first] == [pair.methods for pair in second]
+    assert not {pair.id for pair in first} & {pair.id for pair in second}
+
+
 def test_hostile_answers_stay_text_on_the_page_and_in_the_sheet(tmp_path: Path) -> None:
     attack = '</div><script>alert(1)</script><img src=x onerror="alert(1)">'
     rows = [row("q1", "vanilla", attack), row("q1", "briefcontext", "=cmd|' /C calc'!A0")]

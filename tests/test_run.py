@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -123,6 +124,97 @@ def test_a_folder_of_another_configuration_is_refused(
     with pytest.raises(InputError, match=f"another configuration.*{named} was"):
         Run(run_settings(tmp_path, "position", 3, **{**given, **changed})).execute(tmp_path / "run")
     assert len(server.calls) == count
+
+
+def open_model(server: OpenAIServer, **arguments: Any) -> ChatOpenAI:
+    return ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"reading": Settings(partition_size=2)}, "reading.partition_size was 4 and is 2"),
+        ({"reading": Settings(max_input_tokens=4000)}, "reading.max_input_tokens was null and is 4000"),
+        ({"reading": Settings(min_quote_similarity=80)}, "reading.min_quote_similarity was null and is 80.0"),
+        ({"reading": Settings(reduce="auto")}, 'reading.reduce was null and is "auto"'),
+        ({"model": {"temperature": 0.7}}, "model_arguments.temperature was null and is 0.7"),
+        ({"model": {"seed": 3}}, "model_arguments.seed was null and is 3"),
+        ({"extract_model": {}}, f'extract_model was null and is "{MODEL}"; extract_model_arguments was null'),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_a_run_goes_on_with_no_setting_that_changes_its_answers(
+    tmp_path: Path, server: OpenAIServer, changed: dict[str, Any], named: str
+) -> None:
+    server.script = SimulatedReader(known(2))
+    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
+    run = Run(run_settings(tmp_path, "position", 2, model=open_model(server), **given))
+    run.execute(tmp_path / "run")
+    count = len(server.calls)
+    models = {name: open_model(server, **arguments) for name, arguments in changed.items() if name != "reading"}
+    other = Run(run_settings(tmp_path, "position", 2, **{"model": open_model(server), **given, **changed, **models}))
+    for begin in (other.execute, other.estimate):
+        with pytest.raises(InputError, match=rf"another configuration \({re.escape(named)}.*Give another --out"):
+            begin(tmp_path / "run")
+    assert len(server.calls) == count
+
+
+@pytest.mark.parametrize("noted", ["versions.briefcontext", "provenance.encoder_revision"])
+def test_a_run_goes_on_with_no_other_version_or_encoder(tmp_path: Path, server: OpenAIServer, noted: str) -> None:
+    server.script, file = SimulatedReader(known(2)), tmp_path / "run" / "config.json"
+    run = Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,)))
+    run.execute(tmp_path / "run")
+    config = json.loads(file.read_text())
+    group, name = noted.split(".")
+    config[group][name] = "before"
+    file.write_text(json.dumps(config))
+    with pytest.raises(InputError, match=f'{noted} was "before"'):
+        run.execute(tmp_path / "run")
+
+
+def test_a_run_goes_on_where_the_files_moved_and_with_other_limits(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(2))
+    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
+    first = run_settings(tmp_path, "position", 2, model=chat(server), **given)
+    summary, count = Run(first).execute(tmp_path / "run"), len(server.calls)
+    # A file of this name is called as its folder is.
+    moved = tmp_path / "elsewhere" / tmp_path.name / "questions.jsonl"
+    moved.parent.mkdir(parents=True)
+    (tmp_path / "questions.jsonl").rename(moved)
+    reading = Settings(max_concurrent_calls=2, max_retries=1, model_timeout=5, requests_per_minute=900)
+    again = Run(replace(first, data_set=str(moved), reading=reading)).execute(tmp_path / "run")
+    assert (again["answers"], again["missing"], len(server.calls)) == (summary["answers"], 0, count)
+
+
+def test_a_model_that_is_given_open_keeps_its_own_temperature(tmp_path: Path, server: OpenAIServer) -> None:
+    server.script = SimulatedReader(known(2))
+    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,), "repeats": 2}
+    run = Run(run_settings(tmp_path, "position", 2, model=open_model(server, temperature=0.7), **given))
+    run.execute(tmp_path / "run")
+    assert {call.body["temperature"] for call in server.calls} == {0.7}
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["temperature"], config["model_arguments"]["temperature"]) == (None, 0.7)
+    assert "each sampled afresh at the model's own temperature" in (tmp_path / "run" / "report.md").read_text()
+
+
+def test_answers_of_several_models_under_one_name_are_told(tmp_path: Path, server: OpenAIServer) -> None:
+    reader = SimulatedReader(known(2))
+
+    def served(call: Call) -> Reply:
+        words = reader(call).content
+        message = {"role": "assistant", "content": words}
+        name = f"{MODEL}-{min(call.number, 1)}"
+        head = {"id": "x", "object": "chat.completion", "created": 0, "model": name}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
+        return Reply(raw=json.dumps({**head, "choices": [choice], "usage": usage}).encode())
+
+    server.script = served
+    Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))).execute(
+        tmp_path / "run"
+    )
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert f"- Served as: {MODEL}-0, {MODEL}-1\n- Caution: answers of several models stand side by side" in report
 
 
 def test_a_run_that_named_no_model_leaves_its_folder_to_one_that_does(tmp_path: Path, server: OpenAIServer) -> None:

@@ -53,9 +53,9 @@ class DataSet:
     left_out: Counter[str] = field(default_factory=Counter)
     """Why questions of the file are not among the items, and how many each time; empty when all are."""
     files: list[Path] = field(default_factory=list)
-    """Those of a folder that tell the data set from others."""
+    """Those that tell the data set from others, where it is a folder, or has long documents beside its file."""
     sha256: str = ""
-    """Of the file; of a folder, of the names and digests of the files that were read."""
+    """Of the file; where there are several, of their names and digests."""
 
 
 def sample(items: Sequence[Item], limit: int, seed: int = 0) -> list[Item]:

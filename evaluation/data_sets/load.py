@@ -103,8 +103,12 @@ def load_data_set(spec: str) -> DataSet:
         _refuse_half_characters(
             f"{path}, a long document", (str(document.id), document.metadata["title"], document.page_content)
         )
-    digests = (f"{file_sha256(file)}  {file.relative_to(path).as_posix()}\n" for file in found.files)
-    found.sha256 = sha256("".join(digests)) if path.is_dir() else file_sha256(path)
+    if path.is_dir() or len(found.files) > 1:
+        folder = path if path.is_dir() else path.parent
+        digests = (f"{file_sha256(file)}  {file.relative_to(folder).as_posix()}\n" for file in found.files)
+        found.sha256 = sha256("".join(digests))
+    else:
+        found.sha256 = file_sha256(path)
     return found
 
 

@@ -131,8 +131,10 @@ def _decisions(rows: list[dict[str, Any]]) -> tuple[Mapping[str, str], bool]:
 def _add_documents(data: DataSet, path: Path) -> None:
     """Read the long texts that questions name by id, and only those."""
     wanted = {item.document for item in data.items if item.document} - set(data.documents)
+    data.files = [path]
     for file in (path.parent / name for name in _BESIDE):
         if wanted and file.is_file():
+            data.files.append(file)
             for number, row in json_rows(file):
                 with at(f"{file}, line {number}"):
                     if (id := _identifier(row.get("id"))) in wanted:

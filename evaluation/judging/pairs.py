@@ -41,7 +41,8 @@ def make_pairs(rows: Sequence[Row], first: str, second: str, seed: int) -> list[
         a, b = (other, one) if random.Random(name).random() < 0.5 else (one, other)
         said = [str(row["text"]) or "(no answer)" for row in (a, b)]
         of = {"A": str(a["method"]), "B": str(b["method"])}
-        pairs.append(Pair(sha256(name)[:10], one["question"], said[0], said[1], of))
+        # Of the words, too: verdicts on another run's answers to the same questions are none on these.
+        pairs.append(Pair(sha256("\0".join([name, *said]))[:10], one["question"], said[0], said[1], of))
     random.Random(seed).shuffle(pairs)
     return pairs
 

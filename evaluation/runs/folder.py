@@ -1,7 +1,7 @@
 """The folder of a run: its configuration, its rows, and what is made of them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ SUMMARY = "summary.json"
 REPORT = "report.md"
 REPLIES = "replies.sqlite"
 PROMPTS = "prompts"
-_NOTED = ("versions", "provenance")
+_NOTED = ("versions.", "provenance.", "data_set.spec")
+"""Beginnings of the names of what is noted, and may differ as a run goes on; but for these:"""
+_COMPARED = ("versions.briefcontext", "provenance.encoder_revision")
 
 
 class RunFolder:
@@ -42,28 +44,34 @@ class RunFolder:
             raise InputError(f"{self.path} cannot be written to ({error}). Give another --out.") from error
 
     def claim(self, config: Mapping[str, Any]) -> None:
-        """Take the folder for a configuration, or go on with the run that has the same one.
+        """Take the folder for a configuration, or go on with the run that has the same one: see `check`."""
+        if not self.check(config):
+            self.write_json(CONFIG, config)
 
-        Versions, and what the run was started by, are noted and not compared. Raises InputError where the folder
-        holds another run, or something else.
+    def check(self, config: Mapping[str, Any]) -> bool:
+        """Return whether the folder holds a run of this configuration, which can go on; if not, it is free.
+
+        Where the data lie, what the run was started by, and the versions of other packages are noted and not compared.
+
+        Raises:
+            InputError: the folder holds a run of another configuration, or something else.
         """
-        if (self.path / CONFIG).exists():
-            before = self.config()
-            # As it would be read: a tuple is a list there.
-            now: dict[str, Any] = json.loads(json.dumps(config))
-            if differences := [
-                f"{name} was {shown(before.get(name))} and is {shown(now.get(name))}"
-                for name in sorted({*before, *now} - {*_NOTED})
-                if before.get(name) != now.get(name)
-            ]:
+        if not (self.path / CONFIG).exists():
+            if any(self.path.glob("*.jsonl")):
                 raise InputError(
-                    f"{self.path} holds a run of another configuration ({'; '.join(differences)}). "
-                    "Give another --out, or the same settings to go on with it."
+                    f"{self.path} holds files that no run wrote: there is no {CONFIG}. Give another --out."
                 )
-            return
-        if any(self.path.glob("*.jsonl")):
-            raise InputError(f"{self.path} holds files that no run wrote: there is no {CONFIG}. Give another --out.")
-        self.write_json(CONFIG, config)
+            return False
+        # As it would be read: a tuple is a list there.
+        before, now = self.config(), json.loads(json.dumps(config))
+        if before.get("experiment") != now["experiment"]:  # All else differs, too.
+            before, now = ({"experiment": one.get("experiment")} for one in (before, now))
+        if differences := list(_differences(before, now)):
+            raise InputError(
+                f"{self.path} holds a run of another configuration ({'; '.join(differences)}). "
+                "Give another --out, or the same settings to go on with it."
+            )
+        return True
 
     def config(self) -> dict[str, Any]:
         """Return the configuration of the run; raise InputError where there is none."""
@@ -97,3 +105,13 @@ class RunFolder:
     def write_json(self, name: str, value: Any) -> None:
         """Write a value as JSON."""
         write_whole(self.path / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> Iterator[str]:
+    """Yield what is compared and differs, by names such as `reading.partition_size`."""
+    for key in sorted(before.keys() | now.keys()):
+        name, was, is_now = within + key, before.get(key), now.get(key)
+        if isinstance(was, dict) and isinstance(is_now, dict):
+            yield from _differences(was, is_now, f"{name}.")
+        elif was != is_now and (name in _COMPARED or not name.startswith(_NOTED)):
+            yield f"{name} was {shown(was)} and is {shown(is_now)}"

@@ -106,6 +106,8 @@ def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     lines = [f"Model: {config['model']}"]
     if facts.get("served_models"):
         lines.append(f"Served as: {', '.join(facts['served_models'])}")
+        if len(facts["served_models"]) > 1 + bool(config.get("extract_model")):
+            lines.append("Caution: answers of several models stand side by side; items.jsonl names each one's")
     if config.get("document_encoder"):
         lines.append(f"Encoder of the chunks: {config['document_encoder']} (OP-RAG: bge)")
     if config.get("extract_model"):
@@ -114,7 +116,9 @@ def _facts(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
     if sampling := config.get("sampling"):
         lines.append(f"Drawn: {sampling}; --limit or --per-class draws others")
     if repeats := config.get("repeats"):
-        lines.append(f"Repeats: {repeats}, each sampled afresh at temperature {config['temperature']}")
+        given = config["temperature"]
+        at = "the model's own temperature" if given is None else f"temperature {given}"
+        lines.append(f"Repeats: {repeats}, each sampled afresh at {at}")
     if rankings := config.get("rankings"):
         lines.append(f"Rankings: {rankings}")
     if {"map_reduce", "briefcontext"} & set(config["methods"]):

@@ -33,6 +33,7 @@ from briefcontext.evaluation.runs.settings import (
     RunSettings,
     check_settings,
     given_name,
+    own_arguments,
     paper_encoder,
     provenance,
     versions,
@@ -51,6 +52,15 @@ EXPERIMENTS: Mapping[str, type[OnCorpus] | type[Order]] = {
 """The experiments that ask a model."""
 DECIDES = "briefcontext"
 """The one method whose route the preflight decides."""
+_SHOWN = {"partition_size", "preflight_top_n", "iou_threshold", "fallback", "max_input_tokens"}
+"""Settings of the reading that a configuration names also where they are the defaults."""
+_FREE = {
+    *("max_concurrent_calls", "requests_per_minute", "tokens_per_minute", "file_links"),
+    *("model_timeout", "total_timeout", "max_retries", "retry_wait"),
+    *("prompts", "preflight", "calibration_file"),
+}
+"""Those that may differ as a run goes on: they change no answer, as failed ones are asked again; or a configuration has
+a digest of what they name."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +177,9 @@ class Run:
             "experiment": settings.experiment,
             "model": given_name(settings.model),
             "extract_model": given_name(settings.extract_model),
-            "temperature": settings.temperature,
+            "model_arguments": own_arguments(settings.model),
+            "extract_model_arguments": own_arguments(settings.extract_model),
+            "temperature": settings.own_temperature,
             "data_set": {"name": self._data_set.name, "spec": settings.data_set, "sha256": self._data_set.sha256},
             "knowledge_base": None if base is None else base.fingerprint(),
             "document_encoder": None if base is not None else encoder.name,
@@ -178,9 +190,10 @@ class Run:
             "limit": settings.limit,
             "per_class": settings.per_class,
             "items_sha256": sha256("\0".join(item.id for item in self.items)),
-            "reading": settings.reading.model_dump(
-                include={"partition_size", "preflight_top_n", "iou_threshold", "fallback", "max_input_tokens"}
-            ),
+            "reading": {
+                **settings.reading.model_dump(include=_SHOWN),
+                **settings.reading.model_dump(mode="json", exclude=_FREE, exclude_defaults=True),
+            },
             "calibration": self.calibrated,
             "prompts_sha256": self.prompts.digest,
             **({"sampling": self.sampling} if self.sampling else {}),
@@ -191,8 +204,13 @@ class Run:
         }
 
     def estimate(self, folder: Path | None = None) -> Table:
-        """Return what the run takes, without a call; what a folder has already is left out."""
-        there = [] if folder is None else answered(list(RunFolder(folder).rows().values()))
+        """Return what the run takes, without a call; what a folder has already is left out.
+
+        Raises:
+            InputError: the folder belongs to another run.
+        """
+        run = None if folder is None else RunFolder(folder)
+        there = answered(list(run.rows().values())) if run is not None and run.check(self.config()) else []
         traces: dict[str, list[CallTrace]] = {}
         wait_for(
             self._runner(CountingModel()).run(
@@ -277,8 +295,8 @@ class Run:
     def _fetch(self, folder: RunFolder, changed: Mapping[str, Any] | None = None, **opening: Any) -> int:
         """Get the answers that are not there, and return how many wait for replies; see `_runner`."""
         settings, rows = self.settings, folder.rows()
-        if settings.temperature is not None:
-            opening["temperature"] = settings.temperature
+        if settings.own_temperature is not None:
+            opening["temperature"] = settings.own_temperature
         opening |= {"extract_model": settings.extract_model, "replies": folder.path / REPLIES}
         runner = self._runner(self._model(), changed, **opening)
         # Without the line that a kill cut short, which the next one would run into.

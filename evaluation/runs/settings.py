@@ -1,5 +1,6 @@
 """The settings of a run."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ class RunSettings:
     limit: int | None = None
     per_class: int | None = None
     temperature: float | None = 0.0
-    """None for the provider's own default."""
+    """Of models that are named, None for the provider's own default; a model that is given open keeps its own."""
     repeats: int = 1
     """Times that every question is asked, sampled afresh."""
     rankings: Literal["synthetic", "real"] = "synthetic"
@@ -66,6 +67,11 @@ class RunSettings:
     """How the graph reads: partition size, preflight, limits, retries. A calibrated preflight is for experiments on
     real rankings."""
 
+    @property
+    def own_temperature(self) -> float | None:
+        """The temperature that the run sets; None where it is the provider's, or that of a model given open."""
+        return None if isinstance(self.model, BaseChatModel) else self.temperature
+
 
 def check_settings(settings: RunSettings, experiment: type[Experiment], methods: Sequence[Method]) -> None:
     """Raise InputError where repeats would tell nothing, or the experiment is not for these methods."""
@@ -74,7 +80,7 @@ def check_settings(settings: RunSettings, experiment: type[Experiment], methods:
             f"Repeats average scores, and the experiment {settings.experiment} counts what becomes of single "
             "answers. Leave --repeats out."
         )
-    if settings.repeats > 1 and settings.temperature is not None and settings.temperature <= 0:
+    if settings.repeats > 1 and settings.own_temperature is not None and settings.own_temperature <= 0:
         raise InputError(
             "At temperature 0 a model is asked to say the same each time, so that repeats tell nothing. Give "
             "--temperature, such as 0.7, or a negative one for the provider's own."
@@ -95,6 +101,11 @@ def check_settings(settings: RunSettings, experiment: type[Experiment], methods:
 def given_name(model: str | BaseChatModel | None) -> str | None:
     """Return the name by which a model was given."""
     return model if isinstance(model, str) or model is None else model_name(model)
+
+
+def own_arguments(model: str | BaseChatModel | None) -> Any:
+    """Return what a chat model that was given open is called with; None for one that the run opens."""
+    return json.loads(json.dumps(model.asdict(), default=str)) if isinstance(model, BaseChatModel) else None
 
 
 def paper_encoder() -> str:
