@@ -60,6 +60,7 @@ _FIGURE = re.compile(
 )
 _NAME = re.compile(rf"{_any(_ADVERBS)}|{_UNIT}(?=s?(?![^\W\d_]))")
 _EVERY = re.compile(r"\bevery \Z")
+_LONGEST_EVERY = len("every ")
 _BETWEEN = re.compile(r"\s*(?:-|to|and|or|,|, ?and|, ?or|/|±|vs\.?|versus)\s*")
 _RATIO = re.compile(
     r"(?:\bratios?|\b(?:hr|rr|irr|aor|ahr|auc|kappa|ci)|\b(?:or|p|r)(?=\s*[=:<>])|area under the curve)\s*"
@@ -134,7 +135,8 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
             dimension = "ratio"
         relation = (found["relation"] or "").strip().replace("≤", "<").replace("≥", ">")
         number = -number if found["sign"] else number
-        if number and factor == _HOUR and _EVERY.search(plain, 0, found.start()):  # Every 8 hours is three times a day.
+        every = _EVERY.search(plain, max(0, found.start() - _LONGEST_EVERY), found.start())
+        if number and factor == _HOUR and every:  # Every 8 hours is three times a day.
             number, dimension, factor, per = _DAY / _HOUR / number, *_UNITS["time"], (_UNITS["day"],)
         following = Figure(number, dimension, factor, per, relation, *found.span())
         if not (only_counted and word and (not dimension or number < 2)):
