@@ -32,7 +32,7 @@ NO_RUN = (
 )
 
 
-class _Graph(CompiledStateGraph[State, Settings, Input, Output]):
+class _Graph(CompiledStateGraph[State, Any, Input, Output]):
     def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         """Do as LangGraph does, which waits for events in one of the threads, and hangs when it is the only one."""
         _check(input, config, options)
@@ -120,7 +120,7 @@ def build_graph(
     checkpointer: Checkpointer = None,
     settings: type[Settings] = Settings,
     name: str = "BriefContext",
-) -> CompiledStateGraph[State, Settings, Input, Output]:
+) -> CompiledStateGraph[State, Any, Input, Output]:
     """Build the graph; it opens nothing until it is run.
 
     `invoke({"question": …})` returns `{"answer": Answer}`. Multiple choice takes `options`, letter to text.

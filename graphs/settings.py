@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast, get_args
 
 from langgraph.runtime import get_runtime
 from pydantic import (
@@ -44,6 +44,10 @@ _RENAMED = {
 _Year = Annotated[int, Field(ge=1000, le=9999)]
 _Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Labels = Annotated[Sequence[_Label], AfterValidator(tuple)]
+if TYPE_CHECKING:  # What is taken, where a pair is kept.
+    _Years = tuple[int | None, int | None] | list[int] | str
+else:
+    _Years = tuple[_Year | None, _Year | None]
 
 
 def _title(name: str, _: object) -> str:
@@ -140,7 +144,7 @@ class Settings(BaseModel):
         default=None,
         description="Put the documents found in order by a cross-encoder: 'medcpt', or a checkpoint's folder.",
     )
-    years: tuple[_Year | None, _Year | None] | None = Field(
+    years: _Years | None = Field(
         default=None,
         description="Only publications of these years: from and to, both included, either may be null. Text is taken, "
         "too: 2015-2020, 2015-, -2019 or 2021.",
@@ -235,7 +239,7 @@ class Settings(BaseModel):
     @property
     def filters(self) -> Filters:
         """What every document has to fulfil."""
-        first, last = self.years or (None, None)
+        first, last = cast("tuple[int | None, int | None]", self.years or (None, None))
         labels = map(tuple, (self.publication_types, self.journals, self.mesh, self.languages))
         return Filters(first, last, *labels)
 
@@ -289,7 +293,8 @@ class Settings(BaseModel):
     @field_validator("years")
     @classmethod
     def _in_order(cls, years: tuple[int | None, int | None] | None) -> tuple[int | None, int | None] | None:
-        if years and None not in years and sorted(years) != list(years):  # type: ignore[type-var]
+        first, last = years or (None, None)
+        if first and last and first > last:
             raise ValueError("it should be from the earlier year to the later one")
         return years
 

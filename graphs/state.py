@@ -1,6 +1,7 @@
 """The state of the graph."""
 
 import operator
+from collections.abc import Sequence
 from typing import Annotated, Any, NotRequired
 
 from langchain_core.documents import Document
@@ -20,7 +21,7 @@ class Input(TypedDict):
     """A medical question in natural language."""
     options: NotRequired[Annotated[dict[str, str] | None, EphemeralValue]]
     """Letter to text, for multiple choice."""
-    documents: NotRequired[Annotated[list[Document | dict[str, Any]] | None, EphemeralValue]]
+    documents: NotRequired[Annotated[Sequence[Document | dict[str, Any]] | None, EphemeralValue]]
     """Documents to answer from, best first, in place of those that would be retrieved; a mapping of `page_content`,
     `metadata` and `id` is one, too. None retrieves; an empty list is nothing to answer from."""
     earlier: NotRequired[Annotated[list[str] | None, EphemeralValue]]

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from os import PathLike
-from typing import Annotated, Literal, Protocol, Self, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self, Unpack, get_args, runtime_checkable
 
 import numpy as np
 from langchain_core.documents import Document
+from langchain_core.retrievers import RetrieverLike
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
+from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainValidator, field_validator
 
@@ -21,6 +23,7 @@ from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.ranking_retriever import (
     DEFAULT_K,
     RankingRetriever,
+    RetrieverFields,
     as_passages,
     as_ranking_retriever,
     ranked,
@@ -74,6 +77,12 @@ class DenseRetriever(RankingRetriever):
     knowledge_base: Annotated[DenseSearch, PlainValidator(_searched)]
     """An open base; or its folder, or `demo`, to open it."""
 
+    if TYPE_CHECKING:  # More is taken than is kept.
+
+        def __init__(
+            self, *, knowledge_base: DenseSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]
+        ) -> None: ...
+
     @property
     def term_statistics(self) -> TermStatistics | None:
         return self.knowledge_base.term_statistics
@@ -91,6 +100,12 @@ class MedCPTRetriever(DenseRetriever):
 
     A knowledge base that was built with another encoder raises KnowledgeBaseError.
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, knowledge_base: DenseSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]
+        ) -> None: ...
 
     @field_validator("knowledge_base")
     @classmethod
@@ -122,6 +137,12 @@ class BM25Retriever(RankingRetriever):
     knowledge_base: Annotated[LexicalSearch, BeforeValidator(_opened)]
     """An open base; or its folder, or `demo`, to open it."""
 
+    if TYPE_CHECKING:  # More is taken than is kept.
+
+        def __init__(
+            self, *, knowledge_base: LexicalSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]
+        ) -> None: ...
+
     @property
     def ranks_by_bm25(self) -> bool:
         return True
@@ -146,6 +167,17 @@ class HybridRetriever(RankingRetriever):
     rrf_k: int = Field(default=RRF_K, ge=0)
     fetch_k: int = FUSED_K
     """How many documents to ask each retriever for; never fewer than `k`."""
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            retrievers: Sequence[RetrieverLike | VectorStore],
+            rrf_k: int = ...,
+            fetch_k: int = ...,
+            **fields: Unpack[RetrieverFields],
+        ) -> None: ...
 
     @property
     def term_statistics(self) -> TermStatistics | None:
@@ -189,6 +221,17 @@ class RerankingRetriever(RankingRetriever):
     fetch_k: int = SCORED_K
     """How many candidates to score; never fewer than `k`."""
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            retriever: RetrieverLike | VectorStore,
+            scorer: PassageScorer,
+            fetch_k: int = ...,
+            **fields: Unpack[RetrieverFields],
+        ) -> None: ...
+
     @property
     def term_statistics(self) -> TermStatistics | None:
         return self.retriever.term_statistics
@@ -224,12 +267,12 @@ def retriever_over(
     """
     if method not in get_args(SearchMethod):
         raise InputError(f"There is no search method {method!r}: use one of {', '.join(get_args(SearchMethod))}.")
-    if method != "dense" and not isinstance(searched, LexicalSearch):
-        raise InputError(f"{searched!r} has no index of words, so it cannot be searched by {method}: use dense.")
     found: list[RankingRetriever] = []
     if method != "bm25":
         found.append(searched if isinstance(searched, RankingRetriever) else DenseRetriever(knowledge_base=searched))
     if method != "dense":
+        if not isinstance(searched, LexicalSearch):
+            raise InputError(f"{searched!r} has no index of words, so it cannot be searched by {method}: use dense.")
         found.append(BM25Retriever(knowledge_base=searched))
     retriever = found[0] if len(found) == 1 else HybridRetriever(retrievers=found)
     return retriever if scorer is None else RerankingRetriever(retriever=retriever, scorer=scorer)

@@ -4,7 +4,7 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -23,6 +23,16 @@ from briefcontext.knowledge.store.terms import TermStatistics
 
 DEFAULT_K = 16
 """How many documents a retriever returns unless told otherwise."""
+
+
+class RetrieverFields(TypedDict, total=False):
+    """What every retriever takes by name, for type checkers."""
+
+    k: int
+    filters: Filters
+    name: str | None
+    tags: list[str] | None
+    metadata: dict[str, Any] | None
 
 
 class RankingRetriever(BaseRetriever):

@@ -228,7 +228,7 @@ def test_filters_with_a_retriever_of_ones_own_are_an_error_of_the_graph() -> Non
     ],
 )
 def test_years_are_a_pair_or_a_text(given: object, held: object) -> None:
-    assert Settings(years=given).years == held  # type: ignore[arg-type]
+    assert Settings(years=given).years == held
 
 
 @pytest.mark.parametrize(
