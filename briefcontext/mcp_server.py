@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.citation import publication_year, source_id, web_link
+from briefcontext.chains.citation import publication_year, read_under, source_id, web_link
 from briefcontext.chains.cited_text import cited_text
 from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
 from briefcontext.commands.progress import event_words
@@ -49,6 +49,8 @@ class Passage(TypedDict):
     source_id: str
     """A PMID where there is one."""
     title: str
+    section: str
+    """The heading that the text begins under, with its outer ones, and what introduces its list."""
     text: str
     chunk_index: int
     start: int
@@ -216,6 +218,7 @@ def _passage(document: Document) -> Passage:
         id=str(document.id),
         source_id=source_id(document),
         title=str(metadata.get("title") or ""),
+        section=read_under(document, every_heading=True).rstrip(":"),
         text=document.page_content,
         chunk_index=int(metadata.get("chunk_index") or 0),
         start=start,
@@ -232,6 +235,6 @@ def _passage(document: Document) -> Passage:
 
 def _shown(passage: Passage) -> str:
     year, url = passage["year"] or "", passage["url"] or ""
-    parts = [passage["source_id"], passage["title"], str(year), *passage["notes"], url]
+    parts = [passage["source_id"], passage["title"], passage["section"], str(year), *passage["notes"], url]
     head = " · ".join(" ".join(part.split()) for part in parts if part)
     return f"{head}\n{passage['text']}"

@@ -247,7 +247,7 @@ def paragraph(document: Document, start: int = 0) -> tuple[str, int | None]:
     metadata = document.metadata
     here: tuple[str, int | None] = ("", None)
     for begin, heading, number in _starts(document, "paragraph_starts", 3):
-        if begin <= _chunk_start(document) + start:
+        if begin <= _chunk_start(document) + int(metadata.get(CUT_AT, 0)) + start:
             here = (str(heading), number if isinstance(number, int) and number else None)
     if here[0] or here[1]:
         return here
@@ -259,11 +259,11 @@ def paragraph(document: Document, start: int = 0) -> tuple[str, int | None]:
     return heading, None
 
 
-def read_under(document: Document, start: int) -> str:
+def read_under(document: Document, start: int = 0, *, every_heading: bool = False) -> str:
     """Return what a sentence must not be read without: what introduces its list, and a heading that bars it.
 
-    An item of a list that no line ending in a colon introduces has the heading of its section, whatever that says. The
-    result is empty, or ends as a sentence or in a colon.
+    An item of a list that no line ending in a colon introduces has the heading of its section, whatever that says; with
+    `every_heading` each sentence has it. The result is empty, or ends as a sentence or in a colon.
     """
     before = str(document.metadata.get("list_lines") or "")
     lines = list_lines(before + document.page_content, len(before) + start)
@@ -273,7 +273,12 @@ def read_under(document: Document, start: int) -> str:
     heading, _ = paragraph(document, start)
     told = not lines or bool(above and above[-1].endswith(":"))
     itself = document.page_content[start : start + len(heading) + 9].strip("#*_ \t").startswith(heading)
-    if heading and not itself and (_BARRING.search(heading) or not told) and heading not in "\n".join(above):
+    if (
+        heading
+        and not itself
+        and (every_heading or not told or _BARRING.search(heading))
+        and heading not in "\n".join(above)
+    ):
         above.insert(0, heading)
     return " ".join(f"{' '.join(line.split())}{'' if line[-1] in '.!?:' else ':'}" for line in above)
 
@@ -331,7 +336,7 @@ def _placed(quote: Quote, document: Document) -> CitedQuote:
     if (start := quote["start"]) is None:
         return CitedQuote(**quote, section="", paragraph=None, page=None)
     heading, number = paragraph(document, start)
-    section = read_under(document, start).rstrip(":") or heading
+    section = read_under(document, start, every_heading=True).rstrip(":") or heading
     page = printed_page(document, _chunk_start(document) + start)
     return CitedQuote(**quote, section=section, paragraph=number, page=page)
 

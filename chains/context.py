@@ -9,12 +9,12 @@ from typing import TypeVar
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 
-from briefcontext.chains.citation import cite, document_key, publication_year
+from briefcontext.chains.citation import cite, document_key, publication_year, read_under
 from briefcontext.chains.model.call import CHARACTERS_PER_TOKEN, Model
 from briefcontext.chains.model.limits import CallBudget
-from briefcontext.chains.reader import CUT_AT, Extraction
+from briefcontext.chains.reader import CUT_AT, Extraction, Quote
 from briefcontext.errors import ModelCallError
-from briefcontext.sentences import split_sentences
+from briefcontext.sentences import list_lines, split_sentences
 from briefcontext.study_type import study_type
 
 T = TypeVar("T")
@@ -52,7 +52,10 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def render_documents(documents: Sequence[Document]) -> str:
-    """Return the documents one after another, each between tags of which the first has its key, study type and year.
+    """Return the documents one after another, each between tags of which the first has its key.
+
+    Its study type, year and title come first, and what it begins under: the heading of its section, and what introduces
+    its list.
 
     A text cannot close its own tag: what looks like one of our tags, or is a control token of a chat template, is
     broken up, and characters that cannot be seen are left out.
@@ -63,7 +66,9 @@ def render_documents(documents: Sequence[Document]) -> str:
 def _document(document: Document) -> str:
     title = str(document.metadata.get("title") or "").strip()
     text = document.page_content.strip()
-    body = f"{title}\n{text}" if title and title != text else text
+    under = read_under(document, every_heading=True)
+    body = f"(Begins under: {under.rstrip(':')})\n{text}" if under and under.rstrip(":") != title else text
+    body = f"{title}\n{body}" if title and title != text else body
     about = f"{described}\n" if (described := _description(document)) else ""
     return f'<document key="{document_key(document)}">\n{about}{_defuse(body)}\n</document>'
 
@@ -71,7 +76,8 @@ def _document(document: Document) -> str:
 def render_evidence(extraction: Extraction, documents: Mapping[str, Document], room: float = math.inf) -> list[str]:
     """Return a partition's evidence: each quote with its document's key, study type and year, then the finding.
 
-    Each takes one line, so that words of a document cannot pass for another quote, a finding or a choice.
+    A quote has what it stands under before it. Each takes one line, so that words of a document cannot pass for another
+    quote, a finding or a choice.
 
     Args:
         extraction: one with evidence.
@@ -80,7 +86,10 @@ def render_evidence(extraction: Extraction, documents: Mapping[str, Document], r
     """
     ids = {quote["document_id"] for quote in extraction["quotes"]}
     labels = {id: f"{cite(documents[id])} {_description(documents[id])}".rstrip() for id in ids}
-    quotes = [f'{labels[quote["document_id"]]} "{_line(quote["text"])}"' for quote in extraction["quotes"]]
+    quotes = [
+        " ".join([labels[quote["document_id"]], *_under(quote, documents), f'"{_line(quote["text"])}"'])
+        for quote in extraction["quotes"]
+    ]
     head, tail = f"<evidence reader={extraction['index'] + 1}>", ["</evidence>"]
     if extraction["confidence"] is not None:
         tail.insert(0, f"Confidence: {extraction['confidence']:.2f}")
@@ -91,6 +100,13 @@ def render_evidence(extraction: Extraction, documents: Mapping[str, Document], r
         tail.insert(0, f"Finding{source}: {_line(extraction['finding'])}")
     groups = group_to_fit(quotes, room - len("\n".join([head, "", *tail])))
     return ["\n".join([head, *group, *tail]) for group in groups]
+
+
+def _under(quote: Quote, documents: Mapping[str, Document]) -> list[str]:
+    if quote["start"] is None:
+        return []
+    under = read_under(documents[quote["document_id"]], quote["start"], every_heading=True)
+    return [f"(under: {_line(under.rstrip(':'))})"] if under else []
 
 
 def render_condensed(text: str) -> str:
@@ -155,7 +171,8 @@ def split_to_fit(documents: Sequence[Document], room: int | None) -> list[list[D
     """Group documents, in order, so that each group fits when rendered; cut those that alone are too long.
 
     A document is cut in halves, and those again, between sentences where there are several, else between words. The
-    pieces keep its id, key and title, and have their places in its text in `metadata["cut_at"]`. One that does not fit
+    pieces keep its id, key and title, and have their places in its text in `metadata["cut_at"]`, and what introduces
+    their list in `list_lines`. One that does not fit
     however it is cut, as its title is too long, is a group of its own.
     """
     if room is None:
@@ -184,13 +201,16 @@ def _grouped(items: Iterable[T], size: Callable[[T], int], room: float) -> list[
 def _pieces(document: Document, room: int) -> Iterator[Document]:
     """Yield the document, or the pieces of its halves where it does not fit when rendered."""
     text, metadata = document.page_content, document.metadata
-    least = len(str(metadata.get("title") or "")) + _TAGS + _LEAST_PIECE
+    before = str(metadata.get("list_lines") or "")
+    said = str(metadata.get("title") or ""), read_under(document, every_heading=True)
+    least = sum(map(len, said)) + _TAGS + _LEAST_PIECE
     if len(render_documents([document])) <= room or room < least or len(text) <= _LEAST_PIECE:
         yield document
         return
     middle = len(text) // 2
     ends = [end for _, end in split_sentences(text)[:-1]] or [text.rfind(" ", 1, middle + 1)]
     cut = max(min(ends, key=lambda end: abs(end - middle)), 0) or middle
-    for start, half in ((0, text[:cut]), (cut, text[cut:])):
-        place = {**metadata, CUT_AT: metadata.get(CUT_AT, 0) + start}
+    introduced = "\n".join(list_lines(before + text, len(before) + cut))
+    for start, half, above in ((0, text[:cut], before), (cut, text[cut:], introduced)):
+        place = {**metadata, CUT_AT: metadata.get(CUT_AT, 0) + start, "list_lines": above}
         yield from _pieces(document.model_copy(update={"page_content": half, "metadata": place}), room)

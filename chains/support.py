@@ -8,7 +8,7 @@ from itertools import pairwise
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.citation import MARK, Citation, publication_year
+from briefcontext.chains.citation import MARK, Citation, publication_year, read_under
 from briefcontext.chains.figures import Figure, find_figures, same_figure
 from briefcontext.chains.names import missing_drugs, missing_names
 from briefcontext.chains.parsing.grounding import NEGATION, lowered
@@ -307,7 +307,15 @@ def _not_in(missing: Sequence[str]) -> str | None:
 
 
 def _texts(documents: Sequence[Document]) -> list[str]:
-    return [text for each in documents for text in (str(each.metadata.get("title") or ""), each.page_content)]
+    return [
+        text
+        for each in documents
+        for text in (
+            str(each.metadata.get("title") or ""),
+            read_under(each, every_heading=True),
+            each.page_content,
+        )
+    ]
 
 
 def _whole(documents: Sequence[Document]) -> str:

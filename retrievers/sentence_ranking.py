@@ -1,5 +1,6 @@
 """Sentences of retrieved documents, ranked by how likely they answer a question."""
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -246,6 +247,7 @@ def _shares(rarity: NDArray[np.float64], statistics: TermStatistics | None) -> N
 def _sentences(document: Document) -> list[tuple[int, int]]:
     text, title = document.page_content, title_of(document).strip()
     whole = len(text.strip())
+    headings = str(document.metadata.get("paragraph_starts"))
     # A source begins with its title.
     opening = 0 if document.metadata.get("start") else text.find("\n\n")
     return [
@@ -253,6 +255,7 @@ def _sentences(document: Document) -> list[tuple[int, int]]:
         for start, end in split_sentences(text)
         if text[start:end] != title
         and not text[start:end].endswith(":")
+        and json.dumps(text[start:end].strip("#: \t"), ensure_ascii=False) not in headings
         and (
             end - start == whole
             or (end - start >= MIN_CHARACTERS and (start >= opening or BULLET.match(text, start)))

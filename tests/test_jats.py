@@ -121,8 +121,16 @@ def test_headings_stand_alone_and_sections_come_in_order() -> None:
     )
     floats = "<floats-group><fig><label>Figure 1</label><caption><p>F.</p></caption></fig></floats-group>"
     assert sections(read_one(article(body, PMC + TITLE + abstracts, after=floats))) == [
-        ("Title", ""), ("Abstract", ""), ("Aim", "A."), ("Summary", "B."), ("", "Lead."),
-        ("Methods", "C.\n\nD."), ("Drug A", "E."), ("Empty", ""), ("", "Figure 1. F."),
+        ("Title", ""), ("Abstract", ""), ("Abstract › Aim", "A."), ("Summary", "B."), ("", "Lead."),
+        ("Methods", "C.\n\nD."), ("Methods › Drug A", "E."), ("Empty", ""), ("", "Figure 1. F."),
+    ]
+
+
+def test_what_follows_an_inner_section_stands_under_the_outer_heading_again() -> None:
+    boxed = "<boxed-text><sec><title>Do not use</title><p>B.</p></sec></boxed-text>"
+    body = f"<sec><title>Doses</title><p>A.</p>{boxed}<p>C.</p><sec><p>D.</p></sec></sec><sec><p>E.</p></sec>"
+    assert sections(read_one(article(body)))[1:] == [
+        ("Doses", "A."), ("Doses › Do not use", "B."), ("Doses", "C.\n\nD."), ("", "E."),
     ]
 
 
@@ -281,7 +289,11 @@ def test_a_sample_article_is_read_whole(path: Path) -> None:
     assert [reference for reference in references if len(reference) > 20 and reference in text] == []
     titles = flat(tree.xpath("//body//sec/title"))
     headings = [letters(heading) for heading, _ in sections(document)]
-    assert [heading for heading in headings if heading in titles][-len(titles) :] == titles
+    own = [heading.rpartition("›")[2] for heading in headings]
+    assert [heading for heading in own if heading in titles][-len(titles) :] == titles
+    outer = tree.xpath("//body//sec[title and not(ancestor::boxed-text)]")
+    paths = ["›".join(flat([*sec.xpath("ancestor::sec/title"), sec.find("title")])) for sec in outer]
+    assert [path for path in paths if path not in headings] == []
     ids = {one.get("pub-id-type"): one.text for one in tree.xpath("//article-meta/article-id")}
     assert (document.id, document.metadata["pmid"]) == (f"PMC{ids['pmc']}", ids["pmid"])
     assert str(document.metadata["year"]) in tree.xpath("//article-meta/pub-date/year/text()")

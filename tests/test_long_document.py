@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from langchain_core.documents import Document
+from langchain_openai import ChatOpenAI
 from numpy.typing import NDArray
 
 from briefcontext.chains.extractive_reader import ExtractiveReader
@@ -18,6 +19,7 @@ from briefcontext.retrievers.knowledge_base import retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.hashing_encoder import HashingEncoder
+from tests.openai_server import OpenAIServer
 
 SECTIONS = [
     "The trial enrolled adults with mild asthma from several clinics. ",
@@ -113,3 +115,49 @@ def test_a_file_without_text_is_one_clear_error(name: str, content: str | None, 
         path.write_text(content)
     with pytest.raises(KnowledgeBaseError, match=name):
         LongDocumentRetriever.from_file(path, load_encoder("minilm"))
+
+
+LISTED = ("Severe asthma of any age", "A stroke in the last six months", "Pregnancy, in all of its months")
+BARRED = {
+    "leaflet.md": "# Zincol\n\n## Contraindications\n\nThey are many.\n\n### Adults\n\n- "
+    + "\n- ".join(LISTED)
+    + "\n\n## Doses\n\n### Adults\n\n- 5 mg a day\n",
+    "leaflet.html": "<title>Zincol</title><h1>Zincol</h1><h2>Contraindications</h2><p>They are many.</p><h3>Adults</h3>"
+    f"<ul><li>{'<li>'.join(LISTED)}</ul><h2>Doses</h2><h3>Adults</h3><ul><li>5 mg a day</ul>",
+    "leaflet.nxml": "<article><front><article-meta><article-id pub-id-type='pmc'>1</article-id><title-group>"
+    "<article-title>Zincol</article-title></title-group></article-meta></front><body><sec>"
+    "<title>Contraindications</title><p>They are many.</p><sec><title>Adults</title><list>"
+    + "".join(f"<list-item><p>{item}</p></list-item>" for item in LISTED)
+    + "</list></sec></sec><sec><title>Doses</title><sec><title>Adults</title><list><list-item><p>5 mg a day</p>"
+    "</list-item></list></sec></sec></body></article>",
+}
+
+
+@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
+@pytest.mark.parametrize("name", BARRED)
+def test_whom_a_list_bars_is_read_and_cited_under_its_outer_heading(
+    name: str, route: str, server: OpenAIServer, chat_model: ChatOpenAI, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(BARRED[name])
+    retriever = LongDocumentRetriever.from_file(tmp_path / name, HashingEncoder(), tokens=5)
+    context = Settings(route=route, top_k=16)  # type: ignore[arg-type]
+    question = {"question": "May adults with severe asthma or a stroke take zincol in pregnancy?"}
+    answer = build_graph(reader=chat_model, retriever=retriever).invoke(question, context=context)["answer"]
+    listed = [text for call in server.calls for _, text in call.documents if any(item in text for item in LISTED)]
+    assert len(listed) >= len(LISTED)
+    assert all("Contraindications › Adults" in text and "Doses" not in text for text in listed)
+    evidence = "".join(call.user for call in server.calls if call.stage == "reduce").splitlines()
+    read = [line for line in evidence if any(item in line for item in LISTED)]
+    assert len(read) == len(LISTED) * (route == "map_reduce")
+    assert all("Contraindications › Adults" in line for line in read)
+    quotes = [quote for citation in answer["citations"] for quote in citation["quotes"]]
+    cited = [quote["section"] for quote in quotes if quote["text"].removeprefix("- ") in LISTED]
+    assert len(cited) == len(LISTED)
+    assert all(section.endswith("Contraindications › Adults") for section in cited)
+
+    reader = ExtractiveReader(SentenceRanker(HashingEncoder()).rank)
+    answer = build_graph(reader=reader, retriever=retriever).invoke(question, context=context)["answer"]
+    shown = [line for line in answer["text"].splitlines() if any(item in line for item in LISTED)]
+    assert shown
+    assert all("Contraindications › Adults: " in line for line in shown)
+    assert not any(quote["text"].endswith("Adults") for citation in answer["citations"] for quote in citation["quotes"])

@@ -400,8 +400,8 @@ def test_an_article_stands_once_with_its_quotes_and_where_they_stand(browser: Br
     quotes = dict(
         zip(browser.texts(".reference blockquote .quote"), browser.texts(".reference blockquote .where"), strict=True)
     )
-    assert quotes[f"“{FINDING} in men.”"] == "Results, paragraph 2"
-    assert quotes[f"“{FINDING} in women.”"] == "Discussion, paragraph 1"
+    assert quotes[f"“{FINDING} in men.”"] == "Aspirin and stroke › Results, paragraph 2"
+    assert quotes[f"“{FINDING} in women.”"] == "Aspirin and stroke › Discussion, paragraph 1"
     named = browser.texts(".ranking:first-child .document")
     assert len(set(named)) == len(named) == 3
 

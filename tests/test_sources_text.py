@@ -68,7 +68,7 @@ def test_what_is_not_text_is_rejected_rather_than_guessed_at(content: bytes, rea
 
 
 def test_markdown_keeps_its_markup_and_has_its_heading_as_title() -> None:
-    text = "Preface\n\n## Asthma in *adults* ##\n\nText."
+    text = "Preface\n\n## Asthma in *adults*\n\nText."
     (entry,) = read_markdown(io.BytesIO(text.encode()), "f/a.md")
     assert isinstance(entry, Document)
     assert (entry.page_content, entry.metadata["kind"]) == (text, "markdown")
@@ -76,6 +76,33 @@ def test_markdown_keeps_its_markup_and_has_its_heading_as_title() -> None:
     (entry,) = read_markdown(io.BytesIO(b"No heading."), "f/a.md")
     assert isinstance(entry, Document)
     assert entry.metadata["title"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("# A\n## B\n\n### C ###\r\nc\n## D\n# E", "# A\n## A › B\n\n### A › B › C\r\nc\n## A › D\n# E"),
+        ("A\n=\n\nB\nb\n---\nc", "# A\n\n## A › B b\nc"),
+        ("### A\n# B\n### C\n## D\n##", "### A\n# B\n### B › C\n## B › D\n##"),
+        ("# A\n```\n# no\n```\n    # no\n> # no\n\n- # no\n\n## B", None),
+        ("---\ntitle: A\n---\n# B\n## C\n", "---\ntitle: A\n---\n# B\n## B › C\n"),
+        ("---\n\n# A\r## B\r\r---\r", "---\n\n# A\r## A › B\r\r---\r"),
+        (f"# {'a' * 600}\n## B", f"# {'a' * 600}\n## {'a' * 499}… › B"),
+        ("No heading.", "No heading."),
+    ],
+)
+def test_a_heading_of_markdown_has_its_outer_ones(text: str, read: str | None) -> None:
+    (entry,) = read_markdown(io.BytesIO(text.encode()), "f/a.md")
+    assert isinstance(entry, Document)
+    assert entry.page_content == (text.replace("## B", "## A › B") if read is None else read)
+
+
+@given(st.text(st.sampled_from("#=- >\tab\r\n`~")))
+def test_whatever_markdown_has_stays_in_it(text: str) -> None:
+    (entry,) = read_markdown(io.BytesIO(f"{text}x".encode()), "f/a.md")
+    assert isinstance(entry, Document)
+    letters = iter(entry.page_content)
+    assert all(letter in letters for letter in text if letter in "ab")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +188,17 @@ def test_html_keeps_its_lists_and_headings() -> None:
     assert list_lines(text, text.index("children")) == ["Do not use", "- In "]
     use = text.index("Use")
     assert json.loads(entry.metadata["sections"]) == [["Do not use", 0, use], ["Use", use, len(text)]]
+
+
+def test_a_heading_of_html_has_its_outer_ones() -> None:
+    page = "<p>a<h1>A</h1><h2>B</h2><p>b<ul><li><h3>C</h3>c</ul><h2>D</h2><h1>-</h1><h4>E</h4>e"
+    (entry,) = read_html(io.BytesIO(page.encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    text = entry.page_content
+    assert text.split("\n\n") == ["a", "A", "A › B", "b", "- A › B › C", "  c", "A › D", "-", "E", "e"]
+    found = json.loads(entry.metadata["sections"])
+    assert [heading for heading, _, _ in found] == ["A", "A › B", "A › B › C", "A › D", "", "E"]
+    assert all(text[start:end].startswith(heading) for heading, start, end in found)
 
 
 DOSES = "<tr><th>Weight<th>Adult<br>dose<tr><th>under 40 kg<td><p>500 mg</p>b.i.d.<tr><td>others<td>1\x0bg"

@@ -13,7 +13,14 @@ from typing import Any
 from langchain_core.documents import Document
 from lxml import etree
 
-from briefcontext.knowledge.sources.publication import author_list, has_retracted_title, language, pubmed_url, year_in
+from briefcontext.knowledge.sources.publication import (
+    author_list,
+    has_retracted_title,
+    language,
+    pubmed_url,
+    under,
+    year_in,
+)
 from briefcontext.knowledge.sources.source import Entry, Reject, rejecting
 from briefcontext.knowledge.sources.xml_stream import (
     first_text,
@@ -89,12 +96,12 @@ def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
     """The articles of an uncompressed JATS stream, a single article or a set of them, and the rejects.
 
     The text is the title, the abstracts, the body and the captions of floats, in this order and parted by blank lines;
-    a heading is a paragraph of its own, and an item of a list begins with `- `. Left out are tables' cells, footnotes,
-    front and back matter, sub-articles, and what is struck out.
+    a heading is a paragraph of its own, with its outer ones (`under`), and an item of a list begins with `- `. Left out
+    are tables' cells, footnotes, front and back matter, sub-articles, and what is struck out.
 
     The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
     `[heading, start, end]` for each heading in order, where `text[start:end]` begins with the heading and
-    ends before the next one; text without a heading of its own has the heading "".
+    ends before the next one; text without any heading has the heading "".
     """
     for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), start=1):
         yield _article(article, f"record {number}")
@@ -202,64 +209,65 @@ def _year(article: etree._Element) -> int | None:
     return year_in(" ".join([*preferred, *years.values()]))
 
 
-Part = tuple[str | None, str]
-"""The heading of a section that begins, None where one goes on; and the next paragraph, which may be empty."""
+Part = tuple[str, str | None]
+"""A heading, and a paragraph under it, which may be empty; None where a section begins."""
 
 
 def _full_text(article: etree._Element, title: str) -> tuple[str, list[tuple[str, int, int]]]:
     """The text, and the heading, start and end of each of its sections."""
-    text, sections, heading, begins = "", list[tuple[str, int, int]](), "", True
-    for begun, paragraph in _parts(article, title):
-        if begun is not None:
-            heading, begins = begun, True
-        if paragraph:
+    text, sections, here = "", list[tuple[str, int, int]](), None
+    for heading, paragraph in _parts(article, title):
+        # Behind an inner section, the outer one goes on below its heading.
+        begins = paragraph is None or heading != here
+        if paragraph != "" and (added := "\n\n".join(filter(None, (heading if begins else "", paragraph)))):
             text += "\n\n" if text else ""
             start = len(text) if begins else sections.pop()[1]
-            text += paragraph
+            text += added
             sections.append((heading, start, len(text)))
-            begins = False
+            here = heading
     return text, sections
 
 
 def _parts(article: etree._Element, title: str) -> Iterator[Part]:
-    yield title, title
+    yield title, None
     for abstract in article.iterfind(f"{META}/abstract"):
         if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
-            if abstract.find("title") is None:
-                yield "Abstract", "Abstract"
-            yield from _paragraphs(abstract)
+            heading = "Abstract" if abstract.find("title") is None else ""
+            yield heading, None
+            yield from _paragraphs(abstract, heading)
     for name in ("body", "floats-wrap", "floats-group"):
         for element in article.iterfind(name):
-            yield "", ""
-            yield from _paragraphs(element)
+            yield from _paragraphs(element, "")
 
 
-def _paragraphs(element: etree._Element) -> Iterator[Part]:
+def _paragraphs(element: etree._Element, heading: str) -> Iterator[Part]:
     """The element's paragraphs. A block inside running text, such as a list, breaks it in two."""
-    running = element.text or ""
+    outer, running = heading, element.text or ""
     for child in element:
         if child.tag not in BLOCKS:
             running += "".join(map(str, child.itertext()))
         else:
-            yield None, " ".join(running.split())
+            yield heading, " ".join(running.split())
             running = ""
             if child.tag in CAPTIONED:
-                yield None, _caption(child)
+                yield heading, _caption(child)
             elif child.tag == "title" and element.tag in HEADED:
-                yield flatten(child), flatten(child)
+                if own := flatten(child):
+                    heading = under(outer, own)
+                    yield heading, None
             else:
-                yield from _item(child) if child.tag in ITEMS else _paragraphs(child)
+                yield from (_item if child.tag in ITEMS else _paragraphs)(child, heading)
         running += child.tail or ""
-    yield None, " ".join(running.split())
+    yield heading, " ".join(running.split())
 
 
-def _item(element: etree._Element) -> Iterator[Part]:
+def _item(element: etree._Element, heading: str) -> Iterator[Part]:
     """The paragraphs of an item of a list, those after the first two blanks further in, as in Markdown."""
     bullet = "- "
-    for begun, paragraph in _paragraphs(element):
+    for below, paragraph in _paragraphs(element, heading):
+        yield below, bullet + paragraph if paragraph else paragraph
         # A section begins with its heading.
-        yield begun, bullet + paragraph if paragraph and begun is None else paragraph
-        bullet = "  " if paragraph else bullet
+        bullet = bullet if paragraph == "" else "  "
 
 
 def _caption(float_: etree._Element) -> str:

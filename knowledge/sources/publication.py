@@ -19,6 +19,8 @@ LANGUAGES = {
 """PubMed's codes of languages, which are MARC's, by those of ISO 639-1 that articles in JATS have."""
 MOST_AUTHORS = 50
 """Of an article; those after them are "et al."."""
+MOST_OUTER = 500
+"""Characters of a section's outer headings."""
 
 _RETRACTED_TITLE = re.compile(
     r"\W*(?:retracted|withdrawn)(?:\s+article)?(?:\W*:|\s*\]|\s+[-–—]\s)"
@@ -32,6 +34,15 @@ _NOT_SO = frozenset({"", "0", "0.0", "false", "f", "no", "n", "nan", "<na>", "no
 _DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:\s*)?(?P<name>10\.\d{4,9}/\S+)", re.IGNORECASE)
 _PMID = re.compile(r"[1-9][0-9]*")
 _YEAR = re.compile(r"(?<!\d)\d{4}(?!\d)")
+
+
+def under(outer: str, heading: str) -> str:
+    """A section's heading below its outer ones, as in `Contraindications › Adults`; these are cut where they are long.
+
+    Not ">", which stands before numbers.
+    """
+    shown = outer if len(outer) <= MOST_OUTER else f"{outer[: MOST_OUTER - 1]}…"
+    return " › ".join(filter(None, (shown, heading)))
 
 
 def record(

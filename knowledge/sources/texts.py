@@ -12,8 +12,9 @@ from typing import Any
 from langchain_core.documents import Document
 from lxml import etree, html
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
-from briefcontext.knowledge.sources.publication import record
+from briefcontext.knowledge.sources.publication import record, under
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.xml_stream import flatten, write_out_formulas
 
@@ -26,6 +27,8 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER_TITLE = re.compile(r"^title:(.+)$", re.MULTILINE)
+
+_LINE_END = re.compile(r"\r\n?|\n")
 
 _BLOCKS = (
     *("address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "div", "dl", "dt"),
@@ -76,10 +79,12 @@ def read_text(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
 def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """Like `read_text`, as kind `markdown`; the title is the front matter's, else the first heading.
 
-    Markup stays in the text; what is struck out, and comments, do not. A row of a table is that of `read_html`.
+    Markup stays in the text; what is struck out, and comments, do not. A row of a table is that of `read_html`. A
+    heading is written with `#`, and with its outer ones (`under`).
     """
-    text = _with_named_cells(_STRUCK.sub("", _decoded(read_whole(stream))))
-    yield file_document(document_id, text, title=markdown_title(text), kind="markdown")
+    text = _STRUCK.sub("", _decoded(read_whole(stream)))
+    title = markdown_title(text)
+    yield file_document(document_id, _with_named_cells(_with_outer_headings(text)), title=title, kind="markdown")
 
 
 def markdown_title(text: str) -> str:
@@ -89,10 +94,38 @@ def markdown_title(text: str) -> str:
         stated = _FRONT_MATTER_TITLE.search(front_matter.group(1))
         if stated and (title := stated.group(1).strip(" \t\r").strip("\"'")):
             return title
-    # Only blocks are parsed: a title keeps its markup.
-    blocks = MarkdownIt().disable("inline").parse(text[:TITLED_WITHIN])
-    headings = (inline.content.replace("\n", " ") for block, inline in pairwise(blocks) if block.type == "heading_open")
-    return next(filter(None, headings), "")
+    return next((heading for _, heading in _headings(text[:TITLED_WITHIN])), "")
+
+
+def _headings(text: str) -> Iterator[tuple[Token, str]]:
+    # Only blocks are parsed: a heading keeps its markup.
+    for block, inline in pairwise(MarkdownIt().disable("inline").parse(text)):
+        if block.type == "heading_open" and inline.content:
+            yield block, inline.content.replace("\n", " ")
+
+
+def _with_outer_headings(text: str) -> str:
+    front_matter = _FRONT_MATTER.match(text)
+    begin = front_matter.end() if front_matter else 0
+    starts = [begin, *(end.end() for end in _LINE_END.finditer(text, begin)), len(text)]
+    written, at, outline = "", 0, list[str]()
+    for block, heading in _headings(text[begin:]):
+        # One within a quotation or a list is no section's.
+        if block.level == 0 and block.map:
+            first, end = (starts[line] for line in block.map)
+            level = int(block.tag[1])
+            lines = text[first:end].rstrip("\r\n")
+            written += f"{text[at:first]}{'#' * level} {_below(outline, level, heading)}"
+            at = first + len(lines)
+    return written + text[at:]
+
+
+def _below(outline: list[str], level: int, heading: str) -> str:
+    """Return a heading with its outer ones, those above it in the outline by level, which it is added to."""
+    del outline[level - 1 :]
+    outline += [outline[-1] if outline else ""] * (level - 1 - len(outline))
+    outline.append(under(outline[-1] if outline else "", heading))
+    return outline[-1]
 
 
 @rejecting
@@ -105,7 +138,7 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     is hidden or struck out are left out. The title is the page's, else the file's name without the ending. The file is
     UTF-8, or states what else it is.
 
-    `sections` is that of `read_jats`, where there are headings.
+    `sections` is that of `read_jats`, where there are headings, which are written with their outer ones (`under`).
     """
     root = _parsed(read_whole(stream))
     title = " ".join((root.findtext(".//title") or "").split())
@@ -116,12 +149,14 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
         if "hidden" in element.attrib or any(unseen in style for unseen in _UNSEEN):
             element.drop_tree()
     _name_cells(root)
-    text, starts = "", []
-    for block, is_heading in _blocks(root):
+    text, starts, outline = "", [], list[str]()
+    for block, level in _blocks(root):
         text += "\n\n" if text else ""
-        if is_heading:
-            heading = block.lstrip("- ")
-            starts.append((heading, len(text) + len(block) - len(heading)))
+        if level:
+            own = block.lstrip("- ")
+            text += block[: len(block) - len(own)]
+            starts.append((_below(outline, level, own), len(text)))
+            block = outline[-1]
         text += block
     ends = [start for _, start in starts[1:]] + [len(text)]
     sections = [(heading, start, end) for (heading, start), end in zip(starts, ends, strict=True)] if starts else []
@@ -179,8 +214,8 @@ def _named(headers: Sequence[str], cells: Sequence[str]) -> str:
     )
 
 
-def _blocks(root: html.HtmlElement) -> Iterator[tuple[str, bool]]:
-    """Yield what stands on lines of its own, and whether it is a heading."""
+def _blocks(root: html.HtmlElement) -> Iterator[tuple[str, int]]:
+    """Yield what stands on lines of its own, and its level where it is a heading, else 0."""
     running, depth, bullet = "", 0, ""
     for event, element in etree.iterwalk(root, events=("start", "end")):
         begins = event == "start"
@@ -188,7 +223,7 @@ def _blocks(root: html.HtmlElement) -> Iterator[tuple[str, bool]]:
             if block := "\t".join(filter(None, (" ".join(cell.split()) for cell in running.split(_CELL_MARK)))):
                 yield (
                     "  " * (depth - 1) + (bullet or "  " * bool(depth)) + block,
-                    element.tag in _HEADINGS and not begins,
+                    int(element.tag[1]) if element.tag in _HEADINGS and not begins else 0,
                 )
                 bullet = ""
             running = ""
