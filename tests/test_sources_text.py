@@ -210,14 +210,13 @@ DOSES = "<tr><th>Weight<th>Adult<br>dose<tr><th>under 40 kg<td><p>500 mg</p>b.i.
         (DOSES, "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 g"),
         (
             f"<thead>{DOSES}<tbody><tr><td colspan=2>Per day",
-            "Weight\tAdult dose\n\nWeight: under 40 kg | Adult dose: 5",
+            "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 g\n\nPer day",
         ),
         (
             f"{DOSES}<tr><td>all<td>",
             "Weight: under 40 kg | Adult dose: 500 mg b.i.d.\n\nWeight: others | Adult dose: 1 g",
         ),
-        (DOSES.replace("<td>others", "<td rowspan=2>others"), "Weight\tAdult dose\n\nunder 40 kg\n\n500 mg"),
-        ("<tr><th>" + "a" * 201 + "<tr><td>5 mg", "5 mg"),
+        ("<tr><th>" + "a" * 201 + "<tr><td>5 mg", "a" * 201 + "\n\n5 mg"),
         ("<tr><th rowspan=1>Dose<tr><td colspan=1>5 mg", "Dose: 5 mg"),
         ("<tr><th>Dose<td>5 mg", "Dose\t5 mg"),
         ("<tr><th>Dose", "Dose"),
@@ -228,6 +227,66 @@ def test_cells_of_html_are_named_by_their_headers(rows: str, text: str) -> None:
     (entry,) = read_html(io.BytesIO(f"<table>{rows}</table>".encode()), "f/a.html")
     assert isinstance(entry, Document)
     assert entry.page_content.startswith(text)
+
+
+HEADS = "<tr><th rowspan=2>Weight<th colspan=2>Adults<th>Children<tr><th>Oral<th>IV<th>Oral"
+
+
+@pytest.mark.parametrize(
+    ("rows", "read"),
+    [
+        (
+            f"{HEADS}<tr><td>all<td>5 mg<td>1 mg<td>2 mg",
+            ["Weight: all | Adults › Oral: 5 mg | Adults › IV: 1 mg | Children › Oral: 2 mg"],
+        ),
+        (
+            f"<tbody>{HEADS}<tr><th rowspan=0>all<td>5 mg<td colspan=2>never<tr><td rowspan=9>6 mg<td><td>1 g"
+            "</tbody><tr><td>b<td>c<td>d<td>e",
+            [
+                "Weight: all | Adults › Oral: 5 mg | Adults › IV: never | Children › Oral: never",
+                "Weight: all | Adults › Oral: 6 mg | Children › Oral: 1 g",
+                "Weight: b | Adults › Oral: c | Adults › IV: d | Children › Oral: e",
+            ],
+        ),
+        (
+            "<tr><td><th>Dose<tr><th colspan=2>Adults<tr><td>Day 1<td>5 mg<tr><td>Children<tr><td>Day 1<td>1 mg",
+            ["Adults", "Adults | Day 1 | Dose: 5 mg", "Children", "Children | Day 1 | Dose: 1 mg"],
+        ),
+        (
+            "<tr><th>Day<th>Dose<tr><td>1<td>5 mg<tr><td>a<td>b<td>c",
+            ["Day\tDose", "Day: 1 | Dose: 5 mg", "a\tb\tc"],
+        ),
+        (
+            "<tr><th>Drug<th>Dose<tr><td>a<td>5 mg<tr><th>Drug<th>Risk<tr><td>a<td>b",
+            ["Drug: a | Dose: 5 mg", "Drug\tRisk", "Drug: a | Risk: b"],
+        ),
+        (
+            "<tr><td rowspan=2>Adults<td>Day 1<td>5 mg<tr><td>Day 2<td>1 mg<tr><td colspan=3>Not to children"
+            "<tr><td colspan=3>under 12<tr><td>Day 1<td>of<td>age",
+            [
+                *("Adults\tDay 1\t5 mg", "Adults\tDay 2\t1 mg", "Not to children", "under 12"),
+                "Not to children › under 12\tDay 1\tof\tage",
+            ],
+        ),
+        (
+            f"<tr><th>A<th>B<tr><td rowspan=2>{'a' * 300}<td>1<tr><td>2",
+            [f"A: {'a' * 300} | B: 1", f"A: {'a' * 199}… | B: 2"],
+        ),
+        (f"<tr><td rowspan=2>{'a' * 201}<td>b<tr><td>c", ["a" * 201 + "\tb", "c"]),
+        ("<tr><td colspan=-1 rowspan=x>a<td colspan=0>b", ["a\tb"]),
+    ],
+)
+def test_a_cell_that_spans_rows_or_columns_is_in_each_of_them(rows: str, read: list[str]) -> None:
+    (entry,) = read_html(io.BytesIO(f"<table>{rows}</table>".encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content.split("\n\n") == read
+
+
+def test_a_table_of_too_many_cells_is_left_as_it_is() -> None:
+    rows = f"<tr><th colspan=999>A{'<td colspan=999999 rowspan=99999>b' * 200}<tr><td>c" * 5
+    (entry,) = read_html(io.BytesIO(f"<table>{rows}</table>".encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content.replace("\n\n", "\t").split("\t") == ["A", *"b" * 200, "c"] * 5
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from itertools import pairwise, zip_longest
 from pathlib import PurePosixPath
@@ -14,9 +14,10 @@ from lxml import etree, html
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from briefcontext.knowledge.sources.html_tables import CELLS, named, rows_as_text
 from briefcontext.knowledge.sources.publication import record, under
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
-from briefcontext.knowledge.sources.xml_stream import flatten, write_out_formulas
+from briefcontext.knowledge.sources.xml_stream import write_out_formulas
 
 TITLED_WITHIN = 1 << 20
 """Characters of a Markdown file in which its first heading is looked for."""
@@ -36,7 +37,6 @@ _BLOCKS = (
     *("html", "li", "main", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"),
 )
 """Elements that stand on lines of their own; all others are within a line."""
-_CELLS = ("td", "th")
 _ITEMS = ("dd", "li")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LEFT_OUT = (
@@ -52,8 +52,6 @@ _STRUCK = re.compile(
     re.IGNORECASE,
 )
 """Text in Markdown that is struck out, or a comment."""
-_LONGEST_HEADER = 200
-"""Characters; each of its cells would begin with a longer one."""
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
 _DASHES = frozenset("|:- \t\r")
 """What stands between the headers and the rows of a table in Markdown."""
@@ -132,8 +130,8 @@ def _below(outline: list[str], level: int, heading: str) -> str:
 def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """The file as one document of kind `text`; or its reject.
 
-    Blocks (paragraphs, headings, items, rows) are apart by a blank line, and cells of a row by a tab. Below a row of
-    headers each cell has its own, as in `Weight: under 40 kg | Dose: 5 mg`, but for those that span several. An item of
+    Blocks (paragraphs, headings, items, rows) are apart by a blank line, and cells of a row by a tab. Below rows of
+    headers each cell has its own, as in `Weight: under 40 kg | Dose: 5 mg` (`rows_as_text`). An item of
     a list begins with `- `, and stands two blanks further in than the one that it is part of. Menus, scripts, and what
     is hidden or struck out are left out. The title is the page's, else the file's name without the ending. The file is
     UTF-8, or states what else it is.
@@ -169,25 +167,8 @@ def _name_cells(root: html.HtmlElement) -> None:
         element.text = " " + _CONTROLS.sub(" ", element.text or "")
         element.tail = " " + _CONTROLS.sub(" ", element.tail or "")
     for table in root.iter("table"):
-        rows = [(row, list(row.iterchildren(*_CELLS))) for row in table.iter("tr")]
-        # What spans rows shifts the cells of those below.
-        if not rows or table.find(".//table") is not None or any(_spans(cells, "rowspan") for _, cells in rows):
-            continue
-        (first, headers), *below = rows
-        if _spans(headers, "colspan") or any(cell.tag != "th" for cell in headers):
-            continue
-        named = [(row, cells) for row, cells in below if len(cells) == len(headers) and not _spans(cells, "colspan")]
-        names = [flatten(cell) for cell in headers]
-        for row, cells in named:
-            text = _named(names, [flatten(cell) for cell in cells])
-            del row[:]
-            row.text = _CONTROLS.sub(" ", text)
-        if named and len(named) == len(below):
-            del first[:]
-
-
-def _spans(cells: Sequence[html.HtmlElement], over: str) -> bool:
-    return any(cell.get(over, "1").strip() != "1" for cell in cells)
+        if table.find(".//table") is None:
+            rows_as_text(table, _CELL_MARK)
 
 
 def _with_named_cells(text: str) -> str:
@@ -199,19 +180,12 @@ def _with_named_cells(text: str) -> str:
         elif _DASHES.issuperset(line) and (headers or (lines and "|" in lines[-1] and "|" in following)):
             headers = headers or _cells(lines.pop())
             continue
-        lines.append(_named(headers, _cells(line)) if headers else line)
+        lines.append(named(headers, _cells(line)) if headers else line)
     return "\n".join(lines)
 
 
 def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in _CELL_BORDER.split(line.strip().removeprefix("|").removesuffix("|"))]
-
-
-def _named(headers: Sequence[str], cells: Sequence[str]) -> str:
-    pairs = zip_longest(headers, cells, fillvalue="")
-    return " | ".join(
-        f"{header}: {cell}" if 0 < len(header) <= _LONGEST_HEADER else cell for header, cell in pairs if cell
-    )
 
 
 def _blocks(root: html.HtmlElement) -> Iterator[tuple[str, int]]:
@@ -230,7 +204,7 @@ def _blocks(root: html.HtmlElement) -> Iterator[tuple[str, int]]:
         if element.tag in _ITEMS:
             depth, bullet = (depth + 1, "- ") if begins else (depth - 1, "")
         if begins:
-            running += _CELL_MARK if element.tag in _CELLS else "\n" if element.tag == "br" else ""
+            running += _CELL_MARK if element.tag in CELLS else "\n" if element.tag == "br" else ""
         running += _CONTROLS.sub(" ", (element.text if begins else element.tail) or "")
 
 
