@@ -26,11 +26,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
-    """Let Python end as it would."""
-    gc.unfreeze()
-
-
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

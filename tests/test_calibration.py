@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -372,40 +373,54 @@ def test_questions_without_keys_are_left_out_and_unknown_keys_reported(base: Kno
         label_questions(base, given[1:2], [4])
 
 
-def test_the_study_puts_both_checks_side_by_side(base: KnowledgeBase, items: list[Item], tmp_path: Path) -> None:
-    summary = run_preflight(
-        str(base.path), items, tmp_path, ks=[8, 16], target_recall=0.8,
-        positive="misplaced",
-    )  # fmt: skip
-    assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(summary))
-    assert summary["n"] == 90
+@pytest.fixture(scope="module")
+def study(
+    base: KnowledgeBase, items: list[Item], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    """The folder of a study of two groups of questions and one of titles, and its summary."""
+    titles = [(str(d.metadata["title"]).upper() + "?", str(d.id)) for d in base.get(base.ids())[:12]]
+    titled = [Item(f"title-{id}", title, {}, (), (id,), group="titles") for title, id in titles]
+    others = [replace(item, group=f"set {place % 2}") for place, item in enumerate(items)]
+    folder = tmp_path_factory.mktemp("study")
+    return folder, run_preflight(
+        str(base.path), [*others, *titled], folder, ks=[8, 16], target_recall=0.8, positive="misplaced"
+    )
+
+
+def test_the_study_puts_both_checks_side_by_side(
+    base: KnowledgeBase, study: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, summary = study
+    assert json.loads((folder / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    assert summary["n"] == 102
     for check in ("iou", "calibrated"):
         counted = summary[check]
         assert counted["tp"] + counted["fn"] == summary["misplaced"]
-        assert sum(counted[name] for name in ("tp", "fp", "fn", "tn")) == 90
-        assert counted["skip_share"] == pytest.approx((counted["tn"] + counted["fn"]) / 90)
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+        assert sum(counted[name] for name in ("tp", "fp", "fn", "tn")) == 102
+        assert counted["skip_share"] == pytest.approx((counted["tn"] + counted["fn"]) / 102)
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     assert sum(row["misplaced"] and row["calibrated_maps"] for row in rows) == summary["calibrated"]["tp"]
     assert {(row["k"], row["n"]) for row in summary["iou_table"]} == {*product((8, 16), (1, 2, 3, 5, 8))}
     at_default = next(row for row in summary["iou_table"] if (row["k"], row["n"], row["threshold"]) == (16, 3, 0.2))
     assert at_default["tp"] == summary["iou"]["tp"]
-    names = {path.name for path in tmp_path.iterdir()}
+    names = {path.name for path in folder.iterdir()}
     assert {"report.md", "calibration_curve.png", "calibration_curve.svg", "precision_recall.png"} <= names
     assert not [name for name in names if "tmp" in name or "partial" in name]
-    report = (tmp_path / "report.md").read_text()
+    report = (folder / "report.md").read_text()
     assert "nested cross-validation" in report
     in_per_cent = (f"{100 * at_default[share]:.1f}" for share in ("precision", "recall", "specificity", "f1"))
     assert f"| 16 | 3 | 0.2 | {' | '.join(in_per_cent)} | " in report
-    config = json.loads((tmp_path / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
     assert config["provenance"]["encoder_revision"] == base.manifest.encoder.revision
-    assert verify_run(tmp_path) == []
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[1:]))
-    assert any("has n 90, and the rows 89" in problem for problem in verify_run(tmp_path))
-    compared = compare_runs([tmp_path])
+    assert verify_run(folder) == []
+    damaged = shutil.copytree(folder, tmp_path / "damaged")
+    (damaged / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[1:]))
+    assert any("has n 102, and the rows 101" in problem for problem in verify_run(damaged))
+    compared = compare_runs([folder])
     for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
         counted = summary[check]
         counts = " | ".join(str(counted[name]) for name in ("tp", "fp", "fn", "tn"))
-        (row,) = (line for line in compared.splitlines() if f"| all (90) | 16 | {title} | both |" in line)
+        (row,) = (line for line in compared.splitlines() if f"| pooled (102) | 16 | {title} | both |" in line)
         assert f"| {counts} |" in row
         for share in ("precision", "recall", "specificity"):
             low, high = counted[f"{share}_interval"]
@@ -448,15 +463,16 @@ def test_the_command_fits_keeps_draws_and_refuses(base: KnowledgeBase, items: li
     rows = [{"id": item.id, "question": item.question, "gold_ids": list(item.gold_ids)} for item in items]
     rows.append({"id": "unknown", "question": "What?", "gold_ids": ["no-such-id"]})
     questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    arguments = ["calibrate", "--kb", str(base.path), "--questions", str(questions), "--out", str(out)]
+    arguments = ["calibrate", "--kb", "demo", "--questions", str(questions), "--out", str(out)]
     arguments += ["--positives", "misplaced"]
     done = CliRunner().invoke(app, [*arguments, "--target-recall", "0.99"], catch_exceptions=False)
     assert done.exit_code == 0
+    assert "91/91" in done.stderr
     assert "no-such-id" in done.stdout
     assert re.search(r"\| 16 \| IoU \| both \|.* \d+\.\d \[\d+\.\d, \d+\.\d\] \|", done.stdout)
     calibration = Calibration.read(out)
     assert (calibration.target_recall, calibration.positive) == (0.99, "misplaced")
-    assert calibration.fitted_on.gold_missing == 1
+    assert (calibration.fitted_on.n, calibration.fitted_on.gold_missing) == (91, 1)
     assert len(list((tmp_path / "preflight-figures").glob("*.png"))) == 2
     assert "can be promised at a confidence of 95%, and not 99%" in done.stdout
     out.unlink()
@@ -500,22 +516,14 @@ def test_a_calibration_is_fitted_on_what_a_map_can_repair_by_default(base: Knowl
 
 
 def test_the_study_tells_the_kinds_of_positives_apart_and_pools_no_titles_silently(
-    base: KnowledgeBase, items: list[Item], tmp_path: Path
+    study: tuple[Path, dict[str, Any]],
 ) -> None:
-    titled = [
-        Item(f"title-{d.id}", str(d.metadata["title"]).upper() + "?", {}, (), (str(d.id),), group="titles")
-        for d in base.get(base.ids())[:12]
-    ]
-    others = [replace(item, group=f"set {place % 2}") for place, item in enumerate(items)]
-    summary = run_preflight(
-        str(base.path), [*others, *titled], tmp_path, ks=[16], target_recall=0.8,
-        positive="misplaced", figures=False,
-    )  # fmt: skip
+    folder, summary = study
     assert summary["ranked_below"] + summary["not_retrieved"] == summary["misplaced"]
     groups = summary["groups"]
     assert list(groups) == ["set 0", "set 1", "titles", "pooled, without questions that are titles"]
     assert (groups["titles"]["titles"], groups["set 0"]["titles"]) == (12, 0)
-    assert groups["pooled, without questions that are titles"]["n"] == len(others)
+    assert groups["pooled, without questions that are titles"]["n"] == 90
     for counted in (summary, groups["set 0"]):
         for check in ("iou", "calibrated"):
             of_kind = counted[check]["kinds"]
@@ -524,11 +532,11 @@ def test_the_study_tells_the_kinds_of_positives_apart_and_pools_no_titles_silent
     area = summary["iou"]["auc"]["misplaced"]
     assert area["low"] <= area["auc"] <= area["high"]
     assert any("worded as the title" in warning for warning in summary["warnings"])
-    report = (tmp_path / "report.md").read_text()
+    report = (folder / "report.md").read_text()
     titles_row = report.index("| titles (12, titles of their papers)")
     assert report.index("| set 0 (45)") < titles_row < report.index("| pooled (102)")
     assert "| pooled, without questions that are titles (90) |" in report
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     assert {row["kind"] for row in rows} <= {"placed", "ranked_below", "not_retrieved"}
     assert sum(row["is_title"] for row in rows) == 12
 

@@ -216,16 +216,6 @@ def test_a_calibration_that_cannot_decide_is_refused_before_a_call(
     assert server.calls == []
 
 
-def test_the_bundled_knowledge_base_can_be_calibrated_on(tmp_path: Path, questions: str) -> None:
-    out = str(tmp_path / "preflight.json")
-    command = ["calibrate", "--kb", "demo", "--questions", questions, "--out", out, "--target-recall", "0.8"]
-    command += ["--positives", "misplaced"]
-    done = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert done.exit_code == 0
-    assert "90/90" in done.stderr
-    assert json.loads(Path(out).read_text())["fitted_on"]["n"] == 90
-
-
 def test_a_method_that_is_none_is_refused_with_those_that_are(tmp_path: Path, questions: str) -> None:
     with pytest.raises(InputError, match=r"no method 'nothing'. There are: closed_book, vanilla"):
         run("integration", questions, tmp_path / "run", "--kb", "demo", "--method", "nothing", "--model", "openai:m")
