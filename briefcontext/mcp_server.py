@@ -18,14 +18,13 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import publication_year, read_under, source_id, web_link
-from briefcontext.chains.cited_text import cited_text
 from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
 from briefcontext.commands.progress import event_words
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings
-from briefcontext.graphs.tool import Asked, problems_of
+from briefcontext.graphs.tool import Asked, cited_text, problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
 from briefcontext.study_type import source_notes
 

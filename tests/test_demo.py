@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from briefcontext.chains.cited_text import cited_text
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import graph
+from briefcontext.graphs.tool import cited_text
 from briefcontext.knowledge import build_knowledge_base, demo, demo_knowledge_base, demo_questions, load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from tests.forked_python import ForkedPython, run_forked

@@ -7,12 +7,12 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys
-from briefcontext.chains.cited_text import cited_text
 from briefcontext.chains.context import render_documents
 from briefcontext.chains.references import summarise_evidence
 from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.tool import cited_text
 from briefcontext.study_type import StudyType, source_notes, species, study_type
 from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
 from tests.openai_server import OpenAIServer

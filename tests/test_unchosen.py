@@ -8,11 +8,11 @@ import pytest
 from langchain_openai import ChatOpenAI
 from starlette.testclient import TestClient
 
-from briefcontext.chains.cited_text import cited_text
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.tool import cited_text
 from briefcontext.page.app import create_app
 from tests.conftest import FixedRetriever, make_documents
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
