@@ -16,8 +16,7 @@ import typer
 
 from briefcontext.commands.ask import ask
 from briefcontext.commands.calibrate import calibrate
-from briefcontext.commands.compare import compare
-from briefcontext.commands.experiment import experiment
+from briefcontext.commands.experiment import compare, experiment
 from briefcontext.commands.index import index
 from briefcontext.commands.kb import kb
 from briefcontext.commands.prompts import prompts

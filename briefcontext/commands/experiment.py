@@ -1,4 +1,4 @@
-"""`briefcontext experiment`: the papers' experiments on a model and a corpus of one's own."""
+"""`briefcontext experiment` and `compare`: the papers' experiments on a model and a corpus of one's own."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -198,6 +198,20 @@ def experiment(
         raise ModelCallError(
             f"Answers whose calls failed: {failed:,}; the report says why. Give the same command again to get them."
         )
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Folders of runs.")],
+    out: Annotated[Path | None, typer.Option(help="Write the comparison to this file, too.")] = None,
+) -> None:
+    """Put runs of experiments side by side, beside the papers' published figures."""
+    from briefcontext.evaluation.runs.compare import compare_runs
+    from briefcontext.files import write_whole
+
+    compared = compare_runs(runs)
+    if out is not None:
+        write_whole(out, compared)
+    say(compared)
 
 
 def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
