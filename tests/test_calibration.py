@@ -74,7 +74,7 @@ def labelled(base: KnowledgeBase, items: list[Item]) -> LabelledQuestions:
 
 @pytest.fixture(scope="module")
 def fit(base: KnowledgeBase, labelled: LabelledQuestions) -> tuple[Calibration, dict[str, Any]]:
-    calibration, _, measured = calibrate(labelled, base.manifest, 0.8, positive="misplaced", repeats=2)
+    calibration, _, measured = calibrate(labelled, base.manifest, 0.8, positive="misplaced", repeats=1)
     return calibration, measured
 
 
@@ -230,7 +230,7 @@ def test_a_calibration_tells_clear_questions_from_vague_ones(
 def test_the_same_questions_and_seed_give_the_same_calibration(
     fitted: Calibration, base: KnowledgeBase, labelled: LabelledQuestions
 ) -> None:
-    again = calibrate(labelled, base.manifest, 0.8, positive="misplaced", repeats=2)[0]
+    again = calibrate(labelled, base.manifest, 0.8, positive="misplaced", repeats=1)[0]
     assert again.model_dump(exclude={"created"}) == fitted.model_dump(exclude={"created"})
 
 

@@ -129,21 +129,22 @@ def test_verdicts_are_taken_in_and_counted_for_each_rater(tmp_path: Path, run: R
     assert "| run | one | 8 | 6 / 2 / 0 |" in compare_runs([out])
 
 
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("a,b\n1,2\n", "no columns"),
-        ("pair\nx\n", "no columns 'pair' and 'verdict'"),
-        ("pair,verdict\nx,C\n", "Write A, B or tie"),
-        ("on a pair, or both;pair;verdict\n;x;C\n", "Write A, B or tie"),
-        ("pair,verdict\nx,A\n", "no verdict on a pair of this run"),
-    ],
-)
-def test_a_file_that_holds_no_verdicts_is_refused(tmp_path: Path, run: Run, content: str, complaint: str) -> None:
+NO_VERDICTS = {
+    "a,b\n1,2\n": "no columns",
+    "pair\nx\n": "no columns 'pair' and 'verdict'",
+    "pair,verdict\nx,C\n": "Write A, B or tie",
+    "on a pair, or both;pair;verdict\n;x;C\n": "Write A, B or tie",
+    "pair,verdict\nx,A\n": "no verdict on a pair of this run",
+}
+"""What a file may hold instead of verdicts, and what is said of it."""
+
+
+def test_a_file_that_holds_no_verdicts_is_refused(tmp_path: Path, run: Run) -> None:
     run.execute(tmp_path / "run")
-    (tmp_path / "bad.csv").write_text(content)
-    with pytest.raises(InputError, match=complaint):
-        run.take_verdicts(tmp_path / "run", tmp_path / "bad.csv")
+    for content, complaint in NO_VERDICTS.items():
+        (tmp_path / "bad.csv").write_text(content)
+        with pytest.raises(InputError, match=complaint):
+            run.take_verdicts(tmp_path / "run", tmp_path / "bad.csv")
 
 
 def verdict_file(file: Path, key: dict[str, Any], verdict: str, rater: str = "", *, mark: str = ",") -> Path:
