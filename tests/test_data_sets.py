@@ -247,6 +247,9 @@ def test_answers_that_are_all_yes_no_or_maybe_are_options(tmp_path: Path) -> Non
     rows = [{"id": answer, "question": "Is it?", "answer": answer} for answer in ("yes", "no", "maybe")]
     data = load_data_set(_lines(tmp_path / "q.jsonl", *rows))
     assert [item.answers for item in data.items] == [("A",), ("B",), ("C",)]
+    data = load_data_set(_lines(tmp_path / "q.jsonl", *rows, {"id": "x", "question": "Is it?", "answer": None}))
+    assert [item.answers for item in data.items] == [("A",), ("B",), ("C",), ()]
+    assert data.items[-1].options == data.items[0].options
     data = load_data_set(_lines(tmp_path / "q.jsonl", *rows, {"id": "x", "question": "Which?", "answer": "redol"}))
     assert [item.answers for item in data.items] == [("yes",), ("no",), ("maybe",), ("redol",)]
 

@@ -229,6 +229,18 @@ def test_a_run_that_named_no_model_leaves_its_folder_to_one_that_does(tmp_path: 
         run.execute(tmp_path / "run")
 
 
+def test_a_run_that_got_no_answer_leaves_its_folder_to_other_settings(tmp_path: Path, server: OpenAIServer) -> None:
+    reader = SimulatedReader(known(2))
+    server.script = lambda call: Reply(status=401) if call.body["model"] == "refused" else reader(call)
+    given: dict[str, Any] = {"methods": ("vanilla",), "ks": (5,)}
+    refused = ChatOpenAI(model="refused", base_url=server.url, api_key="none", max_retries=0)
+    with pytest.raises(ModelSetupError):
+        Run(run_settings(tmp_path, "position", 2, model=refused, **given)).execute(tmp_path / "run")
+    Run(run_settings(tmp_path, "position", 2, model=chat(server), **given)).execute(tmp_path / "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["model"] == MODEL
+    assert verify_run(tmp_path / "run") == []
+
+
 def test_a_folder_that_is_in_use_is_refused(tmp_path: Path, server: OpenAIServer) -> None:
     run = Run(run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,)))
     with RunFolder(tmp_path / "run").locked(), pytest.raises(InputError, match="Another process"):
@@ -360,6 +372,7 @@ def test_a_dry_run_calls_nothing_and_foretells_the_calls(tmp_path: Path, server:
         ({"methods": ("long_context",)}, "whole long document"),
         ({"ks": (4,)}, "no 5 different places"),
         ({"ks": (500,)}, "has only"),
+        ({"experiment": "integration", "ks": (8, 43)}, "has 42 passages, and 43 are to be retrieved"),
         ({"knowledge_base": None}, "--kb"),
         ({"model": None}, "--model"),
     ],
@@ -369,7 +382,7 @@ def test_what_cannot_be_run_is_said_before_a_call(
 ) -> None:
     values: dict[str, Any] = {"model": chat(server), "methods": ("vanilla",), "ks": (5,), **given}
     with pytest.raises(InputError, match=complaint):
-        Run(run_settings(tmp_path, "position", 2, **values)).execute(tmp_path / "run")
+        Run(run_settings(tmp_path, values.pop("experiment", "position"), 2, **values)).execute(tmp_path / "run")
     assert server.calls == []
 
 

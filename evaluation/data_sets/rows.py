@@ -121,10 +121,11 @@ def read_json_lines(path: Path, *, options: Mapping[str, str] | None = None) -> 
 def _decisions(rows: list[dict[str, Any]]) -> tuple[Mapping[str, str], bool]:
     """The options of questions to be answered by yes or no, and whether all questions without options are."""
     free = [row for row in rows if not _value_of(row, "options")]
+    keyed = [row for row in free if _value_of(row, "answer") is not None]
     words = [
-        str(_said(_value_of(row, "answer"))).strip().casefold() for row in free if row.get("type") in (None, "yesno")
+        str(_said(_value_of(row, "answer"))).strip().casefold() for row in keyed if row.get("type") in (None, "yesno")
     ]
-    of_all = bool(free) and len(words) == len(free) and all(word in YES_NO_MAYBE.values() for word in words)
+    of_all = bool(keyed) and len(words) == len(keyed) and all(word in YES_NO_MAYBE.values() for word in words)
     return (YES_NO_MAYBE if "maybe" in words else YES_NO), of_all
 
 

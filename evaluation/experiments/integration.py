@@ -6,6 +6,7 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Any, ClassVar
 
+from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, Report
 from briefcontext.evaluation.figures.plots import bar_plot
@@ -42,7 +43,12 @@ class RealRankings(OnCorpus):
     real_rankings = True
 
     def conditions(self, ks: Sequence[int]) -> list[Condition]:
-        """One for each k."""
+        """One for each k, of which the knowledge base has so many."""
+        if max(ks) > (most := len(self.corpus.knowledge_base)):
+            raise InputError(
+                f"The knowledge base has {most:,} passages, and {max(ks):,} are to be retrieved. Take a larger one, or "
+                "a smaller k."
+            )
         return [{"k": k} for k in ks]
 
     def arrange(self, item: Item, condition: Condition) -> Reading:

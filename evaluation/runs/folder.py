@@ -51,7 +51,8 @@ class RunFolder:
     def check(self, config: Mapping[str, Any]) -> bool:
         """Return whether the folder holds a run of this configuration, which can go on; if not, it is free.
 
-        Where the data lie, what the run was started by, and the versions of other packages are noted and not compared.
+        It is free, too, where a run has got no answer yet: its model's name may have been a wrong one. Where the data
+        lie, what the run was started by, and the versions of other packages are noted and not compared.
 
         Raises:
             InputError: the folder holds a run of another configuration, or something else.
@@ -62,8 +63,11 @@ class RunFolder:
                     f"{self.path} holds files that no run wrote: there is no {CONFIG}. Give another --out."
                 )
             return False
-        # As it would be read: a tuple is a list there.
-        before, now = self.config(), json.loads(json.dumps(config))
+        before = self.config()
+        rows = [file for file in (self.path / ITEMS, self.path / STUDY_ROWS) if file.exists() and file.stat().st_size]
+        if "experiment" in before and not rows:
+            return False
+        now = json.loads(json.dumps(config))  # As it would be read: a tuple is a list there.
         if before.get("experiment") != now["experiment"]:  # All else differs, too.
             before, now = ({"experiment": one.get("experiment")} for one in (before, now))
         if differences := list(_differences(before, now)):
