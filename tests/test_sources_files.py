@@ -176,7 +176,7 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
             open_sources([tmp_path / name])
         assert str(raised.value) == (
             f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, csv, pubmed, jats, text, "
-            "markdown, html, pdf, medcpt; index --format names one."
+            "markdown, html, pdf, docx, medcpt; index --format names one."
         )
         with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
@@ -196,8 +196,8 @@ def test_a_named_format_takes_any_file_and_those_of_a_folder_that_have_its_name(
 
 def test_unknown_formats_and_useless_fields_are_refused(tmp_path: Path) -> None:
     write(tmp_path, a__jsonl=ROW, b__txt=b"x")
-    with pytest.raises(InputError, match="no format 'docx': use one of auto, jsonl, csv, pubmed"):
-        open_sources([tmp_path], format="docx")
+    with pytest.raises(InputError, match="no format 'doc': use one of auto, jsonl, csv, pubmed"):
+        open_sources([tmp_path], format="doc")
     with pytest.raises(InputError, match=r"Fields \(text\) were given, and none of the files is JSONL"):
         open_sources([tmp_path / "b.txt"], fields={"text": "body"})
     with pytest.raises(InputError, match="no field 'body'"):
@@ -235,7 +235,7 @@ def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path)
     assert mapped.fingerprint != by_name["a.jsonl"]
     assert one(tmp_path / "a.md", format="text").fingerprint != by_name["a.md"]
     assert one(tmp_path / "a.jsonl").fingerprint == by_name["a.jsonl"]
-    assert READER_VERSION == 14
+    assert READER_VERSION == 15
 
 
 def test_a_source_counts_the_bytes_on_disk_as_it_is_read(tmp_path: Path) -> None:

@@ -274,6 +274,9 @@ HEADS = "<tr><th rowspan=2>Weight<th colspan=2>Adults<th>Children<tr><th>Oral<th
         ),
         (f"<tr><td rowspan=2>{'a' * 201}<td>b<tr><td>c", ["a" * 201 + "\tb", "c"]),
         ("<tr><td colspan=-1 rowspan=x>a<td colspan=0>b", ["a\tb"]),
+        ("<tr><th><p>a<th>b<tr><td><p>c<p>d<td><div>e</div>", ["a: c d | b: e"]),
+        ("<tr><td><p>c<p>d<td><div>e</div>", ["c d\te"]),
+        ("<tr><td><h2>c</h2>d<td><ul><li>e</ul>", ["c", "d", "- e"]),
     ],
 )
 def test_a_cell_that_spans_rows_or_columns_is_in_each_of_them(rows: str, read: list[str]) -> None:

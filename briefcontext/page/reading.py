@@ -6,18 +6,15 @@ wrong with the file, as JSON. No file that has a name is made.
 
 import json
 import sys
-import zipfile
 from base64 import b64decode
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import PurePath
-from tempfile import TemporaryFile
 
 from langchain_core.documents import Document
 
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.knowledge.sources.files import ENDINGS, WHOLE_FILES
-from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
 from briefcontext.knowledge.sources.source import Entry, only_document
 
 MOST_PAGES = 200
@@ -25,7 +22,6 @@ MOST_CHARACTERS = 300_000
 """About 50,000 words, which one core encodes in half a minute."""
 SECONDS = 30
 """To read a file."""
-_MOST_UNPACKED = 64 * 1024 * 1024
 _MOST_MEMORY = 2 * 1024**3
 
 
@@ -46,31 +42,12 @@ def read_document(name: str, content: bytes) -> Document:
 
 def _entries(name: str, content: bytes) -> Iterator[Entry]:
     ending, stream = PurePath(name).suffix.lower(), BytesIO(content)
-    if ending in READ_BY_LOADER:
-        yield from _loaded(name, content, ending)
-    elif ending in ENDINGS["jats"]:
+    if ending in ENDINGS["jats"]:
         from briefcontext.knowledge.sources.jats import read_jats
 
         yield from read_jats(stream)
     else:
         yield from next(read for format, read in WHOLE_FILES.items() if ending in ENDINGS[format])(stream, name)
-
-
-def _loaded(name: str, content: bytes, ending: str) -> Iterator[Entry]:
-    if ending == ".docx":
-        try:
-            with zipfile.ZipFile(BytesIO(content)) as parts:
-                unpacked = sum(part.file_size for part in parts.infolist())
-        except zipfile.BadZipFile as error:
-            raise InputError(f"{name} is no Word document, or a damaged one: {error}.") from None
-        if unpacked > _MOST_UNPACKED:
-            raise InputError(f"{name} would be {unpacked:,} bytes unpacked: at most {_MOST_UNPACKED:,} are.")
-    loader = loader_class(LOADERS[ending])
-    # Loaders take a path. This one leads to a file without a name, which is gone with this process.
-    with TemporaryFile() as file:
-        file.write(content)
-        file.flush()
-        yield from load(lambda: loader(f"/dev/fd/{file.fileno()}"), name, source_is_the_file=True)
 
 
 def main() -> None:

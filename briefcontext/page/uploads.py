@@ -32,7 +32,7 @@ MOST_BYTES = 8 * 1024 * 1024
 MOST_BODY_BYTES = MOST_BYTES // 3 * 4 + 256 * 1024
 """Of a file in base64, and its question."""
 _NEEDS = {
-    **{".pdf": "pypdfium2", ".docx": "docx2txt"},
+    **{".pdf": "pypdfium2", ".docx": "mammoth"},
     **dict.fromkeys((".html", ".htm", ".txt", ".md", ".nxml", ".xml"), ""),
 }
 """The files that can be read, and the package that reads them."""

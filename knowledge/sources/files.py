@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
 from briefcontext.files import lone_surrogate, sha256
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
-from briefcontext.knowledge.sources.loaders import LOADERS, READ_BY_LOADER, load, loader_class
+from briefcontext.knowledge.sources.loaders import LOADERS, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
 from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
@@ -32,12 +32,13 @@ from briefcontext.knowledge.sources.source import (
 )
 from briefcontext.knowledge.sources.tables import Columns, columns_of, csv_rows, jsonl_rows, read_table, without_text
 from briefcontext.knowledge.sources.texts import read_html, read_markdown, read_text
+from briefcontext.knowledge.sources.word import read_docx
 from briefcontext.knowledge.sources.xml_stream import root_name
 
 if TYPE_CHECKING:
     from langchain_core.document_loaders import BaseLoader
 
-READER_VERSION = 14
+READER_VERSION = 15
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
 
 ENDINGS: dict[str, tuple[str, ...]] = {
@@ -49,6 +50,7 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "markdown": (".md", ".markdown"),
     "html": (".html", ".htm"),
     "pdf": (".pdf",),
+    "docx": (".docx",),
     "medcpt": (".npy", ".json"),
 }
 """The formats, and how the names of their files end, before a `.gz`."""
@@ -57,8 +59,11 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     "markdown": read_markdown,
     "html": read_html,
     "pdf": read_pdf,
+    "docx": read_docx,
 }
 """Formats whose files are one document each, named by its path."""
+NEEDED = {"pdf": ("pypdfium2", "PDF", "pdf"), "docx": ("mammoth", "Word", "word")}
+"""The packages that formats need, what people call these, and the extras with the packages."""
 TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
 """Formats whose rows are passages, in columns that may be named."""
 COLLECTIONS = {"pubmed": read_pubmed_xml, "jats": read_jats}
@@ -136,11 +141,8 @@ def open_sources(
     reads_all = None if loader is None else loader_class(loader)
 
     def open_one(file: FoundFile) -> FileSource:
-        reads = reads_all
-        if format == AUTO and reads is None and (ending := file.path.suffix.lower()) in READ_BY_LOADER:
-            reads = loader_class(LOADERS[ending])
-        if reads is not None:
-            return _open_loaded(file, reads, loader_arguments or {})
+        if reads_all is not None:
+            return _open_loaded(file, reads_all, loader_arguments or {})
         if file.found_by == "folder" and format != AUTO and not file.is_named_as(format):
             raise UnreadableError(f"its name does not end on {' or '.join(ENDINGS[format])}")
         return _open_read(file, _detected_format(file) if format == AUTO else format, columns)
@@ -202,12 +204,14 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
     if format in TABLES:
         _check_table(file, format, columns)
         read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
-    elif format == "pdf":
-        if find_spec("pypdfium2") is None:
-            raise MissingExtraError("To read PDF, the package pypdfium2 is needed: pip install 'briefcontext[pdf]'.")
-        read = partial(read_pdf, url=file.path.resolve().as_uri())
     else:
+        if (needed := NEEDED.get(format)) and find_spec(needed[0]) is None:
+            raise MissingExtraError(
+                f"To read {needed[1]}, the package {needed[0]} is needed: pip install 'briefcontext[{needed[2]}]'."
+            )
         read = (COLLECTIONS | WHOLE_FILES)[format]
+        if format == "pdf":
+            read = partial(read, url=file.path.resolve().as_uri())
     # The document's id comes from the path: the same text elsewhere is another document.
     id = file.document_id if format in WHOLE_FILES else None
     return FileSource(file.path, read, name=file.name, reading=[format, READER_VERSION, *options], document_id=id)

@@ -33,7 +33,8 @@ def rows_as_text(table: html.HtmlElement, cell_mark: str) -> None:
     """Replace the cells of rows by their text, each with its header, where these are known.
 
     Rows of headers below each other are one, with `under`. A row of one cell is the heading of those below it, which
-    begin with it. Other rows stay, but for short cells that span rows: these are in each. `cell_mark` parts cells.
+    begin with it. Other rows stay, but for those of short cells, in each of which are those that span it. `cell_mark`
+    parts cells.
     """
     grid = _grid(table)
     texts = {cell: flatten(cell) for _, cells in grid for cell in cells}
@@ -67,11 +68,14 @@ def rows_as_text(table: html.HtmlElement, cell_mark: str) -> None:
                 continue
             left += 1
             spanned = heading or any(cell.getparent() is not row for cell in cells)
-            if spanned and all(len(texts[cell]) <= LONGEST_HEADER for cell in cells):
+            if _is_short(row, cells, texts) and (spanned or len(cells) > 1):
                 _write(row, cell_mark.join([heading, *shown]))
+            continue
+        if kind == "header" and len(cells) > 1 and _is_short(row, cells, texts):
+            _write(row, cell_mark.join(texts[cell] for cell in dict.fromkeys(cells)))
     if seen and not left:
         for row in headers:
-            del row[:]
+            _write(row, "")
 
 
 def _grid(table: html.HtmlElement) -> list[Row]:
@@ -109,6 +113,12 @@ def _span(cell: html.HtmlElement, over: str, most: int) -> int:
 def _is_header(cells: Sequence[html.HtmlElement], texts: dict[html.HtmlElement, str], *, corner: bool) -> bool:
     named = cells[1:] if corner and len(cells) > 1 and not texts[cells[0]] else cells
     return all(cell.tag == "th" for cell in named)
+
+
+def _is_short(row: html.HtmlElement, cells: Sequence[html.HtmlElement], texts: dict[html.HtmlElement, str]) -> bool:
+    """Return whether a row may stand on one line: other tables only place what is a page's text."""
+    placed = any(True for _ in row.iter("h1", "h2", "h3", "h4", "h5", "h6", "li"))
+    return not placed and all(len(texts[cell]) <= LONGEST_HEADER for cell in cells)
 
 
 def _shown(text: str, *, again: bool) -> str:

@@ -23,7 +23,6 @@ SET_HERE = ("source_id", "source", "title", "kind", "chunk_index", "start", "end
 _COMMUNITY = "langchain_community.document_loaders"
 LOADERS = {
     ".doc": f"{_COMMUNITY}:UnstructuredWordDocumentLoader",
-    ".docx": f"{_COMMUNITY}:Docx2txtLoader",
     ".epub": f"{_COMMUNITY}:PyMuPDFLoader",
     ".odt": f"{_COMMUNITY}:UnstructuredODTLoader",
     ".pptx": f"{_COMMUNITY}:UnstructuredPowerPointLoader",
@@ -31,8 +30,6 @@ LOADERS = {
     ".xlsx": f"{_COMMUNITY}:UnstructuredExcelLoader",
 }
 """Loaders, by how the names of files end that no reader here takes."""
-READ_BY_LOADER = (".docx",)
-"""Those that are read without naming the loader."""
 
 
 class LoaderSource(EntrySource):
@@ -67,7 +64,7 @@ def loader_class(named: str) -> "Callable[..., BaseLoader]":
     if not (isinstance(found, type) and issubclass(found, BaseLoader)):
         raise InputError(
             f"{named!r} names no document loader of LangChain: write module:Class, for example "
-            "langchain_community.document_loaders:Docx2txtLoader."
+            "langchain_community.document_loaders:PyMuPDFLoader."
         )
     return found
 

@@ -1,0 +1,175 @@
+"""Word documents: what stands in them is read, and what was struck out is not."""
+
+import io
+import zipfile
+
+import pytest
+from langchain_core.documents import Document
+
+from briefcontext.knowledge.sources.source import Reject
+from briefcontext.knowledge.sources.word import MOST_UNPACKED, read_docx
+
+pytest.importorskip("mammoth", reason="the extra word is not installed")
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+NAMES = (
+    f'xmlns:w="{W}" xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+    'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" xmlns:v="urn:schemas-microsoft-com:vml"'
+)
+STYLES = (
+    '<w:style w:type="paragraph" w:styleId="berschrift1"><w:name w:val="heading 1"/><w:pPr><w:outlineLvl w:val="0"/>'
+    '</w:pPr></w:style><w:style w:type="paragraph" w:styleId="Own"><w:basedOn w:val="berschrift1"/><w:pPr>'
+    '<w:outlineLvl w:val="1"/></w:pPr></w:style><w:style w:type="paragraph" w:styleId="Body"><w:basedOn w:val="Own"/>'
+    '<w:pPr><w:outlineLvl w:val="9"/></w:pPr></w:style><w:style w:type="character" w:styleId="Gone"><w:rPr><w:strike/>'
+    '</w:rPr></w:style><w:style w:type="character" w:styleId="Loop"><w:basedOn w:val="Loop"/></w:style>'
+)
+NUMBERING = (
+    '<w:abstractNum w:abstractNumId="0"><w:lvl w:ilvl="0"><w:numFmt w:val="bullet"/></w:lvl><w:lvl w:ilvl="1">'
+    '<w:numFmt w:val="decimal"/></w:lvl></w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
+)
+NOTES = '<w:footnote w:id="2"><w:p><w:r><w:t>Not at night.</w:t></w:r></w:p></w:footnote>'
+
+
+def run(text: str, properties: str = "") -> str:
+    return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def p(text: str, properties: str = "") -> str:
+    return f"<w:p><w:pPr>{properties}</w:pPr>{text if text.startswith('<') else run(text)}</w:p>"
+
+
+def styled(text: str, style: str) -> str:
+    return p(text, f'<w:pStyle w:val="{style}"/>')
+
+
+def item(text: str, level: int = 0) -> str:
+    return p(text, f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="1"/></w:numPr>')
+
+
+def row(*cells: str, header: bool = False) -> str:
+    marked = "<w:trPr><w:tblHeader/></w:trPr>" if header else ""
+    return f"<w:tr>{marked}{''.join(cells)}</w:tr>"
+
+
+def cell(text: str, properties: str = "") -> str:
+    return f"<w:tc><w:tcPr>{properties}</w:tcPr>{p(text)}</w:tc>"
+
+
+def word(body: str, **parts: str) -> bytes:
+    stream = io.BytesIO()
+    parts = {"styles": STYLES, "numbering": NUMBERING, "footnotes": NOTES, **parts}
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("word/document.xml", f"<w:document {NAMES}><w:body>{body}</w:body></w:document>")
+        for name, content in parts.items():
+            file.writestr(f"word/{name}.xml", f"<w:{name} {NAMES}>{content}</w:{name}>")
+    return stream.getvalue()
+
+
+def blocks(body: str) -> list[str]:
+    (entry,) = read_docx(io.BytesIO(word(body)), "f/a.docx")
+    assert isinstance(entry, Document), entry
+    return entry.page_content.split("\n\n")
+
+
+def test_headings_lists_and_notes_of_word_are_read() -> None:
+    reference = '<w:r><w:footnoteReference w:id="2"/></w:r>'
+    body = (
+        styled("Contraindications", "berschrift1")
+        + styled("Adults", "Own")
+        + item("Stroke")
+        + item("in men", 1)
+        + p(run("Read this.") + reference)
+        + p("Doses", '<w:outlineLvl w:val="0"/>')
+        + styled("5 mg", "Body")
+    )
+    assert blocks(body) == [
+        *("Contraindications", "Contraindications › Adults", "- Stroke", "  - in men", "Read this.[1]"),
+        *("Doses", "5 mg", "- Not at night."),
+    ]
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        *(run("10 ", f"<w:{name}/>") for name in ("strike", "dstrike", "vanish")),
+        run("10 ", '<w:rStyle w:val="Gone"/>'),
+        "<w:del><w:r><w:delText>10 </w:delText></w:r></w:del>",
+        f"<w:moveFrom>{run('10 ')}</w:moveFrom>",
+    ],
+)
+def test_what_word_strikes_out_deletes_or_hides_is_left_out(gone: str) -> None:
+    kept = "".join(f"<w:{name}>{run('5 ')}</w:{name}>" for name in ("ins", "moveTo"))
+    standing = run("mg", '<w:rStyle w:val="Gone"/><w:strike w:val="0"/>') + run(".", '<w:rStyle w:val="Loop"/>')
+    assert blocks(p(run("Give ") + gone + kept + standing)) == ["Give 5 5 mg."]
+
+
+def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
+    restart, goes_on = '<w:vMerge w:val="restart"/>', "<w:vMerge/>"
+    table = (
+        row(cell("Who"), cell("Day"), cell("Dose"), header=True)
+        + row(cell("Adults", restart), cell("1"), cell("5 mg"))
+        + row(cell("", goes_on), cell("2"), cell("1 mg"))
+        + row(cell("Children"), cell("Never", '<w:gridSpan w:val="2"/>'))
+    )
+    assert blocks(f"<w:tbl>{table}</w:tbl>") == [
+        *("Who: Adults | Day: 1 | Dose: 5 mg", "Who: Adults | Day: 2 | Dose: 1 mg"),
+        "Who: Children | Day: Never | Dose: Never",
+    ]
+    table = row(cell("Adults", restart), cell("5 mg")) + row(cell("", goes_on), cell("1 mg"))
+    assert blocks(f"<w:tbl>{table}</w:tbl>") == ["Adults\t5 mg", "Adults\t1 mg"]
+
+
+def test_text_boxes_and_formulas_of_word_are_not_lost() -> None:
+    def box(text: str) -> str:
+        return f"<w:txbxContent>{p(text)}{p('Second.')}</w:txbxContent>"
+
+    both = (
+        f"<mc:AlternateContent><mc:Choice><w:drawing>{box('First.')}</w:drawing></mc:Choice><mc:Fallback><w:pict>"
+        f"<v:textbox>{box('First.')}</v:textbox></w:pict></mc:Fallback></mc:AlternateContent>"
+    )
+    old = f"<w:pict><v:shape><v:textbox>{box('Old.')}</v:textbox></v:shape></w:pict>"
+    formula = "<m:oMath><m:r><m:t>9</m:t></m:r></m:oMath>"
+    assert blocks(p(run("A.") + f"<w:r>{both}</w:r>") + p(f"<w:r>{old}</w:r>{run('10')}{formula}{run(' mg')}")) == [
+        *("A.", "First.", "Second.", "10[formula] mg", "Old.", "Second."),
+    ]
+
+
+def encrypted() -> bytes:
+    content = bytearray(word(p("Text.")))
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = -1
+        while (at := content.find(signature, at + 1)) >= 0:
+            content[at + offset] |= 1
+    return bytes(content)
+
+
+def archive(**parts: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in parts.items():
+            file.writestr(f"word/{name}.xml", content)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "It is no Word document, or a damaged one (BadZipFile)."),
+        (word(p("Text."))[:-30], "It is no Word document, or a damaged one (BadZipFile)."),
+        (archive(other=b"<a/>"), "It is no Word document, or a damaged one (OSError)."),
+        (archive(document=b"<a>"), "It is no Word document, or a damaged one (XMLSyntaxError)."),
+        (
+            archive(document=b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"),
+            "It has a document type, as no Word document does.",
+        ),
+        (word("<w:p>" * 300 + "</w:p>" * 300), "It is no Word document, or a damaged one"),
+        (word(p("")), "It has no text."),
+        (encrypted(), "It needs a password: save it without one."),
+        (b"\xd0\xcf\x11\xe0" + bytes(600), "It needs a password, or is of Word 97 to 2003: save it as .docx without"),
+        (archive(document=bytes(MOST_UNPACKED + 1)), "It would be 67,108,865 bytes unpacked: at most 67,108,864 are."),
+    ],
+)
+def test_what_is_no_word_document_is_one_clear_reject(content: bytes, reason: str) -> None:
+    (entry,) = read_docx(io.BytesIO(content), "f/a.docx")
+    assert isinstance(entry, Reject)
+    assert entry.reason.startswith(reason)
