@@ -210,7 +210,10 @@ def test_info_works_on_a_base_whose_first_build_was_stopped(run: Run, tmp_path: 
     assert "run the same index command again" in out
 
 
-def test_search_prints_text_section_and_source(run: Run, index: Index, tmp_path: Path) -> None:
+def test_search_prints_text_section_and_source(
+    run: Run, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     guide = tmp_path / "guide.md"
     guide.write_text("# Cough in adults\n\n## Honey\n\nHoney soothes a cough.\nIt is safe in adults.\n")
     index(guide)
@@ -219,7 +222,7 @@ def test_search_prints_text_section_and_source(run: Run, index: Index, tmp_path:
     first, second, text = out.splitlines()
     assert first.split()[0] == "1"
     assert first.endswith("Cough in adults")
-    assert second.split(" · ")[:2] == [f"     {tmp_path.name}/guide.md#0", "Honey"]
+    assert second.split(" · ")[:2] == [f"     {tmp_path.name}/guide.md#0", "Cough in adults › Honey"]
     assert "Honey soothes a cough. It is safe in adults." in text
     assert run("kb", "search", str(tmp_path / "kb"), " ")[0] == 2
     assert (
