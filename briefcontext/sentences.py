@@ -66,6 +66,11 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def without_bullet(line: str) -> str:
+    """Return a line without what it begins with as an item of a list."""
+    return line[found.end() :] if (found := BULLET.match(line)) else line
+
+
 def list_lines(text: str, place: int) -> list[str]:
     """Return what a place in a list is to be read under: the lines that introduce the list, and its item so far.
 

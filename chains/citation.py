@@ -12,7 +12,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.reader import CUT_AT, Match, Quote, distinct
-from briefcontext.sentences import BULLET, list_lines
+from briefcontext.sentences import list_lines, without_bullet
 from briefcontext.study_type import StudyType, source_notes, species, study_type
 
 MARK = r"\[(\d+[a-z]*)\]"
@@ -267,7 +267,7 @@ def read_under(document: Document, start: int = 0, *, every_heading: bool = Fals
     """
     before = str(document.metadata.get("list_lines") or "")
     lines = list_lines(before + document.page_content, len(before) + start)
-    above = [shown for line in lines[:-1] if (shown := BULLET.sub("", line, 1).strip("#*_ \t"))]
+    above = [shown for line in lines[:-1] if (shown := without_bullet(line).strip("#*_ \t"))]
     # Another sentence above a list may have nothing to do with it.
     above = [line for line in above if line[-1] not in ".!?" or _BARRING.search(line)]
     heading, _ = paragraph(document, start)

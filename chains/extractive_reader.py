@@ -10,7 +10,7 @@ from briefcontext.chains.citation import cite, read_under
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction, Quote, extraction_of
-from briefcontext.sentences import BULLET, RankedSentence
+from briefcontext.sentences import RankedSentence, without_bullet
 
 MOST_SENTENCES = 4
 MIN_SCORE = 0.25
@@ -106,7 +106,7 @@ def _best(quotes: Iterable[Quote], documents: Sequence[Document]) -> list[Quote]
 
 def _shown(quote: Quote, document: Document) -> str:
     """Return a quote with what it must not be read without, and without the source's own bullet."""
-    words = BULLET.sub("", " ".join(quote["text"].split()), 1)
+    words = without_bullet(" ".join(quote["text"].split()))
     return f"{read_under(document, quote['start'] or 0)} {words}".strip()
 
 

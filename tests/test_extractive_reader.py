@@ -315,6 +315,21 @@ def test_the_answer_is_made_of_sentences_and_says_so() -> None:
     assert first == f"- Aspirin lowers the risk of stroke. {cite(documents[1])}"
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Aspirin lowers the risk of stroke (P<0.001) and of death (P=0.03) in adults.",
+        "Aspirin lowers the risk of stroke at 75 - 100 mg a day.",
+        "Aspirin lowers the risk of stroke: a) in men, and b) in women.",
+    ],
+)
+@pytest.mark.parametrize("bullet", ["", "- ", "2) "])
+def test_what_looks_like_a_bullet_within_a_sentence_stays_in_it(sentence: str, bullet: str) -> None:
+    (document,) = _documents(bullet + sentence)
+    draft = wait_for(READER.aanswer(ASKED, [document], "vanilla", ACCOUNT))
+    assert draft["text"].splitlines()[1:] == [f"- {sentence} {cite(document)}"]
+
+
 def test_sentences_that_are_only_copied_are_not_said_to_agree() -> None:
     texts = (
         "In a case-control study, aspirin lowers the risk of stroke.",
