@@ -105,10 +105,10 @@ _ASKING_WORDS = """
 """
 _LINKING_WORDS = """
     above after again against although among another around based because before below besides between both cannot
-    compared despite doing down due during each either else ever every few further having here instead itself just least
-    less like likely long much nor off once only onto others otherwise over own per perhaps possible rather same several
-    since them those though through thus too toward towards under unless unlike upon versus very via well whether whose
-    within without yet
+    compared despite doing down due during each either else ever every few further having here him instead itself just
+    least less like likely long much my nor off once only onto others otherwise over own per perhaps possible rather
+    same several since them those though through thus too toward towards under unless unlike upon versus very via well
+    whether whose within without yet
 """
 UNNAMED = frozenset(f"{_ASKING_WORDS} {_LINKING_WORDS}".split())
 """That a passage lacks one of these does not tell what it is not about."""

@@ -249,6 +249,7 @@ def test_words_that_no_document_has_are_named(question: str, text: str, title: s
         ("Does aspirin lower the risk of stroke in twins?", None),
         ("Aspirin and the risk of stroke in twin pregnancies", "twin, pregnancies"),
         ("Does lithium cause strokes?", "lithium, cause"),
+        ("My father had a stroke: does lithium help him?", "father, lithium"),
         ("Is aspirin of benefit for 3 of 40?", "benefit"),
         ("Which aspirin must be taken?", None),
         ("Aspirin 81 or 325?", None),
