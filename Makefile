@@ -25,7 +25,7 @@ check: lint  ## All that a change must pass
 test: .venv/.installed-dev  ## All tests
 	$(PYTEST)
 
-quick: .venv/.installed-dev  ## The tests without those that run browsers, servers, notebooks or kill processes
+quick: .venv/.installed-dev  ## The tests without those that run browsers, servers, notebooks or processes, or take seconds
 	$(PYTEST) -m "not slow"
 
 package: .venv/.installed-dev  ## The built package answers a question

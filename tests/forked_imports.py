@@ -5,6 +5,9 @@ import importlib
 import warnings
 from contextlib import suppress
 
+# What is imported stays to the end, and no forked process looks through it for garbage, which would copy it besides.
+gc.disable()
+
 # Lance starts its threads at its first use, and this process only imports it.
 warnings.filterwarnings("ignore", "lance is not fork-safe")
 
@@ -18,6 +21,5 @@ for name in (
     with suppress(ImportError):
         importlib.import_module(name)
 
-# No forked process looks through it for garbage, which would copy it besides.
-gc.collect()
+gc.enable()
 gc.freeze()

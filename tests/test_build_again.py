@@ -67,6 +67,7 @@ def test_what_follows_a_file_that_changed_has_the_last_word_as_in_a_new_base(tmp
     assert passages(tmp_path)["dose"] == "Give 20 mg."
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(sorted(SOURCES)), min_size=1, max_size=3), min_size=1, max_size=5))
 def test_skipping_leaves_what_reading_everything_would(

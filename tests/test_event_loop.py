@@ -145,12 +145,13 @@ def test_as_many_synchronous_models_as_may_be_in_flight_are_called_at_once(async
 def test_a_call_that_is_given_up_in_a_thread_leaves_neither_a_thread_nor_a_connection_behind(
     server: OpenAIServer,
 ) -> None:
-    server.script = lambda call: Reply(hold=True)
     chat = ChatOpenAI(model="held", base_url=server.url, api_key="none", max_retries=0)
-    wait_for(thread())
+    # The first call loads the client's modules, which may take longer than a call may take here.
+    wait_for(Model(chat).ask(HELLO, CallBudget()))
+    server.script = lambda call: Reply(hold=True)
     before = set(threading.enumerate())
     with pytest.raises(ModelCallError, match="no reply in time"):
-        wait_for(Model(chat).ask(HELLO, CallBudget(timeout=0.3, max_retries=0)))
+        wait_for(Model(chat).ask(HELLO, CallBudget(timeout=1, max_retries=0)))
     assert set(threading.enumerate()) <= before
     assert server.hung_up.acquire(timeout=PATIENCE)
 
@@ -167,7 +168,7 @@ from langchain_core.messages import HumanMessage
 
 model = Model(ChatOpenAI(model="forked", base_url=sys.argv[1], api_key="none", max_retries=0))
 def ask():
-    budget = CallBudget(limits=CallLimits(max_concurrent_calls=1), timeout=10, max_retries=0)
+    budget = CallBudget(limits=CallLimits(max_concurrent_calls=1), timeout=900, max_retries=0)
     print(wait_for(model.ask(Request("vanilla", [HumanMessage("Hello?")]), budget)).text, flush=True)
 
 if sys.argv[2] == "use":
@@ -182,6 +183,7 @@ sys.exit(status)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("after", ["import", "use"])
 def test_a_forked_process_calls_models_too(after: str, server: OpenAIServer) -> None:

@@ -224,6 +224,7 @@ def streamed() -> Iterator[list[Any]]:
         yield [*map(json.loads, done.stdout.splitlines()), done.stderr[-4000:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(len(COMBINATIONS)), ids=lambda place: str(COMBINATIONS[place]))
 def test_no_way_to_stream_hangs(place: int, streamed: list[Any]) -> None:
     _, modes, _, partitions = COMBINATIONS[place]

@@ -135,6 +135,7 @@ def test_the_preflight_study_takes_the_bundled_knowledge_base_and_tells_how_far_
     assert not list((tmp_path / "run").glob("*.png"))
 
 
+@pytest.mark.slow
 def test_the_threshold_of_the_overlap_reaches_the_preflight_study(tmp_path: Path, questions: str) -> None:
     given = ["--kb", "demo", "--limit", "20", "--k", "16"]
     for threshold in ("0", "1", "0.35"):
@@ -149,6 +150,7 @@ def test_the_threshold_of_the_overlap_reaches_the_preflight_study(tmp_path: Path
         run("preflight", questions, tmp_path / "2", *given, "--iou-threshold", "2")
 
 
+@pytest.mark.slow
 def test_the_preflight_study_leaves_the_folder_of_another_run_alone(
     tmp_path: Path, questions: str, server: OpenAIServer
 ) -> None:
@@ -173,6 +175,7 @@ def test_the_preflight_study_leaves_the_folder_of_another_run_alone(
     assert summary_of(study) == first
 
 
+@pytest.mark.slow
 def test_a_calibration_decides_which_questions_are_mapped(
     tmp_path: Path, questions: str, calibration: str, server: OpenAIServer
 ) -> None:

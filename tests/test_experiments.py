@@ -60,6 +60,7 @@ def expected(reader: SimulatedReader, place: int, k: int) -> float:
     return 1 - overlooked + overlooked / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [LOST_IN_THE_MIDDLE, NO_BIAS], ids=["middle", "none"])
 def test_position_recovers_the_bias_that_the_reader_has(execute: Execute, table: dict[float, float]) -> None:
     summary = execute("position", reader={"table": table}, methods=("vanilla",), ks=(8,))
@@ -100,6 +101,7 @@ def test_every_method_reads_the_same_ranking(execute: Execute, tmp_path: Path) -
             assert len(set(some[0]["documents"])) == 8
 
 
+@pytest.mark.slow
 def test_reading_in_partitions_lowers_the_spread_where_only_long_contexts_hide_documents(execute: Execute) -> None:
     # Overlooked by the number of documents, not by their place: four of them hide nothing.
     reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.06}
@@ -138,6 +140,7 @@ def _counts_add_up(conflict: dict[str, Any]) -> bool:
     return conflict["win"] + conflict["tie"] + conflict["lose"] == conflict["n"] == conflict["compared"]
 
 
+@pytest.mark.slow
 def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(execute: Execute, tmp_path: Path) -> None:
     summary = execute("conflict", count=20, reader=MISREADS, ks=(8,), figures=True)
     every, *positions = summary["conflicts"]
@@ -164,6 +167,7 @@ def test_partitions_that_state_no_choice_are_counted_as_such(execute: Execute) -
     assert summary["conflicts"][0]["n"] == 0
 
 
+@pytest.mark.slow
 def test_conflicts_on_real_rankings_stay_by_an_option(execute: Execute) -> None:
     summary = execute("conflict", count=15, reader=MISREADS, ks=(8,), rankings="real")
     (conflict,) = summary["conflicts"]
@@ -173,6 +177,7 @@ def test_conflicts_on_real_rankings_stay_by_an_option(execute: Execute) -> None:
     assert _counts_add_up(conflict)
 
 
+@pytest.mark.slow
 def test_position_finds_in_the_mean_over_the_positions_what_the_reader_has(execute: Execute, tmp_path: Path) -> None:
     # The more documents it reads at once, the more often it overlooks the one, at whatever place.
     reader = {"table": {0.0: 0.0, 1.0: 0.0}, "per_document": 0.12}
@@ -270,6 +275,7 @@ def test_cost_adds_up_what_the_provider_reported(execute: Execute, server: OpenA
     assert mapped["input_ratio"] == pytest.approx(mapped["input_tokens"] / costs["vanilla"]["input_tokens"])
 
 
+@pytest.mark.slow
 def test_integration_scores_each_data_set_and_tests_against_vanilla(execute: Execute) -> None:
     methods = ("closed_book", "vanilla", "hybrid", "briefcontext")
     summary = execute("integration", count=10, reader={}, methods=methods, ks=(8,))
@@ -287,6 +293,7 @@ def test_a_simulation_is_named_wherever_it_appears(execute: Execute, tmp_path: P
     assert (tmp_path / "run" / "position.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_papers_draw_is_the_default_where_the_questions_suffice(tmp_path: Path, server: OpenAIServer) -> None:
     chat = ChatOpenAI(model=MODEL, base_url=server.url, api_key="none", max_retries=0)
     for count, drawn in ((80, 70), (60, 60)):

@@ -111,14 +111,13 @@ def ask() -> Iterator[Ask]:
 
 def _letters(text: str) -> str:
     """Return what is left of a text when nothing but letters and digits counts."""
-    return "".join(part for part in unicodedata.normalize("NFKD", text).casefold() if part.isalnum())
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKD", text).casefold())
 
 
 def _seen(text: str) -> str:
     """Return a text as one sees it: in plain lower-case letters, without what is not seen."""
-    marks = {*UNSEEN, "Mn"}
     plain = unicodedata.normalize("NFKD", text.translate(str.maketrans("оеοсոԁѕу", "oeocndsy"))).lower()
-    return "".join(sign for sign in plain if sign == "\n" or unicodedata.category(sign) not in marks)
+    return _without(UNSEEN | {"Mn"}, plain, but="\n")
 
 
 def _signs(text: str) -> str:
@@ -126,8 +125,9 @@ def _signs(text: str) -> str:
     return re.sub(r"[^0-9A-Z]", "", unicodedata.normalize("NFKC", text).upper())
 
 
-def _without_unseen(text: str) -> str:
-    return "".join(sign for sign in text if unicodedata.category(sign) not in UNSEEN)
+def _without(categories: set[str], text: str, *, but: str = "") -> str:
+    gone = {sign for sign in set(text) - set(but) if unicodedata.category(sign) in categories}
+    return text.translate(dict.fromkeys(map(ord, gone)))
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -140,7 +140,7 @@ def test_an_attack_stays_in_its_place_in_every_prompt(attack: str, route: str, a
         assert call.system == benign.system
         assert [message["role"] for message in call.body["messages"]] == ["system", "user"]
         assert not CONTROL_TOKENS.search(call.user)
-        assert _without_unseen(call.user) == call.user.replace("\n", "").replace("\t", "")
+        assert _without(UNSEEN, call.user) == call.user.replace("\n", "").replace("\t", "")
         if call.stage == "reduce":
             _check_evidence(call, benign)
         else:
@@ -310,7 +310,7 @@ def test_the_terminal_shows_an_attack_and_does_not_obey_it(
     documents, answer, _ = ask("map_reduce", attack)
     print_answer({"answer": answer, "ranking": documents}, verbose=True)
     shown = capsys.readouterr().out
-    assert not {sign for sign in shown if unicodedata.category(sign) in UNSEEN} - {"\n", "\t", "\u00ad"}
+    assert not {sign for sign in set(shown) if unicodedata.category(sign) in UNSEEN} - {"\n", "\t", "\u00ad"}
     assert _letters(printable(attack[:60])) in _letters(shown)
 
 

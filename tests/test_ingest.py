@@ -220,6 +220,7 @@ ENTRIES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.lists(ENTRIES, max_size=8), min_size=1, max_size=3))
 def test_any_sequence_of_records_ends_as_a_dictionary_would(

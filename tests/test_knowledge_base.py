@@ -316,6 +316,7 @@ search()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("before", ["import", "use"])
 def test_a_process_forked_from_one_that_has_searched_is_told_so_and_does_not_hang(before: str, built: Path) -> None:

@@ -360,6 +360,7 @@ def test_nothing_readable_among_hits_is_an_error_and_not_no_hits(ncbi: EUtilsSer
         live.search("aspirin gout", 2)
 
 
+@pytest.mark.slow
 @needs_samples
 def test_real_records_are_found_by_their_titles_as_the_reader_reads_them(ncbi: EUtilsServer, open_live: Open) -> None:
     ncbi.records.clear()

@@ -90,6 +90,7 @@ async def test_a_long_document_is_answered_from_and_fetched_in_pages(tmp_path: P
     assert "".join(passage["text"] for page in pages for passage in page["passages"]) == path.read_text()
 
 
+@pytest.mark.slow
 async def test_a_session(connect: Connect) -> None:
     told: list[tuple[float, float | None, str | None]] = []
 
@@ -133,6 +134,7 @@ async def test_a_session(connect: Connect) -> None:
     assert all(passage["text"][c["source_start"] : c["source_end"]] == c["quote"] for c in quotes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
@@ -193,6 +195,7 @@ async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer, mon
     assert faithful(server.calls[0]).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -211,6 +214,7 @@ def test_bad_options_end_with_one_line(options: list[str], message: str) -> None
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_standard_output_carries_nothing_but_the_protocol() -> None:
     command, environment = [sys.executable, *COMMAND], clean_environment()
     done = subprocess.run(
@@ -230,6 +234,7 @@ def test_a_missing_package_is_named_with_its_command(
     assert "pip install 'briefcontext[mcp]'" in err
 
 
+@pytest.mark.slow
 async def test_another_sites_page_cannot_call_it(served: str) -> None:
     import httpx
 

@@ -52,6 +52,13 @@ def budget() -> CallBudget:
     return CallBudget(retry_wait=0)
 
 
+@pytest.fixture
+def warm(chat: ChatOpenAI, server: OpenAIServer) -> None:
+    """The client has called: its first call loads modules, which may take longer than a call may take here."""
+    wait_for(Model(chat).ask(HELLO, CallBudget()))
+    server.calls.clear()
+
+
 def form_of(call: Call) -> str:
     """Return the form in which a request asks for a record."""
     return "tools" if "tools" in call.body else call.body.get("response_format", {}).get("type", "prompt")
@@ -398,6 +405,7 @@ def test_a_refusal_that_no_other_way_can_change_stops_at_the_first_call(
     assert len(server.calls) == 1
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_a_reply_that_does_not_come_is_given_up_and_asked_for_again(
     asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
@@ -418,6 +426,7 @@ async def test_a_reply_that_does_not_come_is_given_up_and_asked_for_again(
     assert len(server.calls) == 3
 
 
+@pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("asynchronous", [False, True])
 async def test_the_deadline_ends_a_call_that_has_begun(
     asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer

@@ -19,6 +19,9 @@ from tests.command_line import command_line
 from tests.forked_python import run_forked
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, contents, record, source
+from tests.loopback import PATIENCE
+
+pytestmark = pytest.mark.slow
 
 SECRET = "only-the-environment-knows"
 TRIALS = [record(f"d{number}", f"Aspirin for stroke, trial {number}.", year=2000 + number) for number in range(30)]
@@ -134,7 +137,7 @@ def test_a_build_that_was_taken_for_dead_publishes_nothing(place: str, monkeypat
     mine = open_place(place)
     with mine.lock():
         open_place(place).write(LOCK_FILE, b"{}")
-        assert mine._lost.wait(30)  # type: ignore[attr-defined]
+        assert mine._lost.wait(PATIENCE)  # type: ignore[attr-defined]
         with pytest.raises(KnowledgeBaseError, match="was taken over by another process"):
             mine.write("manifest.json", b"{}")
     assert open_place(place).stamp(LOCK_FILE) is not None

@@ -66,6 +66,7 @@ def _run(program: str, **environment: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_nothing_leaves_the_machine_by_default() -> None:
     command = [sys.executable, "-W", "ignore", "-c", ASK]
     done = subprocess.run(command, env=_without_tracing(), capture_output=True, text=True, check=True)
@@ -94,6 +95,7 @@ print(json.dumps([[span.name, "first choice" in str(dict(span.attributes))] for 
 """
 
 
+@pytest.mark.slow
 def test_langsmiths_opentelemetry_mode_makes_a_span_of_each_stage() -> None:
     hidden = dict.fromkeys(["LANGSMITH_HIDE_INPUTS", "LANGSMITH_HIDE_OUTPUTS"], "true")
     mode = dict.fromkeys(["LANGSMITH_TRACING", "LANGSMITH_OTEL_ENABLED", "LANGSMITH_OTEL_ONLY"], "true")
@@ -129,6 +131,7 @@ def collector() -> Iterator[int]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_langsmith_traces_when_the_environment_asks_for_it(collector: int) -> None:
     told = _run(
         ASK, LANGSMITH_TRACING="true", LANGSMITH_ENDPOINT=f"http://127.0.0.1:{collector}", LANGSMITH_API_KEY="none"

@@ -63,6 +63,7 @@ def test_a_lazy_package_lists_what_it_offers(package: str) -> None:
         _ = imported.nothing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "forbidden"),
     [

@@ -571,6 +571,7 @@ def test_what_cannot_be_served_is_told_at_once(
     assert complaint in err
 
 
+@pytest.mark.slow
 def test_serve_says_where_it_is_answers_there_and_stops() -> None:
     with ForkedPython(["-m", "briefcontext", "serve", "--port", "0"]) as process:
         try:

@@ -58,7 +58,7 @@ def cell(text: str, properties: str = "") -> str:
 def word(body: str, **parts: str) -> bytes:
     stream = io.BytesIO()
     parts = {"styles": STYLES, "numbering": NUMBERING, "footnotes": NOTES, **parts}
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         file.writestr("word/document.xml", f"<w:document {NAMES}><w:body>{body}</w:body></w:document>")
         for name, content in parts.items():
             file.writestr(f"word/{name}.xml", f"<w:{name} {NAMES}>{content}</w:{name}>")
@@ -145,7 +145,7 @@ def encrypted() -> bytes:
 
 def archive(**parts: bytes) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         for name, content in parts.items():
             file.writestr(f"word/{name}.xml", content)
     return stream.getvalue()

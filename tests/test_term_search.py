@@ -149,6 +149,7 @@ def bioasq_questions() -> list[dict[str, object]]:
         return [row for line in lines if (row := json.loads(line))["type"] == "yesno"]
 
 
+@pytest.mark.slow
 def test_base_and_pool_agree_on_a_real_corpus(bioasq: tuple[KnowledgeBase, list[tuple[str, str]]]) -> None:
     base, passages = bioasq
     some = passages[:2000]
@@ -167,6 +168,7 @@ def test_base_and_pool_agree_on_a_real_corpus(bioasq: tuple[KnowledgeBase, list[
                 assert scores[places[id]] == pytest.approx(score, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_bm25_finds_a_passage_that_answers(bioasq: tuple[KnowledgeBase, list[tuple[str, str]]]) -> None:
     base, _ = bioasq
     questions = bioasq_questions()

@@ -33,7 +33,7 @@ def docx(text: str, **more: bytes) -> bytes:
     """A Word document of one paragraph."""
     body = f'<w:document xmlns:w="{WORD}"><w:body><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:body></w:document>'
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as parts:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as parts:
         parts.writestr("word/document.xml", body)
         for name, content in more.items():
             parts.writestr(f"word/{name}.xml", content)
@@ -92,6 +92,7 @@ def sent(name: str, content: bytes, *, uploads: bool = True, **more: Any) -> Res
     return page.post("/api/ask/file", json={"question": QUESTION, "file": file, **more})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_question_is_answered_from_the_file_alone_and_nothing_of_it_is_kept(name: str, untouched: Path) -> None:
     told = [json.loads(line) for line in sent(name, FILES[name]).text.splitlines()]
@@ -106,6 +107,7 @@ def test_a_question_is_answered_from_the_file_alone_and_nothing_of_it_is_kept(na
     assert source["source_id"] == citation["source_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_cannot_be_read_is_refused_with_the_reason_and_nothing_of_it_is_kept(why: str, untouched: Path) -> None:
     name, content, reason = REFUSED[why]

@@ -146,6 +146,7 @@ def test_what_a_filter_leaves_is_found_also_where_few_partitions_are_looked_into
         assert len(base.search_by_vector(-far, 16, Filters(mesh=("Distant",)))) == 16
 
 
+@pytest.mark.slow
 def test_the_index_is_trained_again_when_the_base_has_grown_several_times(folder: Path) -> None:
     more = range(SIZE, 4 * SIZE + 100)
     build(folder, source("more", range(SIZE, SIZE + 100), vectors(100, 2)), encoder=ENCODER)
