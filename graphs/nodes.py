@@ -134,7 +134,7 @@ class Nodes:
         asked = check_question(state.get("question"), state.get("options"))
         reader = await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
         budget = settings.budget(begun)
-        if earlier := check_earlier(state.get("earlier")):
+        if earlier := _earlier(state):
             asked = await _own_question(reader, asked, earlier, budget)
         given = state.get("documents")
         if given is None:
@@ -290,6 +290,16 @@ class Nodes:
         settings = self._settings(state)
         draft = _abstention(_without_documents(state, settings))
         return _composed(state, draft, settings.budget(state["started"]), self._open_reader(), settings.filters)
+
+
+def _earlier(state: State) -> list[str]:
+    """Return the questions that this one follows up: those given, or the one before on the thread, as it was read."""
+    earlier = check_earlier(state.get("earlier"))
+    if earlier or not state.get("follow_up"):
+        return earlier
+    if "asked" not in state:
+        raise InputError("Nothing was asked on this thread before: ask a whole question, or give the earlier ones.")
+    return [state["asked"]["text"]]
 
 
 async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:

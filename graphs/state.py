@@ -26,6 +26,8 @@ class Input(TypedDict):
     `metadata` and `id` is one, too. None retrieves; an empty list is nothing to answer from."""
     earlier: NotRequired[Annotated[list[str] | None, EphemeralValue]]
     """Questions asked before, the last one last: `question` is a follow-up to them, and is rewritten by the model."""
+    follow_up: NotRequired[Annotated[bool | None, EphemeralValue]]
+    """`question` is a follow-up to the one before on the thread, in place of those in `earlier`."""
 
 
 class Output(TypedDict):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
 from starlette.testclient import TestClient
 
 from briefcontext.errors import InputError, ModelCallError
@@ -51,6 +52,21 @@ def test_a_follow_up_is_answered_as_a_question_of_its_own(
     last: Any = parts[-1][1]
     assert last["answer"]["usage"]["calls"] == 2
     assert set(last["answer"]["usage"]["stages"]) == {"follow_up", "vanilla"}
+
+
+def test_a_follow_up_on_a_thread_knows_what_was_asked_there(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = rewriting(WHOLE)
+    documents = FixedRetriever(documents=make_documents(4, about=0))
+    graph = build_graph(reader=chat_model, retriever=documents, checkpointer=InMemorySaver())
+    threads: list[Any] = [{"configurable": {"thread_id": thread}} for thread in "12"]
+    for question, follow_up in ((QUESTION, False), ("And in children?", True), ("And in Europe?", True), (WHOLE, None)):
+        asked: Any = {"question": question, "follow_up": follow_up}
+        answer = graph.invoke(asked, threads[0], context=SETTINGS)["answer"]
+        assert answer["question"] == (WHOLE if follow_up else question)
+    rewrites = [call.user for call in server.calls if call.stage == "answer" and "Follow-up:" in call.user]
+    assert [QUESTION in rewrites[0], WHOLE in rewrites[1], len(rewrites)] == [True, True, 2]
+    with pytest.raises(InputError, match="Nothing was asked on this thread before"):
+        graph.invoke({"question": "And in children?", "follow_up": True}, threads[1], context=SETTINGS)
 
 
 def test_the_command_says_what_a_follow_up_was_asked_as(
