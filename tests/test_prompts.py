@@ -22,6 +22,12 @@ def test_the_question_stands_before_and_after_the_context(stage: str) -> None:
     assert prompt.index("Is it so?") < prompt.index("TEXT") < prompt.rindex("Is it so?")
 
 
+@pytest.mark.parametrize("stage", [*STAGES, "long_context", "self_route"])
+def test_options_stand_before_and_after_the_context(stage: str) -> None:
+    before, _, after = _user(stage, {"A": "yes", "B": "no"}).partition("TEXT")
+    assert before.count("A. yes\nB. no") == after.count("A. yes\nB. no") == 1
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_options_appear_only_for_multiple_choice(stage: str) -> None:
     free = BUNDLED.render(stage, "Is it so?", {}, documents="", evidence="")
