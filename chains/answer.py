@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Literal
+from typing import Literal, NotRequired
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -86,6 +86,8 @@ class Searched(TypedDict):
     """Of a knowledge base the number of its state, of a file the SHA-256; None where it has none."""
     updated: str | None
     """When a knowledge base was last updated, in UTC, as ISO 8601."""
+    filters: NotRequired[str]
+    """In words, what alone was searched for; only where something was left out."""
 
 
 class Provenance(TypedDict):

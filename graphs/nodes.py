@@ -140,6 +140,8 @@ class Nodes:
         if given is None:
             found = await self._found(asked, settings)
             searched = await asyncio.to_thread(resources.searched, settings, self._given_retriever)
+            if settings.filters:
+                searched["filters"] = str(settings.filters)
         else:
             found = given_ranking(given, settings)
             searched = Searched(name=None, version=None, updated=None)
