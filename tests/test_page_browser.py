@@ -347,6 +347,7 @@ def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp
         browser.open(address)
         browser.ask(QUESTION)
         browser.see(".references")
+        assert browser.all("#answer .filtered") == []
         assert not browser.all("#follow")[0].is_displayed(), "without a model there are filters only"
         browser.see("#narrow").click()
         first, last = browser.all("#setting-years input")
@@ -369,6 +370,7 @@ def test_filters_say_what_they_leave_and_narrow_the_answer(browser: Browser, tmp
         browser.see("#ask").click()
         browser.see(".references", "fre2020")
         assert browser.texts(".reference .source-id") == ["fre2020"]
+        assert browser.see("#answer .filtered").text == "Only these were searched: years 2015-, languages fr or ger"
 
 
 FINDING = "Aspirin lowered the risk of stroke"
@@ -408,18 +410,23 @@ def test_an_article_stands_once_with_its_quotes_and_where_they_stand(browser: Br
 
 def test_passages_of_one_article_are_told_apart(browser: Browser, page: Page) -> None:
     title, section = "Aspirin and stroke", "Results"
-    texts = {
-        title: f"{title}\n\n",
-        section: f"{section}\n\nAspirin lowers the risk of stroke, as all who took it said so.",
-    }
+    texts = (
+        (title, f"{title}\n\n"),
+        (section, f"{section}\n\nAspirin lowers the risk of stroke, as all who took it said so."),
+        (title, f"{title}\n\nBoth are common."),
+    )
     documents = [
         Document(id=f"7#{place}", page_content=text, metadata={"source_id": "7", "title": title, "section": heading})
-        for place, (heading, text) in enumerate(texts.items())
+        for place, (heading, text) in enumerate(texts)
     ]
     browser.open(page(documents))
     browser.ask(QUESTION)
     browser.see(".references")
-    beginnings = ["title", "Results: “Aspirin lowers the risk of stroke, as all who took it said s…”"]
+    beginnings = [
+        "title",
+        "Results: “Aspirin lowers the risk of stroke, as all who took it said s…”",
+        "“Both are common.”",
+    ]
     assert browser.texts(".documents .beginning") == beginnings
 
 
@@ -696,8 +703,36 @@ def test_nothing_is_cut_off_at_any_width(width: int, browser: Browser, demo: str
     if width > 960:
         answer, passage = browser.see("#answer").rect, browser.see("#passage").rect
         assert answer["x"] + answer["width"] <= passage["x"]
+        beside = [each for each in browser.all("header *, #result *, #asking *") if each.is_displayed()]
+        reached = [each.rect for each in beside if each.tag_name in ("button", "a", "input", "select", "textarea")]
+        assert len(reached) > 20
+        assert all(rect["x"] + rect["width"] <= passage["x"] for rect in reached)
     browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     browser.until(lambda: not browser.run("return document.querySelector('#passage').open"), "Esc closes it")
+
+
+def test_a_full_stop_stays_with_the_citation_before_it(browser: Browser, page: Page, agreeing: FixedRetriever) -> None:
+    browser.open(page(agreeing.documents))
+    browser.ask(QUESTION)
+    browser.see(".references")
+    assert set(browser.texts("#answer .text .cited")) == {f"[{number}]." for number in range(1, 17)}
+    for width in range(320, 400, 5):
+        browser.size(width, 800)
+        broken = "return [...document.querySelectorAll('.cited')].filter((each) => each.getClientRects().length > 1)"
+        assert browser.run(broken) == [], width
+
+
+@pytest.mark.parametrize("size", [(390, 844), (844, 390), (1280, 720)])
+def test_a_long_title_leaves_room_for_the_passage(size: tuple[int, int], browser: Browser, page: Page) -> None:
+    title = "Long-term outcomes of antiplatelet treatment after ischaemic stroke in adults with several diseases: " * 4
+    browser.size(*size)
+    browser.open(page([Document(id="1", page_content=f"Aspirin helps. {FILLER * 9}", metadata={"title": title})]))
+    browser.ask(QUESTION)
+    browser.see("#answer .text .cite").click()
+    mark, top = browser.see("#passage mark"), browser.see("#passage .passage-top")
+    assert top.rect["height"] < size[1] / 2
+    browser.see("#close-passage")
+    assert mark.rect["y"] >= top.rect["y"] + top.rect["height"]
 
 
 def test_the_copy_has_numbered_references(browser: Browser, demo: str) -> None:

@@ -6,6 +6,7 @@ import { authors, matchWords, meta, open, where } from "./passage.js";
 export const NO_ANSWER = "No answer was found in the documents.";
 const ENDINGS = { ris: "ris", bibtex: "bib", nlm: "txt" };
 const LABELS = { ris: "RIS", bibtex: "BibTeX", nlm: "text (NLM)" };
+const FILTERED = "Only these were searched: ";
 const NOTICE = "Not medical advice: check every statement against its source.";
 
 export function showWaiting() {
@@ -38,12 +39,14 @@ function withNumbers(text, documents) {
 /** Show an answer. `run` has the question, the documents by id, and what the server is. */
 export function showAnswer(answer, run) {
   const documents = run.documents;
+  const filters = answer.provenance?.searched.filters;
   refill(byId("answer-body"),
     notes("Caution", "cautions", answer.cautions),
     answer.abstained && el("p", { class: "notice abstained" },
       el("strong", {}, NO_ANSWER)),
     answer.choice && el("p", { class: "choice" }, el("span", { class: "letter" }, answer.choice),
       el("span", {}, run.asked.options[answer.choice] ?? "")),
+    filters && !answer.abstained && el("p", { class: "hint filtered" }, FILTERED, filters),
     el("div", { class: "text" }, text(answer, documents)),
     answer.abstained && documents.size > 0 && el("div", { class: "actions" },
       el("button", { type: "button", class: "found", click: showPassages }, "Read the passages")),
@@ -98,9 +101,10 @@ function sentences(line, start, answer, documents) {
 
 function inline(line, answer, documents) {
   const citations = new Map(answer.citations.map((citation) => [citation.key, citation]));
-  return line.split(/(\*\*[^*]+\*\*|\[\d+[a-z]*\])/).map((part) => {
-    const number = /^\[(\d+[a-z]*)\]$/.exec(part)?.[1];
-    if (citations.has(number)) return mark(citations.get(number), documents);
+  // A full stop stays on the line of the citation that it stands behind.
+  return line.split(/(\*\*[^*]+\*\*|\[\d+[a-z]*\][.,;:]?)/).map((part) => {
+    const [, number, stop] = /^\[(\d+[a-z]*)\](.?)$/.exec(part) ?? [];
+    if (citations.has(number)) return el("span", { class: "cited" }, mark(citations.get(number), documents), stop);
     return /^\*\*[^*]+\*\*$/.test(part) ? el("strong", {}, part.slice(2, -2)) : part;
   });
 }
@@ -217,6 +221,8 @@ export function plainText(answer, run) {
   if (answer.cautions.length) lines.push("Caution", ...answer.cautions.map((caution) => `- ${caution}`), "");
   if (answer.abstained) lines.push(NO_ANSWER, "");
   if (answer.choice) lines.push(`Answer: ${answer.choice}. ${run.asked.options[answer.choice] ?? ""}`, "");
+  const filters = answer.provenance?.searched.filters;
+  if (filters && !answer.abstained) lines.push(FILTERED + filters, "");
   lines.push(withDoubts(answer), "");
   if (answer.conflict?.statement) lines.push(`Conflict: ${answer.conflict.statement}`, "");
   if (answer.citations.length) lines.push("References");

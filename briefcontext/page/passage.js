@@ -87,9 +87,10 @@ export function where({ section, paragraph, page }) {
 export function beginning(doc) {
   const text = doc.text.trim().replace(/^#+\s*/, "");
   const words = text.slice(text.startsWith(doc.section) ? doc.section.length : 0).trim().replace(/\s+/g, " ");
-  if (!words) return doc.section === doc.title ? "title" : where(doc);
+  const place = doc.section === doc.title ? "" : where(doc);
+  if (!words) return place || "title";
   const cut = words.length > BEGINNING ? `${words.slice(0, BEGINNING).trimEnd()}…` : words;
-  return [where(doc), `“${cut}”`].filter(Boolean).join(": ");
+  return [place, `“${cut}”`].filter(Boolean).join(": ");
 }
 
 function quoteList(quotes) {
