@@ -187,12 +187,16 @@ def species(document: Document) -> list[str]:
     return named or (["animals"] if "animals" in headings else [])
 
 
+def kind_of_evidence(document: Document) -> str:
+    """Return the study type, or else the publication types that say something; empty where none does."""
+    types = _written(document.metadata.get("publication_types"))
+    return study_type(document) or "; ".join(name for name in types if not _SAYS_NOTHING.fullmatch(name))
+
+
 def source_notes(document: Document) -> list[str]:
     """Return what to know of a source beside its reference: what became of it, the kind of evidence, of whom."""
-    metadata = document.metadata
-    types = _written(metadata.get("publication_types"))
-    kind = study_type(document) or "; ".join(name for name in types if not _SAYS_NOTHING.fullmatch(name))
-    became = (words for name, words in _BECAME.items() if metadata.get(name))
+    kind = kind_of_evidence(document)
+    became = (words for name, words in _BECAME.items() if document.metadata.get(name))
     return [*became, *([kind] if kind else []), *species(document)]
 
 

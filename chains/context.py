@@ -15,7 +15,7 @@ from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.reader import CUT_AT, Extraction, Quote
 from briefcontext.errors import ModelCallError
 from briefcontext.sentences import list_lines, split_sentences
-from briefcontext.study_type import study_type
+from briefcontext.study_type import kind_of_evidence
 
 T = TypeVar("T")
 
@@ -117,8 +117,7 @@ def render_condensed(text: str) -> str:
 def _description(document: Document) -> str:
     """Return in brackets what weighs a document: study type, year, and what became of it; empty where none is known."""
     metadata = document.metadata
-    kind = study_type(document) or str(metadata.get("publication_types") or "")
-    known = [kind, str(publication_year(document) or "")]
+    known = [kind_of_evidence(document), str(publication_year(document) or "")]
     known += ["RETRACTED"] if metadata.get("retracted") else []
     known += ["EXPRESSION OF CONCERN"] if metadata.get("expression_of_concern") else []
     described = _line(", ".join(part for part in known if part))

@@ -138,9 +138,9 @@ def test_species_are_those_of_the_headings() -> None:
 
 def test_types_that_are_no_kind_of_evidence_are_not_shown() -> None:
     types = "Comment; Journal Article; Research Support, N.I.H., Extramural; English Abstract"
-    assert source_notes(_document(publication_types=types, mesh="Humans", retracted=True)) == [
-        *("RETRACTED", "Comment", "humans")
-    ]
+    document = _document(title="Aspirin", publication_types=types, mesh="Humans", retracted=True)
+    assert source_notes(document) == ["RETRACTED", "Comment", "humans"]
+    assert "\n(Comment, RETRACTED)\nAspirin\n" in render_documents(assign_keys("Q?", [document]))
 
 
 def test_prompts_name_study_type_and_year_beside_the_title() -> None:
