@@ -239,3 +239,14 @@ def test_a_quote_is_shown_with_the_sentence_that_it_is_cut_out_of(quote: str) ->
     assert (found["text"], found["match"], lost) == (CUT_OUT[quote], "exact", 0)
     assert found["start"] is not None
     assert found["start"] == 100 + document.page_content.index(CUT_OUT[quote])
+
+
+def test_a_quote_is_widened_in_the_piece_of_its_document_that_has_it() -> None:
+    told = "Aspirin was given. Metformin was not. Warfarin was stopped at once."
+    cuts = (0, told.index("Metformin"), told.index("Warfarin"), len(told))
+    pieces = [
+        Document(id="a", page_content=told[start:end], metadata={CUT_AT: start, "key": "2B3C"})
+        for start, end in zip(cuts, cuts[1:], strict=False)
+    ]
+    (found,), _ = ground_all([("2B3C", "was stopped")], pieces, 90)
+    assert found["text"] == told[found["start"] : found["end"]] == "Warfarin was stopped at once."

@@ -87,8 +87,10 @@ def in_whole_sentences(quote: Quote, documents: Sequence[Document]) -> Quote:
     """
     if quote["start"] is None or quote["end"] is None:
         return quote
-    document = next(each for each in documents if str(each.id) == quote["document_id"])
-    before = int(document.metadata.get(CUT_AT, 0))
+    # Of a document that is read in pieces, several may be given.
+    pieces = {int(each.metadata.get(CUT_AT, 0)): each for each in documents if str(each.id) == quote["document_id"]}
+    before = max(begun for begun in pieces if begun <= quote["start"])
+    document = pieces[before]
     text, start, end = document.page_content, quote["start"] - before, quote["end"] - before
     for begin, stop in split_sentences(text):
         if begin < start < stop and _WORD.search(text, begin, start):
