@@ -172,6 +172,18 @@ def test_quotes_are_read_however_they_are_listed(listed: str) -> None:
     assert ([quote["text"] for quote in quotes], lost) == (["It was so indeed"], 0)
 
 
+@pytest.mark.parametrize("between", ["", '\n[2B3C] "It was so indeed"\n'])
+def test_what_follows_the_quotes_stays_in_the_answer(between: str) -> None:
+    after = "Not in children, though [2B3C]."
+    body, given = split_quotes(f'So [2B3C].\n\nQuotes:\n[2B3C] "It was so indeed"\n{between}\n---\n\n{after}')
+    assert (body.split(), len(given)) == (f"So [2B3C]. {after}".split(), 1 + bool(between))
+
+
+def test_a_free_answer_keeps_a_line_that_speaks_of_a_choice() -> None:
+    text = "It is so [2B3C].\nChoice: metformin, unless the kidneys fail."
+    assert parse_draft(text, check_question("Is it so?"), [], [], forced=False)["text"] == text
+
+
 def test_a_choice_with_its_reason_in_one_line_keeps_the_reason() -> None:
     draft = parse_draft("Choice: [A]. It is so [2B3C].", QUESTION, [], [], forced=False)
     assert (draft["choice"], draft["text"]) == ("A", "Choice: [A]. It is so [2B3C].")

@@ -29,6 +29,7 @@ _CONFLICT_PART = re.compile(
 )
 """What is said of a conflict: the label's line with the bullets under it, or the paragraph under a bare label."""
 _QUOTES_LINE = re.compile(r"^[ \t*_#]*quotes?[ \t*_]*:?[ \t*_]*(?=$|\[)", re.IGNORECASE | re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n\s*\n")
 _AFTER_QUOTES = re.compile(rf"^(?:[ \t*_#•-]*choice[ \t*_]*:|{_CONFLICT})", re.IGNORECASE | re.MULTILINE)
 _QUOTE_LINE = re.compile(
     rf"[ \t*•-]*(?:\d+[.)][ \t*]*)?(?:\[?((?<=\[)[^\]\n]+|{KEY})\]?[ \t*:–-]*)?(.*?)"
@@ -68,12 +69,17 @@ def split_quotes(text: str) -> tuple[str, list[tuple[str, str]]]:
     body, *rest = _QUOTES_LINE.split(text, maxsplit=1)
     listed = "".join(rest)
     end = found.start() if (found := _AFTER_QUOTES.search(listed)) else len(listed)
-    quotes, key = [], ""
-    for line in listed[:end].splitlines():
-        own_key, words = _QUOTE_LINE.fullmatch(line).groups()  # type: ignore[union-attr]
-        key = own_key or key
-        if words and (own_key or words[0] in '"“„«'):
-            quotes.append((key, words))
+    quotes, key = list[tuple[str, str]](), ""
+    for paragraph in _BLANK_LINES.split(listed[:end]):
+        before = len(quotes), key
+        for line in paragraph.splitlines():
+            own_key, words = _QUOTE_LINE.fullmatch(line).groups()  # type: ignore[union-attr]
+            key = own_key or key
+            if words and (own_key or words[0] in '"“„«'):
+                quotes.append((key, words))
+        # Behind the quotes, what is none is a part of the answer: it may be what limits it.
+        if quotes and before == (len(quotes), key) and any(map(str.isalpha, paragraph)):
+            body += f"\n\n{paragraph}"
     return body + listed[end:], quotes
 
 
@@ -112,7 +118,7 @@ def parse_draft(
         warnings.append("A choice was forced by the setting force_choice.")
     cautions = [cut_warning(cut, "The answer")] if cut else []
     words = _STRAY_LINE.sub("", text[refusal.end() :] if refusal else text)
-    words = _CHOICE_LINE.sub("", words)
+    words = _CHOICE_LINE.sub("", words) if options else words
     if choice is not None and (_INSUFFICIENT.match(text) or says_only_what_is_missing(words, or_else=REFUSAL)):
         cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
     said = _YES_OR_NO.match(words)
