@@ -835,7 +835,8 @@ def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(browser: 
     assert browser.see("#step-answer").get_attribute("data-state") == "active"
 
 
-def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str) -> None:
+@pytest.mark.parametrize("said", ["It is so [1].", "**It is so [1].**"])
+def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str, said: str) -> None:
     browser.open(demo)
     document = {
         "id": "a",
@@ -850,7 +851,7 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str) -> No
     citation = {**document, "key": "1", "document_id": "a", "quote": quote["text"], "quotes": [quote], "url": None}
     usage = {"calls": 0, "input_tokens": 0, "output_tokens": 0, "seconds": 0.1}
     answer = {
-        **{"text": "It is so [1].", "choice": None, "abstained": False, "citations": [citation], "route": "vanilla"},
+        **{"text": said, "choice": None, "abstained": False, "citations": [citation], "route": "vanilla"},
         "references": [{**document, "number": "1", "keys": ["1"], "authors": [], "citation": "On mice. a"}],
         **{
             "extractions": [],

@@ -105,7 +105,7 @@ function inline(line, answer, documents) {
   return line.split(/(\*\*[^*]+\*\*|\[\d+[a-z]*\][.,;:]?)/).map((part) => {
     const [, number, stop] = /^\[(\d+[a-z]*)\](.?)$/.exec(part) ?? [];
     if (citations.has(number)) return el("span", { class: "cited" }, mark(citations.get(number), documents), stop);
-    return /^\*\*[^*]+\*\*$/.test(part) ? el("strong", {}, part.slice(2, -2)) : part;
+    return /^\*\*[^*]+\*\*$/.test(part) ? el("strong", {}, inline(part.slice(2, -2), answer, documents)) : part;
   });
 }
 
