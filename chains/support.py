@@ -96,7 +96,8 @@ _UNLIKE = 0.1
 _NEAR = 0.7
 """Share of a sentence's words that another has, if they say the same or the opposite."""
 _MARK = re.compile(MARK)
-_MARKS = re.compile(rf"(?:{MARK}\s*)*")
+_MARKS = re.compile(rf"(?:(?:\W|_)*?{MARK}\)?\s*)*")
+"""The citations behind a sentence, also behind what sets it in bold: `**It is so.** [1]`."""
 _MARKS_BEFORE = re.compile(rf"(?:{MARK}\s*)*\Z")
 _MARKS_WITHIN = 80
 """Characters in which the citations before a sentence stand."""
@@ -161,7 +162,9 @@ def find_doubts(text: str, citations: Sequence[Citation], documents: Sequence[Do
     by_id = {str(document.id): document for document in documents}
     translated = languages(text, documents) is not None
     cited = {citation["key"]: by_id[citation["document_id"]] for citation in citations}
-    quotes = [_blank_free(quote["text"]) for citation in citations for quote in citation["quotes"]]
+    # A sentence that is copied has what it stands under before it.
+    quoted = [quote for citation in citations for quote in citation["quotes"]]
+    quotes = [_blank_free(words) for quote in quoted for words in (quote["section"], quote["text"])]
     doubts = []
     for start, end, introduction in _sentences(text):
         sentence = text[start:end]

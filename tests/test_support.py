@@ -341,6 +341,22 @@ def test_who_is_in_danger_and_who_did_better_is_as_in_the_source(text: str, reas
     assert [doubt["reason"] for doubt in _doubts(text, Document(id="a", page_content=told))] == [reason] * bool(reason)
 
 
+@pytest.mark.parametrize("said", ["**{}** [1]", "*{}* [1]", "__{}__[1]", "{} ([1])", "- **{}** [1] It lowers glucose."])
+def test_a_citation_behind_a_sentence_that_is_set_in_bold_is_its_own(said: str) -> None:
+    reasons = [doubt["reason"] for doubt in _doubts(said.format("Metformin is started at 5 g daily."))]
+    assert reasons == ["not in what it cites: 5 g daily", *["no citation"] * said.endswith("glucose.")]
+
+
+def test_what_a_copied_sentence_stands_under_is_copied_too() -> None:
+    told = "Do not give metformin to all.\n- Kidneys that fail clear it too slowly."
+    (document,) = assign_keys("Q?", [Document(id="a", page_content=told)])
+    start = told.index("Kidneys")
+    quotes: Any = [{"text": told[start:], "document_id": "a", "start": start, "end": len(told), "match": "exact"}]
+    copied = f"- Do not give metformin to all. Kidneys that fail clear it too slowly. {cite(document)}"
+    text, citations, _ = number_citations(copied, [document], quotes)
+    assert find_doubts(text, citations, [document]) == []
+
+
 def test_sentences_without_a_citation_are_marked_where_they_stand() -> None:
     text = "Metformin is a drug. It is started at 500 mg [1]. 😀 Take 5 g [1]!"
     doubts = _doubts(text)
