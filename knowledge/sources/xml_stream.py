@@ -18,7 +18,7 @@ _SAFE: Any = {
     **{"load_dtd": False, "no_network": True, "resolve_entities": False, "huge_tree": False},
     **{"remove_comments": True, "remove_pis": True},
 }
-_POWER = re.compile(r"[-+−–]?\d+(?:\.\d+)?")
+_POWER = re.compile(r"[-+−–]?\d[\d.,–−-]*")
 
 
 def stream_elements(
