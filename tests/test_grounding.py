@@ -1,5 +1,7 @@
 """Looking up quotes in documents."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, strategies as st
 from langchain_core.documents import Document
@@ -246,7 +248,7 @@ def test_a_quote_is_widened_in_the_piece_of_its_document_that_has_it() -> None:
     cuts = (0, told.index("Metformin"), told.index("Warfarin"), len(told))
     pieces = [
         Document(id="a", page_content=told[start:end], metadata={CUT_AT: start, "key": "2B3C"})
-        for start, end in zip(cuts, cuts[1:], strict=False)
+        for start, end in pairwise(cuts)
     ]
     (found,), _ = ground_all([("2B3C", "was stopped")], pieces, 90)
     assert found["text"] == told[found["start"] : found["end"]] == "Warfarin was stopped at once."
