@@ -7,9 +7,9 @@ from typing import Any
 import typer
 from langchain_core.documents import Document
 from rich.console import Console, Group, RenderableType
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
 from briefcontext.chains.citation import Citation
@@ -37,7 +37,7 @@ def print_passages(documents: Sequence[Document]) -> None:
 
 
 def _print(parts: Iterable[RenderableType]) -> None:
-    console = Console(highlight=False, emoji=False)
+    console = Console(highlight=False, emoji=False, markup=False)
     if console.is_terminal:
         console.print(Group(*parts))
         return
@@ -51,21 +51,21 @@ def _print(parts: Iterable[RenderableType]) -> None:
 def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> Iterator[RenderableType]:
     yield ""
     if answer["cautions"]:
-        yield "[bold]Caution[/bold]"
+        yield Text("Caution", "bold")
         yield from (_item("!", caution) for caution in answer["cautions"])
         yield ""
     if letter := answer["choice"]:
-        yield f"[bold]{_line(letter + '. ' + answer['options'].get(letter, ''))}[/bold]"
+        yield Text(printable_line(f"{letter}. {answer['options'].get(letter, '')}"), "bold")
     if answer["abstained"]:
-        yield f"[bold]{NO_ANSWER}[/bold]"
-    yield _words(marked(answer["text"], answer["doubts"]))
+        yield Text(NO_ANSWER, "bold")
+    yield printable(marked(answer["text"], answer["doubts"]))
     references, summary = answer["references"], answer["evidence"]["summary"] if answer["citations"] else ""
     listed = documents if verbose or answer["abstained"] else []
     sections: dict[str, list[RenderableType]] = {
         f"Sources: {counted_references(references)}": [
             part for reference in references for part in _reference(reference, answer["citations"])
         ],
-        "Summary of evidence": [_line(summary)] if summary else [],
+        "Summary of evidence": [printable_line(summary)] if summary else [],
         "Conflict": list(_conflict(answer["conflict"])) if answer["conflict"] else [],
         "Route": list(_route(answer)),
         "Partitions": [part for each in answer["extractions"] for part in _extraction(each, verbose=verbose)],
@@ -77,21 +77,21 @@ def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> 
     }
     for heading, parts in sections.items():
         if parts:
-            yield f"\n[bold]{heading}[/bold]"
+            yield Text(f"\n{heading}", "bold")
             yield from parts
-    yield "\n[dim]Not medical advice: check every statement against its source.[/dim]"
+    yield Text("\nNot medical advice: check every statement against its source.", "dim")
 
 
 def _item(mark: str, text: str) -> Table:
     """Lay a text out in one paragraph, indented throughout, so that no part of it passes for a heading or an item."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
-    grid.add_row(escape(mark), _line(text))
+    grid.add_row(mark, printable_line(text))
     return grid
 
 
 def _indented(text: str, spaces: int = 4) -> Padding:
-    return Padding(_words(text), (0, 0, 0, spaces), expand=False)
+    return Padding(printable(text), (0, 0, 0, spaces), expand=False)
 
 
 def _reference(reference: Reference, citations: Sequence[Citation]) -> Iterator[RenderableType]:
@@ -112,27 +112,27 @@ def _reference(reference: Reference, citations: Sequence[Citation]) -> Iterator[
 
 def _conflict(conflict: Conflict) -> Iterator[str]:
     if conflict["statement"]:
-        yield _words(conflict["statement"])
+        yield printable(conflict["statement"])
     for letter, partitions in conflict["choices"].items():
         places = ", ".join(str(index + 1) for index in partitions)
-        yield f"{_line(letter)}: partition{'s' if len(partitions) > 1 else ''} {places}"
+        yield f"{printable_line(letter)}: partition{'s' if len(partitions) > 1 else ''} {places}"
     if conflict["settled"]:
-        yield f"The answer settles on {_line(conflict['settled'])}."
+        yield f"The answer settles on {printable_line(conflict['settled'])}."
 
 
 def _route(answer: Answer) -> Iterator[RenderableType]:
     preflight = answer["preflight"]
-    yield f"{answer['route']}: {_line(preflight['reason'])}"
+    yield f"{answer['route']}: {printable_line(preflight['reason'])}"
     if preflight["iou"] is not None:
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("  retrieved", _line(", ".join(preflight["dense_top"])))
-        grid.add_row("  BM25", _line(", ".join(preflight["bm25_top"])))
+        grid.add_row("  retrieved", printable_line(", ".join(preflight["dense_top"])))
+        grid.add_row("  BM25", printable_line(", ".join(preflight["bm25_top"])))
         grid.add_row("  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})")
         if preflight.get("method") == "calibrated":
             shown = f"{preflight['probability']:.3f} (the map from {preflight['probability_threshold']:.3f})"
             grid.add_row("  misplaced", shown)
             for name, added in (preflight["contributions"] or {}).items():
-                grid.add_row(f"    {added:+.2f}", _line(name))
+                grid.add_row(f"    {added:+.2f}", printable_line(name))
         yield grid
 
 
@@ -145,7 +145,7 @@ def _extraction(extraction: Extraction, *, verbose: bool) -> Iterator[Renderable
         parts.append(f"choice {extraction['choice']}")
     if extraction["confidence"] is not None:
         parts.append(f"confidence {extraction['confidence']:.2f}")
-    yield f"{extraction['index'] + 1}  {_line(', '.join(parts))}"
+    yield f"{extraction['index'] + 1}  {printable_line(', '.join(parts))}"
     if extraction["finding"]:
         yield _indented(extraction["finding"], 3)
     for quote in extraction["quotes"] if verbose else []:
@@ -179,13 +179,3 @@ def _usage(answer: Answer) -> str:
         if usage["vanilla_output_tokens"]:
             text += f" and written {usage['vanilla_output_tokens']:,}"
     return text
-
-
-def _words(text: str) -> str:
-    """Return a text that rich prints as it is, whatever it holds."""
-    return escape(printable(text))
-
-
-def _line(text: str) -> str:
-    """Do as `_words` does, without line breaks."""
-    return escape(printable_line(text))
