@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from briefcontext.commands.options import MODEL, OUTPUT, SETTINGS, settings_from
+from briefcontext.commands.options import MODEL, OUTPUT, SETTINGS, settings_of
 from briefcontext.commands.terminal import Interrupted, say
 from briefcontext.errors import InputError, ModelCallError
 
@@ -166,7 +166,7 @@ def experiment(
     own = options.keys() & {field.name for field in fields(RunSettings)}
     reading = options.keys() & Settings.model_fields.keys() - own
     settings = {name: options[name] for name in own}
-    run = Run(RunSettings(**settings, reading=settings_from(**{name: options[name] for name in reading})))
+    run = Run(RunSettings(**settings, reading=settings_of(**{name: options[name] for name in reading})))
     _check_methods([method.name for method in run.methods], given)
     if dry_run:
         say(run.estimate(out).markdown())

@@ -123,23 +123,14 @@ def takes(*settings: str) -> Callable[[_Command], _Command]:
     return with_options
 
 
-def settings_from(**given: Any) -> "Settings":
-    """Make settings of the options that were given; those that were not are None or empty, and keep their defaults.
-
-    Raises:
-        InputError: a value out of its range.
-    """
-    from briefcontext.graphs.settings import Settings
-
-    return Settings(**{name: value for name, value in given.items() if value not in (None, [], ())})
-
-
 def settings_of(**given: Any) -> "Settings":
-    """Make settings of the options that a command takes.
+    """Make settings of the options that a command takes; those not given are None or empty, and keep their defaults.
 
     Raises:
         InputError: a value out of its range, a document beside a knowledge base, or an encoder without a document.
     """
+    from briefcontext.graphs.settings import Settings
+
     if given.get("document") is not None:
         if given["knowledge_base"] is not None:
             raise InputError("--document and --kb are both given: name one of them.")
@@ -149,7 +140,7 @@ def settings_of(**given: Any) -> "Settings":
             "--encoder is for --document: leave it out. A knowledge base has its own; live PubMed pubmed:ENCODER."
         )
     given["model_arguments"] = values(given.get("model_arguments") or [])
-    return settings_from(**given)
+    return Settings(**{name: value for name, value in given.items() if value not in (None, [], ())})
 
 
 def assignments(given: list[str], what: str, form: str) -> dict[str, str]:
