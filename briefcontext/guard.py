@@ -152,10 +152,9 @@ class Guard:
     """What needs no token, since it is the same for everybody."""
     origins: Collection[str] = ()
     """Pages of other sites that may ask."""
-    questions: Callable[[str, bytes], int] = lambda path, body: 1
-    """Returns how many questions a POST asks, by its path and body; may raise Refused."""
-    passed_on: Callable[[str, bytes], bytes] = lambda path, body: body
-    """Returns what the app gets for the body of a POST to a path."""
+    asked: Callable[[str, bytes], tuple[int, bytes]] = lambda path, body: (1, body)
+    """Returns how many questions a POST asks, by its path and body, and the body that the app gets; may raise Refused.
+    """
     limits: Limits = field(default_factory=Limits)
     """What clients may do."""
     large: Mapping[str, int] = field(default_factory=dict)
@@ -201,8 +200,8 @@ class Guard:
     async def _serve(self, client: str, scope: Scope, receive: Receive, send: Send, place: ExitStack) -> None:
         body = b"" if scope["method"] in _READS else await self._body(scope, receive)
         if scope["method"] == "POST":
-            self._count(client, self.questions(scope["path"], body))
-            body = self.passed_on(scope["path"], body)
+            questions, body = self.asked(scope["path"], body)
+            self._count(client, questions)
         left = asyncio.Event()
         whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 

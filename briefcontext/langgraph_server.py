@@ -70,26 +70,21 @@ async def keep_apart(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth
     return owner
 
 
-def _questions(path: str, body: bytes) -> int:
-    """Return how many runs a request starts, each with a question.
+def _asked(path: str, body: bytes) -> tuple[int, bytes]:
+    """Return how many runs a request starts, each with a question, and its body.
 
     A `command` would start any node, as often as it says, with a state of the client's own: a question could then be
-    longer, and its documents more, than is checked, and one request be thousands of model calls.
+    longer, and its documents more, than is checked, and one request be thousands of model calls. A run stops when the
+    client that waits for it leaves, unless it wants otherwise.
     """
     if not _RUN.search(path):
-        return int(path.endswith("/api/ask"))
+        return int(path.endswith("/api/ask")), body
     runs = objects(body)
     if any(run.get("command") for run in runs):
         raise Refused(403, "A run takes a question, and no command. Send it as input.")
-    return max(1, len(runs))
-
-
-def _ending_with_its_client(path: str, body: bytes) -> bytes:
-    """Have a run stop when the client that waits for it leaves, unless it wants otherwise."""
-    runs = objects(body)
-    if not _RUN.search(path) or path.endswith("/batch") or len(runs) != 1:
-        return body
-    return json.dumps({"on_disconnect": "cancel", **runs[0]}).encode()
+    if len(runs) == 1 and not path.endswith("/batch"):
+        body = json.dumps({"on_disconnect": "cancel", **runs[0]}).encode()
+    return max(1, len(runs)), body
 
 
 async def _not_served(request: Request) -> Response:
@@ -108,8 +103,7 @@ app = Starlette(
             tokens=_tokens,
             open_paths={"/ok", "/page", *(f"/page{path}" for path in open_paths())},
             origins=STUDIO,
-            questions=_questions,
-            passed_on=_ending_with_its_client,
+            asked=_asked,
             limits=replace(Limits.from_environment(), body_bytes=_BODY_BYTES),
         ),
     ],

@@ -167,17 +167,17 @@ def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits
         server: made by `build_server`.
         token: what a client must send as a Bearer token, or several, with spaces between. Without one, only this
             machine may ask.
-        limits: what one client may send and ask.
+        limits: what one client may send and ask. By default what the environment says.
 
     Raises:
-        InputError: the token is too short, or cannot stand in a header.
+        InputError: the token is too short, or cannot stand in a header; or a limit in the environment is none.
     """
     open_to = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # The guard does that.
     return Guard(
         server.streamable_http_app(stateless_http=True, transport_security=open_to),
         tokens=() if token is None else checked_tokens(token),
-        questions=lambda path, body: sum(each.get("method") == "tools/call" for each in objects(body)),
-        limits=limits or Limits(),
+        asked=lambda path, body: (sum(each.get("method") == "tools/call" for each in objects(body)), body),
+        limits=limits or Limits.from_environment(),
     )
 
 

@@ -92,7 +92,7 @@ def test_a_minutes_questions_of_one_client_and_of_all() -> None:
 
 
 def test_a_request_may_ask_several_questions_and_reading_asks_none() -> None:
-    guarded = client(limits=Limits(questions_per_minute=3), questions=lambda path, body: len(body) - 2)
+    guarded = client(limits=Limits(questions_per_minute=3), asked=lambda path, body: (len(body) - 2, body))
     assert [guarded.get("/").status_code for _ in range(5)] == [200] * 5
     assert [
         guarded.post("/", content=body, headers={"Content-Type": "application/json"}).status_code

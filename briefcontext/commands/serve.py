@@ -33,7 +33,7 @@ def serve(
     with needing("page", "The page needs the packages starlette and uvicorn"):
         import_module("starlette")
         import_module("uvicorn")
-    from briefcontext.guard import Limits, is_loopback
+    from briefcontext.guard import is_loopback
 
     settings = shared.settings_of(**given)
     needed = access_token(token, host)
@@ -42,7 +42,7 @@ def serve(
         open_resources(settings)
         from briefcontext.page.app import create_app
 
-        app = create_app(settings, token=needed, limits=Limits.from_environment(), uploads=uploads)
+        app = create_app(settings, token=needed, uploads=uploads)
         typer.echo(f"Open {_address(listener, host)}{f'#token={needed}' if needed and not token else ''}")
         if not is_loopback(host):
             typer.echo(
@@ -83,7 +83,6 @@ def mcp(
     with needing("mcp", "To serve MCP, the package mcp is needed, version 2 or newer"):
         import_module("mcp.server.mcpserver")  # There since version 2.
     from briefcontext.graphs import resources
-    from briefcontext.guard import Limits
     from briefcontext.mcp_server import build_server, http_app
 
     # What is wrong with what they name is told now. An encoder is loaded when it is needed: some clients wait briefly.
@@ -95,7 +94,7 @@ def mcp(
         server.run("stdio")
         return
     needed = access_token(token, host)
-    app = http_app(server, token=needed, limits=Limits.from_environment())
+    app = http_app(server, token=needed)
     with _listen(host, port) as listener:
         if needed and not token:
             typer.echo(f"Clients need this header: Authorization: Bearer {needed}", err=True)

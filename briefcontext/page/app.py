@@ -57,7 +57,6 @@ def create_app(
     *,
     token: str | None = None,
     graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
-    source: str | None = None,
     limits: Limits | None = None,
     uploads: bool = False,
 ) -> Starlette:
@@ -69,22 +68,21 @@ def create_app(
         token: what a client must send as a Bearer token, or several, with spaces between. Without one, only this
             machine may ask.
         graph: a graph of your own, from `build_graph`.
-        source: what the page says that it reads from.
-        limits: what one client may send and ask.
+        limits: what one client may send and ask. By default what the environment says.
         uploads: whether people may ask over a file of theirs, which is kept nowhere.
 
     Raises:
-        InputError: the token is too short, or cannot stand in a header; or `uploads` on a system without limits for
-            a process.
+        InputError: the token is too short, or cannot stand in a header; a limit in the environment is none; or
+            `uploads` on a system without limits for a process.
     """
     tokens = () if token is None else checked_tokens(token)
-    limits, large = limits or Limits(), {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
-    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), questions=_questions, limits=limits, large=large)
-    return create_page(settings, graph=graph, source=source, guard=guard, uploads=uploads)
+    limits, large = limits or Limits.from_environment(), {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
+    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), asked=_asked, limits=limits, large=large)
+    return create_page(settings, graph=graph, guard=guard, uploads=uploads)
 
 
-def _questions(path: str, body: bytes) -> int:
-    return int(path.endswith(("/api/ask", _ASK_FILE)))
+def _asked(path: str, body: bytes) -> tuple[int, bytes]:
+    return int(path.endswith(("/api/ask", _ASK_FILE))), body
 
 
 def open_paths() -> set[str]:
@@ -96,7 +94,6 @@ def create_page(
     settings: Settings | None = None,
     *,
     graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
-    source: str | None = None,
     guard: Middleware | None = None,
     uploads: bool = False,
 ) -> Starlette:
@@ -107,8 +104,8 @@ def create_page(
             "reads them. Leave out --uploads, or serve from Linux, macOS or WSL."
         )
     fixed = (settings or Settings()).model_copy(update={"file_links": False})
-    own, known = graph is not ready_made, _about(fixed, graph, source, uploads)
-    assets = _assets()
+    own, assets = graph is not ready_made, _assets()
+    known = _about(fixed, own, uploads)
 
     async def asset(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -192,18 +189,15 @@ def _over_one_file(settings: Settings) -> Settings:
     return type(settings)(**{**models, "retrieval": "hybrid", "route": "order_preserving", "document": None})
 
 
-def _about(
-    settings: Settings, graph: CompiledStateGraph[Any, Any, Any, Any], source: str | None, uploads: bool
-) -> dict[str, Any]:
-    """Say what the page shows before a question is asked."""
-    own = graph is not ready_made
+def _about(settings: Settings, own: bool, uploads: bool) -> dict[str, Any]:
+    """Say what the page shows before a question is asked; `own`: of a graph of the caller's own."""
     demo = not own and settings.document is None and settings.knowledge_base == DEMO
     examples = demo_questions() if demo else ()
     return {
         "version": version("briefcontext"),
         "own_graph": own,
         "sources": not own,
-        "source": source or ("the sources of its graph" if own else _source(settings)),
+        "source": "the sources of its graph" if own else _source(settings),
         "model": settings.model,
         "extract_model": settings.extract_model,
         "examples": [{"question": row["question"], "options": row.get("options", {})} for row in examples],
