@@ -8,14 +8,11 @@ from typing import Annotated, Any, Literal, get_args
 
 import typer
 
-from briefcontext.commands.options import MODEL, OUTPUT, SETTINGS, settings_of
+from briefcontext.commands.options import SETTINGS, model_option as _model, output_option as _output, settings_of
 from briefcontext.commands.terminal import Interrupted, say
 from briefcontext.errors import InputError, ModelCallError
 
-QUESTIONS, DESIGN = "Questions", "Design"
-_questions, _design, _model, _output = (
-    partial(typer.Option, rich_help_panel=panel) for panel in (QUESTIONS, DESIGN, MODEL, OUTPUT)
-)
+_questions, _design = (partial(typer.Option, rich_help_panel=panel) for panel in ("Questions", "Design"))
 
 _Name = Literal[
     "position", "integration", "conflict", "context_length", "attention_bias", "order", "open_ended", "cost",

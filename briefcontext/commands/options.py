@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
-MODEL, OUTPUT = "Model", "Output"
-"""Two of the groups in which the help of a command shows its options."""
 source_option, model_option, reading_option, filter_option, output_option, server_option = (
     partial(typer.Option, rich_help_panel=panel)
-    for panel in ("What is read", MODEL, "How it is read", "Filters", OUTPUT, "Server")
+    for panel in ("What is read", "Model", "How it is read", "Filters", "Output", "Server")
 )
 
 SETTINGS: dict[str, tuple[Any, Any]] = {
