@@ -14,12 +14,11 @@ from typing import Annotated, Any
 
 import typer
 
-from briefcontext.commands.ask import ask
+from briefcontext.commands.ask import ask, prompts
 from briefcontext.commands.calibrate import calibrate
 from briefcontext.commands.experiment import compare, experiment
 from briefcontext.commands.index import index
 from briefcontext.commands.kb import kb
-from briefcontext.commands.prompts import prompts
 from briefcontext.commands.serve import mcp, serve
 from briefcontext.commands.terminal import EXIT_FAILED, EXIT_INTERRUPTED, Interrupted, end_now, printable_line
 from briefcontext.errors import BriefContextError, ModelCallError, plain

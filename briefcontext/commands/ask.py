@@ -1,8 +1,9 @@
-"""`briefcontext ask`: an answer over a knowledge base or one file, with citations."""
+"""`briefcontext ask` and `prompts`: an answer over a knowledge base or one file, and the prompts that models get."""
 
 import logging
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -62,13 +63,12 @@ def ask(
     settings = settings_of(**given)
     if verbose:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    from briefcontext.commands.progress import ProgressLines, run
+    from briefcontext.commands.progress import run
     from briefcontext.commands.report import print_answer
 
     if questions is not None:
         raise typer.Exit(_ask_many(questions, settings))
-    with ProgressLines() as lines:
-        state = run({"question": question, "options": choices, "earlier": earlier}, settings, lines)
+    state = run({"question": question, "options": choices, "earlier": earlier}, settings)
     if as_json:
         print_json(state["answer"])
     elif references:
@@ -83,20 +83,34 @@ def ask(
         print_answer(state, verbose=verbose)
 
 
+def prompts(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write them to; made where it is missing.")],
+) -> None:
+    """Write the bundled prompts to a folder, to be changed there and given with --prompts."""
+    from briefcontext.prompts import BUNDLED
+
+    files = {folder / f"{name}.txt": text for name, text in sorted(BUNDLED.texts.items())}
+    if there := sum(file.exists() for file in files):
+        raise InputError(f"{folder} holds {there} of the {len(files)} prompts already: name another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, text in files.items():
+        file.write_text(text, encoding="utf-8")
+    typer.echo(f"Wrote {len(files)} prompts to {folder}. Delete those that stay as they are: they then follow updates.")
+
+
 def _ask_many(data_set: str, settings: "Settings") -> int:
     """Print each question's `id` with its answer, or with the `error` of its calls; return the exit code."""
-    from briefcontext.commands.progress import ProgressLines, run
+    from briefcontext.commands.progress import run
     from briefcontext.evaluation.data_sets import load_data_set
 
     code = 0
     for item in load_data_set(data_set).items:
         told: dict[str, object] = {"id": item.id}
-        with ProgressLines() as lines:
-            try:
-                told |= run({"question": item.question, "options": dict(item.options)}, settings, lines)["answer"]
-            except ModelCallError as error:
-                told |= {"question": item.question, "options": dict(item.options), "error": str(error)}
-                code = EXIT_FAILED
+        try:
+            told |= run({"question": item.question, "options": dict(item.options)}, settings)["answer"]
+        except ModelCallError as error:
+            told |= {"question": item.question, "options": dict(item.options), "error": str(error)}
+            code = EXIT_FAILED
         print_json(told)
     return code
 

@@ -148,8 +148,8 @@ class SoFar(BaseCallbackHandler):
         )
 
 
-def run(given: Input, settings: Settings, lines: ProgressLines) -> dict[str, Any]:
-    """Run the graph, show its events, and return its `answer` and the `ranking` that it was read from.
+def run(given: Input, settings: Settings) -> dict[str, Any]:
+    """Run the graph, show its progress, and return its `answer` and the `ranking` that it was read from.
 
     Raises:
         BriefContextError: the input, the set-up or a model call is at fault.
@@ -157,8 +157,9 @@ def run(given: Input, settings: Settings, lines: ProgressLines) -> dict[str, Any
     """
     so_far = SoFar()
     try:
-        # Not by the graph's synchronous side, which would wait for the threads that read the partitions.
-        return wait_for(_run(given, settings, lines, so_far))
+        with ProgressLines() as lines:
+            # Not by the graph's synchronous side, which would wait for the threads that read the partitions.
+            return wait_for(_run(given, settings, lines, so_far))
     except KeyboardInterrupt:
         raise Interrupted(str(so_far)) from None
 
