@@ -287,7 +287,7 @@ def _refuse_other_sites(connection: HTTPConnection, method: str, origins: Collec
     """Refuse what a page of another site sends or reads; its links may lead here, and a client may be no browser."""
     headers = connection.headers
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-    if origin in origins and origin is not None:
+    if origin in origins:
         return
     if method in ("GET", "HEAD") and origin is None and headers.get("sec-fetch-mode") == "navigate":
         return

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -78,15 +79,10 @@ _ASKED = {name: Field(description=field.description) for name, field in Asked.mo
 _Question = Annotated[str, _ASKED["question"]]
 _Options = Annotated[dict[str, str] | None, _ASKED["options"]]
 _Filters = Annotated[AskedFilters | None, _ASKED["filters"]]
-_Query = Annotated[
-    str,
-    Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="What to look for, in words or as a question."),
-]
+_text = partial(Field, min_length=1, max_length=MAX_QUESTION_CHARACTERS)
+_Query = Annotated[str, _text(description="What to look for, in words or as a question.")]
 _Count = Annotated[int, Field(ge=1, le=_MOST, description="How many passages, at most.")]
-_Source = Annotated[
-    str,
-    Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, description="The source_id of a citation or a passage."),
-]
+_Source = Annotated[str, _text(description="The source_id of a citation or a passage.")]
 _First = Annotated[int, Field(ge=0, description="How many passages of the source to pass over: those read before.")]
 
 
