@@ -35,13 +35,12 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableConfig
-from parts.corpora import CachedEncoder, Question, read_passages, read_questions, read_rows
+from parts.corpora import CachedEncoder, Question, Spans, overlaps, read_passages, read_questions, read_rows
 from parts.report import Row, options, show, write
 from pydantic import SkipValidation
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.extractive_reader import ExtractiveReader
-from briefcontext.chains.reader import Quote
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.nodes import CITED_UNMENTIONED
 from briefcontext.knowledge import demo_questions
@@ -57,7 +56,6 @@ from briefcontext.retrievers.sentence_ranking import SentenceRanker
 HALVES = ("tuned", "held out")
 WARNING = CITED_UNMENTIONED.partition("{")[0]
 FINDING = re.compile("RESULT|FINDING|CONCLUSION|DISCUSSION|INTERPRETATION")
-Spans = list[tuple[int, int]]
 
 
 class WithoutGold(RankingRetriever):
@@ -157,7 +155,7 @@ def on_passages(
                 first=bool(cited) and cited[0],
                 cited=statistics.mean(cited) if cited and documents == "all" else None,
                 findings=[
-                    overlaps(quote, findings[citation["source_id"]])
+                    overlaps((quote["start"], quote["end"]), findings[citation["source_id"]])
                     for citation in answer["citations"]
                     if citation["source_id"] in findings
                     for quote in citation["quotes"]
@@ -186,16 +184,11 @@ def on_trials(data: Path, most: int, reader: Any) -> list[Row]:
             answer = graph.invoke({"question": row["question"], "documents": [document]})["answer"]
             spans = [(span["start"], span["end"]) for span in row["evidence"]] if documents == "all" else []
             quotes = [quote for citation in answer["citations"] for quote in citation["quotes"]]
-            became = outcome(answer, found=bool(spans), first=any(overlaps(quote, spans) for quote in quotes[:1]))
+            first = any(overlaps((quote["start"], quote["end"]), spans) for quote in quotes[:1])
+            became = outcome(answer, found=bool(spans), first=first)
             halves[half_of(row["doc_id"])].append(became)
         rows += rows_of("Evidence Inference", documents, halves)
     return rows
-
-
-def overlaps(quote: Quote, spans: Spans) -> bool:
-    """Whether a quote overlaps one of the places in its document."""
-    start, end = quote["start"] or 0, quote["end"] or 0
-    return any(start < last and first < end for first, last in spans)
 
 
 def on_demo(ranker: SentenceRanker, others: Iterable[Question]) -> list[Row]:

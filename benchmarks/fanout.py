@@ -21,9 +21,8 @@ from contextlib import suppress
 from itertools import product
 from typing import Annotated, Any
 
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
@@ -35,18 +34,6 @@ from briefcontext.graphs.settings import Settings
 
 DOCUMENTS_A_PARTITION = 4
 KEY = re.compile(r'key="(\w+)"|^\[(\w+)\]', re.MULTILINE)
-
-
-class FixedRetriever(BaseRetriever):
-    """Returns the same documents for every question."""
-
-    documents: list[Document]
-
-    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        return self.documents
-
-    async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-        return self.documents
 
 
 def serve(listener: socket.socket, latency: float) -> None:
@@ -140,10 +127,14 @@ def measure(runner: asyncio.Runner, url: str, partitions: int, questions: int, *
     # graph's is this one, while ours calls models on its own.
     address = f"{url}/{'bare' if bare else 'ours'}"
     chat = ChatOpenAI(model="fixed-latency", base_url=address, api_key="none", max_retries=0)
+
+    async def retrieve(question: str) -> list[Document]:
+        return documents
+
     if bare:
         graph, context = bare_graph(chat, documents), None
     else:
-        graph = build_graph(reader=chat, retriever=FixedRetriever(documents=documents))
+        graph = build_graph(reader=chat, retriever=RunnableLambda(retrieve))
         context = Settings(route="map_reduce", top_k=len(documents), max_concurrent_calls=4096)
 
     async def run() -> tuple[float, float, list[Any]]:

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from langchain_core.documents import Document
-from parts.corpora import read_rows
+from parts.corpora import overlaps, read_rows
 from parts.report import options, show, write
 
 from briefcontext.chains.extractive_reader import ExtractiveReader
@@ -71,13 +71,9 @@ def _measured(graph: Any, retriever: RankingRetriever, question: dict[str, Any])
             places[" ".join(quote["text"].split())] = (start + quote["start"], start + quote["end"])
     # The answer has the sentences in the order of its ranking; citations are by document.
     text = " ".join(answer["text"].split())
-    hits = [_overlaps(places[quote], spans) for quote in sorted(places, key=text.find)]
-    found = any(_overlaps((chunk["start"], chunk["end"]), spans) for chunk in chunks.values())
+    hits = [overlaps(places[quote], spans) for quote in sorted(places, key=text.find)]
+    found = any(overlaps((chunk["start"], chunk["end"]), spans) for chunk in chunks.values())
     return [found, any(hits[:1]), any(hits[:4]), answer["abstained"]]
-
-
-def _overlaps(place: tuple[int, int], spans: list[tuple[int, int]]) -> bool:
-    return any(place[0] < end and start < place[1] for start, end in spans)
 
 
 if __name__ == "__main__":

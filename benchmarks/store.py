@@ -28,14 +28,12 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from parts import measured
 from parts.generated import Literature, Question, write_chunks, write_update
 from parts.measured import isolated
-from parts.report import options, show_table, write
-from rich.table import Table
+from parts.report import options, show, write
 from scipy.optimize import nnls
 
 from briefcontext.knowledge.store import table
@@ -134,36 +132,30 @@ def law(figure: Figure, rows: list[Row]) -> Callable[[int], float] | None:
     return lambda size: float(fixed + min(growing * (size / PUBMED) ** figure.grows, figure.most))
 
 
-def summary(rows: list[Row]) -> tuple[Table, list[dict[str, Any]]]:
-    """The table of all figures by size, with the law of each, and whether the aims are met."""
-    table = Table(title=f"The store on {os.cpu_count()} cores; * is the projected figure")
-    for column in ("", *(f"{row['passages']:,}" for row in rows), "law", f"{PUBMED:,}*", "aim"):
-        table.add_column(column, justify="left" if column in ("", "law", "aim") else "right", no_wrap=True)
-    met: list[dict[str, Any]] = []
+def summary(rows: list[Row]) -> list[dict[str, str]]:
+    """All figures by size, with the law of each, and whether the aims are met."""
+    found = []
     for figure in FIGURES:
         fitted = law(figure, rows)
         measured_at = {int(row["passages"]): row[figure.name] for row in rows}
-        shown = "" if fitted is None else f"n^{figure.grows:g}" if figure.grows else "constant"
-        projected = "" if fitted is None else format(fitted(PUBMED), figure.form)
         aims = []
         for size, aim in figure.aims:
-            value = measured_at.get(size)
-            if value is None and fitted is not None:
-                value = fitted(size)
-            if value is not None:
-                kind = "measured" if size in measured_at else "projected"
-                met.append(
-                    {"figure": figure.name, "passages": size, "aim": aim, kind: value, "met": bool(value <= aim)}
-                )
+            if (value := measured_at.get(size, fitted and fitted(size))) is not None:
                 aims.append(f"{size:,}: <= {aim:g} {'met' if value <= aim else 'MISSED'} ({value:{figure.form}})")
-        table.add_row(
-            figure.name, *(format(row[figure.name], figure.form) for row in rows), shown, projected, "; ".join(aims)
+        found.append(
+            {
+                "figure": figure.name,
+                **{f"{size:,}": format(value, figure.form) for size, value in measured_at.items()},
+                "law": "" if fitted is None else f"n^{figure.grows:g}" if figure.grows else "constant",
+                f"{PUBMED:,}*": "" if fitted is None else format(fitted(PUBMED), figure.form),
+                "aim": "; ".join(aims),
+            }
         )
     for name in RECALLS:
         low = min(row[name] for row in rows)
         aim = f">= {LEAST_RECALL:.0%} {'met' if low >= LEAST_RECALL else 'MISSED'}"
-        table.add_row(name, *(f"{row[name]:.1%}" for row in rows), "", "", aim)
-    return table, met
+        found.append({"figure": name, **{f"{row['passages']:,}": f"{row[name]:.1%}" for row in rows}, "aim": aim})
+    return found
 
 
 def main() -> None:
@@ -179,10 +171,10 @@ def main() -> None:
         questions = Literature().questions(given.questions)
         for size in map(int, given.sizes.split(",")):
             rows.append(measure(size, questions, Path(work)))
-            table, aims = summary(rows)
-            show_table(table)
+            figures = summary(rows)
+            show(f"The store on {os.cpu_count()} cores; * is the projected figure", figures)
             # After each size, so that a run that is stopped leaves what it has.
-            write(given.json, {"cores": os.cpu_count(), "sizes": rows, "aims": aims})
+            write(given.json, {"cores": os.cpu_count(), "sizes": rows, "figures": figures})
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from parts.corpora import CachedEncoder, read_bioasq, read_passages, read_pubmed
 from parts.report import Row, options, show, write
 from pydantic import Field
 
+from briefcontext.evaluation.methods.models import DOCUMENT
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.build import build_knowledge_base
@@ -39,7 +40,6 @@ from briefcontext.retrievers.knowledge_base import DenseRetriever
 from briefcontext.sentences import split_sentences
 
 PAPER_RATIO = 5496.5 / 3066
-DOCUMENT = re.compile(r'<document key="(\w+)">\n(.*?)\n</document>', re.DOTALL)
 EVIDENCE_KEY = re.compile(r"^\[(\w+)\]", re.MULTILINE)
 MOST_QUOTES = 4
 LEAST_SIMILARITY = 0.4

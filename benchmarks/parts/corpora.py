@@ -22,6 +22,8 @@ _UNSAFE_DISTRACTORS = {
 }
 """They share text with a gold passage of BioASQ."""
 _ENCODED_AT_ONCE = 1024
+Spans = list[tuple[int, int]]
+"""The offsets of places in a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,11 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     _check(path)
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         yield from map(json.loads, file)
+
+
+def overlaps(place: tuple[int, int], spans: Spans) -> bool:
+    """Whether a place in a text overlaps one of several."""
+    return any(place[0] < end and start < place[1] for start, end in spans)
 
 
 def _documents(path: Path) -> list[Document]:

@@ -42,10 +42,6 @@ def show(title: str, rows: Sequence[Row], forms: Mapping[str, str] | None = None
         table.add_column(column, justify="left" if words else "right")
     for row in rows:
         table.add_row(*(_written(row.get(column), (forms or {}).get(column, form)) for column in columns))
-    show_table(table)
-
-
-def show_table(table: Table) -> None:
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 

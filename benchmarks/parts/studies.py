@@ -15,21 +15,13 @@ from sklearn.metrics import roc_auc_score
 from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.preflight import measured
 from briefcontext.evaluation.experiments.preflight_report import decisions_table
-from briefcontext.evaluation.statistics.calibrate import (
-    CONFIDENCE,
-    calibrate,
-    recall_threshold,
-    tune,
-)
+from briefcontext.evaluation.statistics.calibrate import CONFIDENCE, calibrate, recall_threshold, tune
 from briefcontext.evaluation.statistics.labelled import LabelledQuestions, count_decisions
+from briefcontext.graphs.routing import compare_rankings
+from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.calibration import Calibration, Positive
-from briefcontext.retrievers.rankings import (
-    PREFLIGHT_TOP_N,
-    BM25Pool,
-    TwoRankings,
-    intersection_over_union,
-)
+from briefcontext.retrievers.rankings import BM25Pool, TwoRankings
 
 TARGETS = (0.93, 0.95)
 POSITIVES: tuple[Positive, ...] = ("ranked_below", "misplaced")
@@ -97,15 +89,14 @@ def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestion
 def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibration, ks: Sequence[int]) -> list[Row]:
     """Milliseconds of the preflight, from documents that are retrieved to the decision."""
     vectors = base.encoder.encode_queries(list(questions))
-    statistics = base.term_statistics
+    statistics, settings = base.term_statistics, Settings()
 
     def overlap(question: str, documents: Sequence[Document]) -> object:
-        scores = np.array(BM25Pool(documents, statistics).scores(question))
-        return _agreement(np.argsort(-scores, kind="stable").tolist())
+        return compare_rankings(documents, BM25Pool(documents, statistics).scores(question), settings)
 
     def calibrated(question: str, documents: Sequence[Document]) -> object:
         rankings = TwoRankings.of(question, documents, statistics)
-        return _agreement(np.argsort(-rankings.bm25, kind="stable").tolist()), calibration.predict(rankings)
+        return compare_rankings(documents, rankings.bm25.tolist(), settings), calibration.predict(rankings)
 
     rows = []
     for k in ks:
@@ -114,10 +105,6 @@ def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibrat
             decide(*asked[0])
             rows.append({"k": k, "preflight": name, **timed(decide, asked)[0]})
     return rows
-
-
-def _agreement(bm25: Sequence[int]) -> float:
-    return intersection_over_union(range(min(PREFLIGHT_TOP_N, len(bm25))), bm25[:PREFLIGHT_TOP_N])
 
 
 def _flat(estimate: dict[str, Any]) -> Row:
