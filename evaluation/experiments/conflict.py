@@ -10,12 +10,12 @@ from briefcontext.evaluation.experiments.experiment import OnCorpus, Report
 from briefcontext.evaluation.experiments.integration import RealRankings
 from briefcontext.evaluation.figures.plots import OKABE_ITO, stacked_plot
 from briefcontext.evaluation.methods.method import VANILLA
-from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables, paired, tally
+from briefcontext.evaluation.statistics.comparison import compare_methods, paired, tally
 from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.evaluation.statistics.tables import (
     WIN_TIE_LOSE,
+    Columns,
     Row,
-    Table,
     answered,
     condition_of,
     interval_of,
@@ -27,6 +27,28 @@ _MAPPED = "map_reduce"
 
 SHARE = 0.2
 """Of the questions, in the paper's experiment: a fifth of PubMedQA."""
+
+
+def _label(conflict: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in conflict["condition"].items())
+
+
+_COLUMNS: Columns = {
+    "Rankings": _label,
+    "Answers": itemgetter("questions"),
+    "Partitions without a choice": lambda c: f"{c['without_choice']} of {c['partitions']}",
+    "Conflicting (n)": lambda c: f"{c['n']} ({percent(c['n'] / c['questions'])}%)" if c["questions"] else "0",
+    "Resolved": itemgetter("resolved"),
+    "Share [95% CI]": interval_of("share"),
+    "Chosen by a partition": itemgetter("chosen_by_a_partition"),
+    "Unparsed": itemgetter("unparsed"),
+    **WIN_TIE_LOSE,
+}
+_NOTE = (
+    "Conflicting: at least two partitions chose different options; one that states no choice is counted by itself, "
+    "and disagrees with none. Resolved: the final answer is right. Win, tie "
+    "and lose against vanilla RAG on the conflicting questions that both answered."
+)
 
 
 class _Conflicts(OnCorpus):
@@ -48,9 +70,9 @@ class _Conflicts(OnCorpus):
         rows, every_k = report.rows, [{"k": k} for k in report.config["ks"]]
         conditions = [dict(key) for key in dict.fromkeys(map(condition_of, rows)) if key]
         found = [_conflicts(rows, condition) for condition in [*every_k, *(c for c in conditions if c not in every_k)]]
-        report.add("conflicts", found, [_table(found)])
+        report.show("conflicts", found, "Conflicts and what became of them", _COLUMNS, _NOTE)
         comparisons = compare_methods(_of_conflicts(rows), seed=report.seed, by=("k",))
-        report.add("comparisons", comparisons, comparison_tables(comparisons))
+        report.compare("comparisons", comparisons)
         report.scores("on all questions, conflicting or not")
         if not comparisons:
             report.remarks.append("No partitions of any question disagreed.")
@@ -106,28 +128,3 @@ def _conflicts(rows: Sequence[Row], condition: Mapping[str, Any]) -> dict[str, A
         **tally(differences),
         **({"share": resolved / n, **wilson(resolved, n)._asdict()} if n else {}),
     }
-
-
-def _label(conflict: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in conflict["condition"].items())
-
-
-def _table(found: Sequence[Mapping[str, Any]]) -> Table:
-    return Table.of(
-        "Conflicts and what became of them",
-        found,
-        {
-            "Rankings": _label,
-            "Answers": itemgetter("questions"),
-            "Partitions without a choice": lambda c: f"{c['without_choice']} of {c['partitions']}",
-            "Conflicting (n)": lambda c: f"{c['n']} ({percent(c['n'] / c['questions'])}%)" if c["questions"] else "0",
-            "Resolved": itemgetter("resolved"),
-            "Share [95% CI]": interval_of("share"),
-            "Chosen by a partition": itemgetter("chosen_by_a_partition"),
-            "Unparsed": itemgetter("unparsed"),
-            **WIN_TIE_LOSE,
-        },
-        "Conflicting: at least two partitions chose different options; one that states no choice is counted by itself, "
-        "and disagrees with none. Resolved: the final answer is right. Win, tie "
-        "and lose against vanilla RAG on the conflicting questions that both answered.",
-    )

@@ -16,7 +16,7 @@ from briefcontext.evaluation.experiments.corpus import LongDocuments
 from briefcontext.evaluation.experiments.experiment import Condition, Experiment, OnCorpus, Report
 from briefcontext.evaluation.figures.plots import bar_plot, line_plot
 from briefcontext.evaluation.methods.method import Reading
-from briefcontext.evaluation.statistics.comparison import compare_conditions, comparison_tables, correct
+from briefcontext.evaluation.statistics.comparison import compare_conditions, correct
 from briefcontext.evaluation.statistics.inference import bootstrap_spread, spread, spread_test
 from briefcontext.evaluation.statistics.tables import (
     METHOD,
@@ -24,18 +24,31 @@ from briefcontext.evaluation.statistics.tables import (
     Columns,
     N,
     Row,
-    Table,
     answered,
+    by_method,
     grouped,
     interval_of,
     scored,
-    titled_by_metric,
 )
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 
 PERCENTILES = (0, 25, 50, 75, 100)
 """Where the key document is put (BriefContext, controlled experiment)."""
 COMPANIES = ("neighbours", "random")
+_SPREADS: Columns = {
+    **METHOD,
+    "k": itemgetter("k"),
+    **N,
+    "Spread [95% CI]": interval_of("spread"),
+    "Best / worst": lambda one: f"{one['best']} / {one['worst']}",
+    **P_VALUES,
+}
+_SPREADS_NOTE = (
+    "Best position minus worst, in percentage points, over questions answered at all positions. A largest "
+    "difference of noisy means is never negative, and the interval is that of the bootstrap's largest sampling "
+    "error, and none (–) where no score differs; where it holds 0 the positions may be alike. p: how often "
+    "shuffling each question's scores over the positions spreads them as far."
+)
 
 
 def key_place(percentile: int, k: int) -> int:
@@ -81,7 +94,7 @@ class Position(Controlled):
         """Score by position and on average, which is the papers' headline, spread, and tests against vanilla."""
         found = report.scores("by position of the key document")
         far = spreads(report.rows, seed=report.seed)
-        report.add("spread", far, _spread_tables(far))
+        report.show("spread", far, "Spread over positions", _SPREADS, _SPREADS_NOTE)
         report.scores("on average over the positions", "means", by=("k",))
         report.tests("Against vanilla RAG, mean over the positions", "mean_comparisons", by=("k",))
         report.tests()
@@ -121,7 +134,7 @@ class ContextLength(Controlled):
         report.tests(by=("documents",))
         lengths = [({"documents": k, "against": shortest}, {"documents": k}, {"documents": shortest}) for k in longer]
         effects = compare_conditions(report.rows, lengths, seed=report.seed)
-        report.add("effects", effects, comparison_tables(effects, "More documents against the fewest"))
+        report.compare("effects", effects, "More documents against the fewest")
         report.draw(
             line_plot,
             found,
@@ -157,7 +170,7 @@ class AttentionBias(Controlled):
         found = report.scores("among neighbours and among random documents")
         companies = [({"k": k}, {"k": k, "others": far}, {"k": k, "others": near}) for k in ks]
         effects = compare_conditions(report.rows, companies, seed=report.seed)
-        report.add("effects", effects, comparison_tables(effects, "Random documents minus neighbours"))
+        report.compare("effects", effects, "Random documents minus neighbours")
         report.tests()
         groups = {
             f"k = {k}\n{company}": [c for c in found if c["condition"] in ({"k": k, "others": company}, {})]
@@ -235,8 +248,7 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     by Holm. The interval, by bootstrap, is None if no position's scores differ.
     """
     found = []
-    groups = grouped(scored(rows), lambda row: (row["metric"], row["method"], row["condition"].get("k")))
-    for (metric, method, k), some in groups.items():
+    for head, some in by_method(scored(rows), ("k",)):
         answers = grouped(some, lambda row: (row["condition"].get("position"), row["item"]))
         scores = {key: fmean(float(row["score"]) for row in own) for key, own in answers.items()}
         positions = sorted({position for position, _ in scores if position is not None})
@@ -248,9 +260,9 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
         low, high = bootstrap_spread(matrix, seed=seed)
         found.append(
             {
-                "metric": metric,
-                "method": method,
-                "k": k,
+                "metric": head["metric"],
+                "method": head["method"],
+                "k": head["condition"].get("k"),
                 "n": len(items),
                 "spread": spread(matrix),
                 "low": low,
@@ -262,26 +274,3 @@ def spreads(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
         )
     correct(found)
     return found
-
-
-def _spread_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
-    columns: Columns = {
-        **METHOD,
-        "k": itemgetter("k"),
-        **N,
-        "Spread [95% CI]": interval_of("spread"),
-        "Best / worst": lambda one: f"{one['best']} / {one['worst']}",
-        **P_VALUES,
-    }
-    return [
-        Table.of(
-            title,
-            some,
-            columns,
-            "Best position minus worst, in percentage points, over questions answered at all positions. A largest "
-            "difference of noisy means is never negative, and the interval is that of the bootstrap's largest sampling "
-            "error, and none (–) where no score differs; where it holds 0 the positions may be alike. p: how often "
-            "shuffling each question's scores over the positions spreads them as far.",
-        )
-        for title, _, some in titled_by_metric("Spread over positions", found)
-    ]

@@ -14,10 +14,9 @@ from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.statistics.comparison import paired
 from briefcontext.evaluation.statistics.tables import (
     METHOD,
+    Columns,
     N,
-    Record,
     Row,
-    Table,
     amount_of,
     answered,
     condition_of,
@@ -29,6 +28,53 @@ from briefcontext.evaluation.statistics.tables import (
 )
 
 _STAGES = {"extract": "map", "reduce": "reduce"}
+_COSTS: Columns = {
+    **METHOD,
+    **under("k"),
+    **N,
+    "Calls": amount_of("calls", ".2f"),
+    "Input, one call": amount_of("one_call_input"),
+    "Input, map": amount_of("map_input"),
+    "Input, reduce": amount_of("reduce_input"),
+    "Input in all": amount_of("input_tokens"),
+    "Output in all": amount_of("output_tokens"),
+    "Input over vanilla's": lambda c: "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}",
+}
+_COSTS_NOTE = (
+    "Means of the tokens that the provider reported (BriefContext's equations 4 and 5 with real figures): vanilla "
+    "takes its one call; BriefContext the sum over its partitions and the reduce call. With preflight, questions "
+    "whose rankings agree take one call. Documents that did not fit into one call are read by map and reduce."
+)
+_PREDICTIONS: Columns = {
+    **METHOD,
+    **under("k"),
+    **N,
+    "N_con": amount_of("n_con"),
+    "N_ins": amount_of("n_ins"),
+    "N_out": amount_of("n_out"),
+    "M": amount_of("partitions"),
+    "Input predicted": amount_of("predicted_input"),
+    "Input used": amount_of("input_tokens"),
+    "of it reduce": amount_of("reduce_input"),
+    "Output predicted": amount_of("predicted_output"),
+    "Output used": amount_of("output_tokens"),
+}
+_PREDICTED_COSTS = {"Cost predicted ($)": amount_of("predicted_cost", ".6f"), "Cost used ($)": amount_of("cost", ".6f")}
+_PREDICTIONS_NOTE = (
+    "Means for a question. Equation 4 of BriefContext where one call answers, (N_con + N_ins) p_in + N_out p_out; "
+    "equation 5 where M partitions are read, N_con p_in + M N_ins p_in + (M + 1) N_out p_out. N_con, N_ins and "
+    "N_out are measured on vanilla's call, the first two by the documents' share of its characters. Equation 5 "
+    "leaves out what the reduce step reads (of it reduce), and takes the map's instructions and replies to be as "
+    "long as vanilla's."
+)
+_SAVINGS: Columns = {
+    **under("k"),
+    **N,
+    "Skip the map": percent_of("skip_the_map"),
+    "Of the map-reduce's": itemgetter("what"),
+    "Saved": percent_of("saved"),
+}
+_SAVINGS_NOTE = "In per cent: BriefContext with its preflight against the map-reduce for every question."
 
 
 class Cost(RealRankings):
@@ -46,11 +92,11 @@ class Cost(RealRankings):
         """Tokens by method and stage, and against vanilla."""
         rows, prices = reported(report.rows), report.config["prices"]
         costs = cost_of(rows)
-        report.add("costs", costs, [_table(costs)] if costs else [])
+        report.show("costs", costs, "Tokens for a question", _COSTS, _COSTS_NOTE)
+        columns = _PREDICTIONS if prices.cost(0, 0) is None else {**_PREDICTIONS, **_PREDICTED_COSTS}
         predicted = predictions(rows, prices)
-        report.add("predictions", predicted, [_predictions_table(predicted)] if predicted else [])
-        saved = savings(rows, prices)
-        report.add("savings", saved, [_savings_table(saved)] if saved else [])
+        report.show("predictions", predicted, "Predicted by the equations, and used", columns, _PREDICTIONS_NOTE)
+        report.show("savings", savings(rows, prices), "Saved by the preflight", _SAVINGS, _SAVINGS_NOTE)
         report.scores("that the tokens bought")
         bar = itemgetter("one_call_input", "map_input", "reduce_input", "output_tokens")
         report.draw(
@@ -144,68 +190,3 @@ def _spent(usage: Mapping[str, int], prices: Prices) -> dict[str, float]:
 
 def _tokens(row: Row, stage: str, side: str) -> int:
     return sum(call[side] for call in row["calls"] if _STAGES.get(call["stage"], "one_call") == stage)
-
-
-def _table(costs: Sequence[Record]) -> Table:
-    return Table.of(
-        "Tokens for a question",
-        costs,
-        {
-            **METHOD,
-            **under("k"),
-            **N,
-            "Calls": amount_of("calls", ".2f"),
-            "Input, one call": amount_of("one_call_input"),
-            "Input, map": amount_of("map_input"),
-            "Input, reduce": amount_of("reduce_input"),
-            "Input in all": amount_of("input_tokens"),
-            "Output in all": amount_of("output_tokens"),
-            "Input over vanilla's": lambda c: "–" if c["input_ratio"] is None else f"{c['input_ratio']:.2f}",
-        },
-        "Means of the tokens that the provider reported (BriefContext's equations 4 and 5 with real figures): vanilla "
-        "takes its one call; BriefContext the sum over its partitions and the reduce call. With preflight, questions "
-        "whose rankings agree take one call. Documents that did not fit into one call are read by map and reduce.",
-    )
-
-
-def _predictions_table(predicted: Sequence[Record]) -> Table:
-    costs = {"Cost predicted ($)": amount_of("predicted_cost", ".6f"), "Cost used ($)": amount_of("cost", ".6f")}
-    return Table.of(
-        "Predicted by the equations, and used",
-        predicted,
-        {
-            **METHOD,
-            **under("k"),
-            **N,
-            "N_con": amount_of("n_con"),
-            "N_ins": amount_of("n_ins"),
-            "N_out": amount_of("n_out"),
-            "M": amount_of("partitions"),
-            "Input predicted": amount_of("predicted_input"),
-            "Input used": amount_of("input_tokens"),
-            "of it reduce": amount_of("reduce_input"),
-            "Output predicted": amount_of("predicted_output"),
-            "Output used": amount_of("output_tokens"),
-            **(costs if any(one["cost"] is not None for one in predicted) else {}),
-        },
-        "Means for a question. Equation 4 of BriefContext where one call answers, (N_con + N_ins) p_in + N_out p_out; "
-        "equation 5 where M partitions are read, N_con p_in + M N_ins p_in + (M + 1) N_out p_out. N_con, N_ins and "
-        "N_out are measured on vanilla's call, the first two by the documents' share of its characters. Equation 5 "
-        "leaves out what the reduce step reads (of it reduce), and takes the map's instructions and replies to be as "
-        "long as vanilla's.",
-    )
-
-
-def _savings_table(saved: Sequence[Record]) -> Table:
-    return Table.of(
-        "Saved by the preflight",
-        saved,
-        {
-            **under("k"),
-            **N,
-            "Skip the map": percent_of("skip_the_map"),
-            "Of the map-reduce's": itemgetter("what"),
-            "Saved": percent_of("saved"),
-        },
-        "In per cent: BriefContext with its preflight against the map-reduce for every question.",
-    )

@@ -10,8 +10,22 @@ from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item, balanced_sample
 from briefcontext.evaluation.experiments.corpus import Corpus
 from briefcontext.evaluation.methods.method import Reading
-from briefcontext.evaluation.statistics.comparison import compare_methods, comparison_tables
-from briefcontext.evaluation.statistics.tables import Cell, Row, Table, cells, cells_tables
+from briefcontext.evaluation.statistics.comparison import (
+    VERSUS_VANILLA,
+    Comparison,
+    compare_methods,
+    comparison_tables,
+)
+from briefcontext.evaluation.statistics.tables import (
+    Cell,
+    Columns,
+    Record,
+    Row,
+    Table,
+    cells,
+    cells_tables,
+    titled_by_metric,
+)
 
 Condition = Mapping[str, Any]
 """One setting under which every question is asked, such as the number of documents."""
@@ -38,15 +52,23 @@ class Report:
         self.summary[name] = found
         self.tables += tables
 
+    def show(self, name: str, found: Sequence[Record], title: str, columns: Columns, note: str) -> None:
+        """Keep figures under a name, and show them, if there are any, in a table, or in one for each metric."""
+        groups = titled_by_metric(title, found)
+        self.add(name, found, (Table.of(heading, some, columns, note) for heading, some in groups))
+
     def scores(self, title: str, name: str = "cells", by: Sequence[str] = ()) -> list[Cell]:
         """Score each method and condition, and return the scores; `by` is that of `cells`."""
         found = cells(self.rows, seed=self.seed, by=by)
         self.add(name, found, cells_tables(title, found))
         return found
 
-    def tests(self, title: str = "Against vanilla RAG", name: str = "comparisons", by: Sequence[str] = ()) -> None:
+    def tests(self, title: str = VERSUS_VANILLA, name: str = "comparisons", by: Sequence[str] = ()) -> None:
         """Test each method against vanilla; `by` is that of `compare_methods`."""
-        found = compare_methods(self.rows, seed=self.seed, by=by)
+        self.compare(name, compare_methods(self.rows, seed=self.seed, by=by), title)
+
+    def compare(self, name: str, found: Sequence[Comparison], title: str = VERSUS_VANILLA) -> None:
+        """Keep comparisons under a name, and show them in tables."""
         self.add(name, found, comparison_tables(found, title))
 
     def draw(self, plot: Callable[..., list[Path]], data: Any, *, suffix: str = "", **style: Any) -> None:

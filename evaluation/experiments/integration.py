@@ -12,6 +12,7 @@ from briefcontext.evaluation.experiments.experiment import Condition, OnCorpus, 
 from briefcontext.evaluation.figures.plots import bar_plot
 from briefcontext.evaluation.methods.method import Reading
 from briefcontext.evaluation.statistics.comparison import (
+    VERSUS_VANILLA,
     compare_averages,
     compare_methods,
     comparison_tables,
@@ -24,10 +25,10 @@ from briefcontext.evaluation.statistics.tables import (
     N,
     Row,
     Table,
+    by_method,
     by_metric,
     cells,
     cells_tables,
-    condition_of,
     grouped,
     interval_of,
     question_means,
@@ -80,11 +81,10 @@ class Integration(RealRankings):
         of_averages = compare_averages(report.rows, seed=report.seed)
         correct([*comparisons, *of_averages])
         for group in groups:
-            title = f"Against vanilla RAG on {group}" if len(groups) > 1 else "Against vanilla RAG"
+            title = f"{VERSUS_VANILLA} on {group}" if len(groups) > 1 else VERSUS_VANILLA
             report.tables += comparison_tables([one for one in comparisons if one["group"] == group], title)
         report.summary["comparisons"] = comparisons
-        average_tables = comparison_tables(of_averages, "Against vanilla RAG, mean over data sets")
-        report.add("average_comparisons", of_averages, average_tables)
+        report.compare("average_comparisons", of_averages, f"{VERSUS_VANILLA}, mean over data sets")
         ks = report.config["ks"]
         for k in ks:
             shown = {g: [c for c in found if c["condition"].get("k", k) == k] for g, found in by_group.items()}
@@ -97,26 +97,23 @@ def macro_averages(rows: Sequence[Row], *, seed: int) -> list[dict[str, Any]]:
     Each data set counts alike, and a method needs a score on all of them.
     """
     found: list[dict[str, Any]] = []
-    for metric, some in by_metric(scored(rows)).items():
-        names = list(grouped(some, itemgetter("group")))
-        for (method, condition), own in grouped(some, lambda row: (row["method"], condition_of(row))).items():
-            by_group = grouped(own, itemgetter("group")).values()
-            scores = [question_means((row["item"], float(row["score"])) for row in answers) for answers in by_group]
-            if len(scores) == len(names) > 1:
-                low, high = bootstrap(*scores, seed=seed)
-                found.append(
-                    {
-                        "metric": metric,
-                        "method": method,
-                        "condition": dict(condition),
-                        "groups": len(names),
-                        "group_names": names,
-                        "n": sum(map(len, scores)),
-                        "score": fmean(map(fmean, scores)),
-                        "low": low,
-                        "high": high,
-                    }
-                )
+    names = {metric: [*grouped(some, itemgetter("group"))] for metric, some in by_metric(scored(rows)).items()}
+    for head, own in by_method(scored(rows)):
+        of_metric, by_group = names[head["metric"]], grouped(own, itemgetter("group")).values()
+        scores = [question_means((row["item"], float(row["score"])) for row in answers) for answers in by_group]
+        if len(scores) == len(of_metric) > 1:
+            low, high = bootstrap(*scores, seed=seed)
+            found.append(
+                {
+                    **head,
+                    "groups": len(of_metric),
+                    "group_names": of_metric,
+                    "n": sum(map(len, scores)),
+                    "score": fmean(map(fmean, scores)),
+                    "low": low,
+                    "high": high,
+                }
+            )
     return found
 
 

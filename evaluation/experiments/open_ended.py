@@ -28,6 +28,7 @@ from briefcontext.evaluation.statistics.inference import mcnemar_exact, wilson
 from briefcontext.evaluation.statistics.tables import (
     P_VALUES,
     WIN_TIE_LOSE,
+    Columns,
     N,
     Record,
     Table,
@@ -39,6 +40,22 @@ from briefcontext.evaluation.statistics.tables import (
     percent,
     title_of,
     with_interval,
+)
+
+_VERDICTS: Columns = {
+    "Rater": itemgetter("rater"),
+    **N,
+    **WIN_TIE_LOSE,
+    "In per cent": lambda c: " / ".join(percent(c[name] / c["n"] if c["n"] else None) for name in OUTCOMES),
+    "Preferred [95% CI]": interval_of("share"),
+    **P_VALUES,
+    "Unparsed": itemgetter("unparsed"),
+    "Unknown pairs": itemgetter("unknown_pairs"),
+}
+_VERDICTS_NOTE = (
+    "p by an exact sign test without the ties. A model judge is asked in both orders, and what it says "
+    "differently in the two counts as a tie. Where a reply of its states no verdict (unparsed), the pair is no "
+    "part of n."
 )
 
 
@@ -77,7 +94,8 @@ class OpenEnded(RealRankings):
         )
         verdicts, key = kept_verdicts(folder), read_key(folder)
         counted = count_verdicts(verdicts, key, second)
-        report.add("verdicts", counted, [_table(counted, first, second)] if counted else [])
+        versus = f"{title_of(second)} against {title_of(first)}"
+        report.show("verdicts", counted, versus, _VERDICTS, _VERDICTS_NOTE)
         if changed := sum(count["changed"] for count in counted):
             report.remarks.append(
                 f"Verdicts that differ from an earlier one of the same rater on the same pair: {changed}; the later "
@@ -87,7 +105,7 @@ class OpenEnded(RealRankings):
         said = outcomes_of([v for v in verdicts if v.rater in people], key, second)
         if len(people) > 1 and said:
             agreed = _agreed(said, people, report.seed)
-            report.add("consensus", agreed, [_consensus_table(agreed, first, second)])
+            report.add("consensus", agreed, [_consensus_table(agreed, versus)])
         # Raters judge, and no key does: a question that has one is counted with the others.
         used = cells([{**row, "metric": "none"} for row in report.rows], seed=report.seed)
         report.add("cells", used, [cells_table("What was used", used)])
@@ -139,7 +157,7 @@ def _agreed(said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: 
     }
 
 
-def _consensus_table(agreed: Mapping[str, Any], first: str, second: str) -> Table:
+def _consensus_table(agreed: Mapping[str, Any], versus: str) -> Table:
     def share(name: str) -> Callable[[Record], str]:
         return lambda one: with_interval(one[name] / one["n"], *itemgetter("low", "high")(one[f"{name}_interval"]))
 
@@ -153,7 +171,7 @@ def _consensus_table(agreed: Mapping[str, Any], first: str, second: str) -> Tabl
             f"{shown}{span}."
         )
     return Table.of(
-        f"{title_of(second)} against {title_of(first)}, consensus of the raters",
+        f"{versus}, consensus of the raters",
         [agreed],
         {
             **N,
@@ -162,24 +180,4 @@ def _consensus_table(agreed: Mapping[str, Any], first: str, second: str) -> Tabl
         },
         "In per cent of the pairs: what more than half of a pair's raters say, and a tie where no verdict has so many. "
         f"Model judges are not counted. p by an exact sign test without the ties. {note}",
-    )
-
-
-def _table(counted: Sequence[Record], first: str, second: str) -> Table:
-    return Table.of(
-        f"{title_of(second)} against {title_of(first)}",
-        counted,
-        {
-            "Rater": itemgetter("rater"),
-            **N,
-            **WIN_TIE_LOSE,
-            "In per cent": lambda c: " / ".join(percent(c[name] / c["n"] if c["n"] else None) for name in OUTCOMES),
-            "Preferred [95% CI]": interval_of("share"),
-            **P_VALUES,
-            "Unparsed": itemgetter("unparsed"),
-            "Unknown pairs": itemgetter("unknown_pairs"),
-        },
-        "p by an exact sign test without the ties. A model judge is asked in both orders, and what it says "
-        "differently in the two counts as a tie. Where a reply of its states no verdict (unparsed), the pair is no "
-        "part of n.",
     )

@@ -11,7 +11,7 @@ from briefcontext.evaluation.experiments.experiment import Experiment, Report
 from briefcontext.evaluation.judging.verdicts import judges
 from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, PROMPTS, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.progress import Prices
-from briefcontext.evaluation.statistics.tables import Row, repeat_rows, repeat_tables
+from briefcontext.evaluation.statistics.tables import REPEATS, REPEATS_NOTE, Row, repeat_rows
 from briefcontext.files import file_sha256, json_objects, write_whole
 from briefcontext.prompts import Prompts
 
@@ -42,14 +42,13 @@ def write_results(
         experiment.report(report)
     else:
         report.remarks.append("No question was answered: every call failed.")
-    repeats = repeat_rows(rows)
-    report.tables += repeat_tables(repeats)
+    if repeats := repeat_rows(rows):
+        report.show("repeats", repeats, "Over the repeats", REPEATS, REPEATS_NOTE)
     summary: Summary = {
         "experiment": config["experiment"],
         "model": config["model"],
         "data_set": config["data_set"]["name"],
         "knowledge_base": config.get("knowledge_base"),
-        **({"repeats": repeats} if repeats else {}),
         "simulation": config["simulation"],
         **facts,
         **report.summary,

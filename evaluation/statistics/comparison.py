@@ -28,8 +28,8 @@ from briefcontext.evaluation.statistics.tables import (
     by_metric,
     condition_of,
     grouped,
+    interval_of,
     p_value,
-    points_with_interval,
     question_means,
     scored,
     titled_by_metric,
@@ -38,6 +38,8 @@ from briefcontext.evaluation.statistics.tables import (
 
 Comparison = dict[str, Any]
 Pairs = list[tuple[Row, Row]]
+
+VERSUS_VANILLA = "Against vanilla RAG"
 
 MCNEMAR, PERMUTATION = "McNemar, exact", "permutation"
 
@@ -165,7 +167,7 @@ def _tested(differences: Sequence[float], bounds: Bounds, p: float) -> Compariso
     }
 
 
-def comparison_tables(comparisons: Sequence[Comparison], title: str = "Against vanilla RAG") -> list[Table]:
+def comparison_tables(comparisons: Sequence[Comparison], title: str) -> list[Table]:
     """Make a table of the comparisons by each metric."""
     return [
         Table.of(
@@ -175,7 +177,7 @@ def comparison_tables(comparisons: Sequence[Comparison], title: str = "Against v
                 **METHOD,
                 **under(*(name for comparison in some for name in comparison["condition"])),
                 **N,
-                "Difference [95% CI]": lambda c: points_with_interval(c["difference"], c["low"], c["high"]),
+                "Difference [95% CI]": interval_of("difference", "+.1f"),
                 **WIN_TIE_LOSE,
                 "Test": itemgetter("test"),
                 **P_VALUES,
@@ -184,7 +186,7 @@ def comparison_tables(comparisons: Sequence[Comparison], title: str = "Against v
             f"Differences in percentage points on the same questions; {_interval_note({c['test'] for c in some})}. "
             f"Holm corrects over the {len(comparisons)} comparisons of this experiment.",
         )
-        for heading, _, some in titled_by_metric(title, comparisons)
+        for heading, some in titled_by_metric(title, comparisons)
     ]
 
 

@@ -46,7 +46,7 @@ def title_of(method: str) -> str:
 
 METHOD: Columns = {"Method": lambda one: title_of(one["method"])}
 N: Columns = {"n": itemgetter("n")}
-WIN_TIE_LOSE: Columns = {"Win / tie / lose": lambda one: win_tie_lose(one)}
+WIN_TIE_LOSE: Columns = {"Win / tie / lose": lambda one: f"{one['win']} / {one['tie']} / {one['lose']}"}
 P_VALUES: Columns = {"p": lambda one: p_value(one["p"]), "p (Holm)": lambda one: p_value(one["p_holm"])}
 
 
@@ -60,9 +60,9 @@ def percent_of(name: str) -> Callable[[Record], str]:
     return lambda one: percent(one.get(name))
 
 
-def interval_of(name: str) -> Callable[[Record], str]:
-    """Show a share in per cent with its interval."""
-    return lambda one: with_interval(one.get(name), one.get("low"), one.get("high"))
+def interval_of(name: str, form: str = ".1f") -> Callable[[Record], str]:
+    """Show a share in per cent, or a difference in points, with its interval."""
+    return lambda one: with_interval(one.get(name), one.get("low"), one.get("high"), form)
 
 
 def amount_of(name: str, form: str = ",.1f") -> Callable[[Record], str]:
@@ -70,19 +70,9 @@ def amount_of(name: str, form: str = ",.1f") -> Callable[[Record], str]:
     return lambda one: format(one[name], form) if name in one else "–"
 
 
-def head_of(name: str) -> str:
-    """Return what a column of a value is called."""
-    return name.capitalize().replace("_", " ")
-
-
 def label_of(condition: Record) -> str:
     """Write a condition in one line."""
     return ", ".join(f"{name} {value}" for name, value in condition.items())
-
-
-def win_tie_lose(one: Record) -> str:
-    """Write how often the first did better, alike and worse."""
-    return f"{one['win']} / {one['tie']} / {one['lose']}"
 
 
 def percent(share: float | None) -> str:
@@ -95,16 +85,10 @@ def p_value(value: float | None) -> str:
     return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def with_interval(value: float | None, low: float | None, high: float | None) -> str:
+def with_interval(value: float | None, low: float | None, high: float | None, form: str = ".1f") -> str:
     """Write a share in per cent with its interval, if there is one."""
-    bounds = "–" if low is None and high is None else f"{percent(low)}, {percent(high)}"
-    return "–" if value is None else f"{percent(value)} [{bounds}]"
-
-
-def points_with_interval(difference: float, low: float | None, high: float | None) -> str:
-    """Write a difference in percentage points with its interval, if there is one."""
-    bounds = "–" if low is None or high is None else f"{100 * low:+.1f}, {100 * high:+.1f}"
-    return f"{100 * difference:+.1f} [{bounds}]"
+    bounds = "–" if low is None or high is None else f"{100 * low:{form}}, {100 * high:{form}}"
+    return "–" if value is None else f"{100 * value:{form}} [{bounds}]"
 
 
 Row = dict[str, Any]
@@ -148,17 +132,27 @@ def scored(rows: Sequence[Row]) -> list[Row]:
     return [row for row in answered(rows) if row["metric"] != "none"]
 
 
-def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the rows of each metric, in the order of `SCORE_NAMES`; also of cells, comparisons and spreads."""
-    groups = grouped(rows, itemgetter("metric"))
+def by_metric(rows: Iterable[Record]) -> dict[str, list[Any]]:
+    """Return the rows of each metric, in the order of `SCORE_NAMES`; also cells, and records of no metric together."""
+    groups = grouped(rows, lambda row: row.get("metric", "none"))
     return {metric: groups[metric] for metric in SCORE_NAMES if metric in groups}
 
 
-def titled_by_metric(title: str, rows: Sequence[Row]) -> Iterator[tuple[str, str, list[Row]]]:
-    """Yield a table's title, the metric and its rows, for each metric; it is named where there are several."""
+def by_method(rows: Sequence[Row], by: Sequence[str] = ()) -> Iterator[tuple[Cell, list[Row]]]:
+    """Yield each metric, method and condition with its rows: metric by metric, in the order of the rows.
+
+    `by` are the condition values to keep apart; none means all.
+    """
+    for metric, some in by_metric(rows).items():
+        for (method, condition), own in grouped(some, lambda row: (row["method"], condition_of(row, by))).items():
+            yield {"metric": metric, "method": method, "condition": dict(condition)}, own
+
+
+def titled_by_metric(title: str, rows: Iterable[Record]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield a table's title and its rows, for each metric, which is named where there are several."""
     groups = by_metric(rows)
     for metric, some in groups.items():
-        yield f"{title}, {SCORE_NAMES[metric]}" if len(groups) > 1 else title, metric, some
+        yield f"{title}, {SCORE_NAMES[metric]}" if len(groups) > 1 else title, some
 
 
 def question_means(values: Iterable[tuple[str, float]]) -> list[float]:
@@ -167,24 +161,17 @@ def question_means(values: Iterable[tuple[str, float]]) -> list[float]:
 
 
 def cells(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Cell]:
-    """Return one cell for each metric, method and condition: metric by metric, in the order of the rows.
+    """Return one cell for each metric, method and condition: see `by_method`.
 
-    `by` are the condition values to keep apart; none means all. Answers that differ in others are averaged for each
-    question, as are those of repeats.
+    Answers that differ in other values of the condition are averaged for each question, as are those of repeats.
     """
-    return [
-        _cell(metric, method, dict(condition), own, seed)
-        for metric, some in by_metric(rows).items()
-        for (method, condition), own in grouped(some, lambda row: (row["method"], condition_of(row, by))).items()
-    ]
+    return [_cell(head, own, seed) for head, own in by_method(rows, by)]
 
 
-def _cell(metric: str, method: str, condition: Mapping[str, Any], rows: Sequence[Row], seed: int) -> Cell:
-    good = answered(rows)
+def _cell(head: Cell, rows: Sequence[Row], seed: int) -> Cell:
+    good, metric = answered(rows), head["metric"]
     cell: Cell = {
-        "metric": metric,
-        "method": method,
-        "condition": condition,
+        **head,
         "n": len({row["item"] for row in good}),
         "failed": len(rows) - len(good),
         **{outcome: sum(row["outcome"] == outcome for row in good) for outcome in ("unparsed", "abstained")},
@@ -213,34 +200,30 @@ def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     Also on average over the positions of the key document, where there are such.
     """
     each = [
-        (row["metric"], row["method"], condition, row)
+        {**row, "condition": dict(condition)}
         for row in scored(rows)
         for condition in dict.fromkeys((condition_of(row), tuple(v for v in condition_of(row) if v[0] != "position")))
     ]
     found = []
-    for (metric, method, condition), some in grouped(each, itemgetter(0, 1, 2)).items():
-        by_repeat = grouped((row for *_, row in some), lambda row: row.get("repeat", 0)).values()
+    for head, some in by_method(each):
+        by_repeat = grouped(some, lambda row: row.get("repeat", 0)).values()
         means = [fmean(float(row["score"]) for row in own) for own in by_repeat]
         if len(means) > 1:
-            found.append({"metric": metric, "method": method, "condition": dict(condition), "repeats": len(means),
-                          "mean": fmean(means), "sd": stdev(means)})  # fmt: skip
+            found.append({**head, "repeats": len(means), "mean": fmean(means), "sd": stdev(means)})
     return found
 
 
-def repeat_tables(found: Sequence[dict[str, Any]]) -> list[Table]:
-    """Make a table of the repeats by each metric."""
-    columns: Columns = {
-        **METHOD,
-        "Condition": lambda one: label_of(one["condition"]),
-        "Repeats": itemgetter("repeats"),
-        "Mean": percent_of("mean"),
-        "SD": percent_of("sd"),
-    }
-    note = (
-        "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation between them. It "
-        "tells how much the model's sampling matters, and nothing of how much the choice of questions does."
-    )
-    return [Table.of(title, some, columns, note) for title, _, some in titled_by_metric("Over the repeats", found)]
+REPEATS: Columns = {
+    **METHOD,
+    "Condition": lambda one: label_of(one["condition"]),
+    "Repeats": itemgetter("repeats"),
+    "Mean": percent_of("mean"),
+    "SD": percent_of("sd"),
+}
+REPEATS_NOTE = (
+    "In per cent: the mean over the repeats, each sampled afresh, and the standard deviation between them. It "
+    "tells how much the model's sampling matters, and nothing of how much the choice of questions does."
+)
 
 
 def cells_tables(what: str, found: Sequence[Cell]) -> list[Table]:
@@ -276,8 +259,13 @@ def cells_table(title: str, found: Sequence[Cell]) -> Table:
         **N,
         **({} if metric == "none" else {f"{SCORE_NAMES[metric]} [95% CI]": interval_of("score")}),
         **{head: percent_of(name) for head, name in beside.items() if any(name in cell for cell in found)},
-        **{head_of(name): itemgetter(name) for name in ("unparsed", "abstained", "failed", *signals)},
-        **{head_of(name): amount_of(name) for name in ("calls", "input_tokens", "output_tokens")},
+        **{
+            name.capitalize().replace("_", " "): itemgetter(name)
+            for name in ("unparsed", "abstained", "failed", *signals)
+        },
+        "Calls": amount_of("calls"),
+        "Input tokens": amount_of("input_tokens"),
+        "Output tokens": amount_of("output_tokens"),
     }
     return Table.of(
         title,
