@@ -11,15 +11,8 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError
-from briefcontext.evaluation.judging.pairs import make_pairs, write_sheets
-from briefcontext.evaluation.judging.verdicts import (
-    Verdict,
-    agreement,
-    consensus,
-    judge_pairs,
-    kept_verdicts,
-    outcomes_of,
-)
+from briefcontext.evaluation.experiments.open_ended import agreement, consensus, outcomes_of
+from briefcontext.evaluation.judging.pairs import Verdict, judge_pairs, kept_verdicts, make_pairs, write_sheets
 from briefcontext.evaluation.methods.models import RunModels
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.run import Run
@@ -312,26 +305,22 @@ def test_two_raters_have_cohens_kappa_and_more_have_fleiss() -> None:
     alike = sum(a == b for a, b in zip(first, second, strict=True)) / 20
     chance = sum(first.count(word) * second.count(word) for word in "wtl") / 400
     assert found is not None
-    assert (found.name, found.pairs) == ("Cohen's kappa", 20)
-    assert found.kappa == pytest.approx((alike - chance) / (1 - chance))
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < (found.kappa or 0) < found.high
+    assert (found["name"], found["pairs"]) == ("Cohen's kappa", 20)
+    assert found["kappa"] == pytest.approx((alike - chance) / (1 - chance))
+    assert found["low"] < found["kappa"] < found["high"]
     three = outcomes_of([*_said("a", first), *_said("b", second), *_said("c", first)], KEY, "briefcontext")
     fleiss = agreement(three, ["a", "b", "c"], seed=0)
     assert fleiss is not None
-    assert (fleiss.name, fleiss.raters) == ("Fleiss' kappa", 3)
+    assert (fleiss["name"], fleiss["raters"]) == ("Fleiss' kappa", 3)
     # Fleiss 1971: where a and b agree all three pairs of raters do, elsewhere one of three.
     pairs = sum(1.0 if a == b else 1 / 3 for a, b in zip(first, second, strict=True)) / 20
     expected = sum(((2 * first.count(word) + second.count(word)) / 60) ** 2 for word in "wtl")
-    assert fleiss.kappa == pytest.approx((pairs - expected) / (1 - expected))
-    assert fleiss.low is not None
-    assert fleiss.high is not None
-    assert fleiss.low < (fleiss.kappa or 0) < fleiss.high
+    assert fleiss["kappa"] == pytest.approx((pairs - expected) / (1 - expected))
+    assert fleiss["low"] < fleiss["kappa"] < fleiss["high"]
     assert agreement(outcomes_of(_said("a", "www"), KEY, "briefcontext"), ["a"], seed=0) is None
     same = agreement(outcomes_of([*_said("a", "www"), *_said("b", "www")], KEY, "briefcontext"), ["a", "b"], seed=0)
     assert same is not None
-    assert same.kappa is None
+    assert same["kappa"] is None
 
 
 def test_the_report_has_the_consensus_and_how_far_raters_agree(run: Run, tmp_path: Path) -> None:

@@ -1,30 +1,32 @@
 """Experiment `open_ended`: answers to open questions, in pairs, for people to judge."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy import stats
+
+from briefcontext.errors import needing
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.experiment import Report
 from briefcontext.evaluation.experiments.integration import RealRankings
-from briefcontext.evaluation.judging.pairs import make_pairs, read_key, write_sheets
-from briefcontext.evaluation.judging.verdicts import (
-    OUTCOMES,
+from briefcontext.evaluation.judging.pairs import (
     UNPARSED,
     Verdict,
-    agreement,
-    consensus,
     is_judge,
     kept_verdicts,
-    outcomes_of,
+    make_pairs,
+    read_key,
+    write_sheets,
 )
 from briefcontext.evaluation.methods.method import VANILLA
 from briefcontext.evaluation.runs.results import is_simulated
 from briefcontext.evaluation.statistics.comparison import correct
-from briefcontext.evaluation.statistics.inference import mcnemar_exact, wilson
+from briefcontext.evaluation.statistics.inference import AUC_RESAMPLES, CONFIDENCE, mcnemar_exact, wilson
 from briefcontext.evaluation.statistics.tables import (
     P_VALUES,
     WIN_TIE_LOSE,
@@ -42,6 +44,7 @@ from briefcontext.evaluation.statistics.tables import (
     with_interval,
 )
 
+OUTCOMES = ("win", "tie", "lose")
 _VERDICTS: Columns = {
     "Rater": itemgetter("rater"),
     **N,
@@ -111,6 +114,19 @@ class OpenEnded(RealRankings):
         report.add("cells", used, [cells_table("What was used", used)])
 
 
+def outcomes_of(
+    verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], preferred: str
+) -> dict[str, dict[str, str]]:
+    """Return win, tie or lose for the preferred method, by rater, by pair of the key; a later verdict counts."""
+    found: dict[str, dict[str, str]] = {}
+    for verdict in verdicts:
+        if verdict.pair in key and verdict.verdict != UNPARSED:
+            won = key[verdict.pair].get(verdict.verdict) == preferred
+            word = "tie" if verdict.verdict == "tie" else "win" if won else "lose"
+            found.setdefault(verdict.pair, {})[verdict.rater] = word
+    return found
+
+
 def count_verdicts(
     verdicts: Sequence[Verdict], key: Mapping[str, Mapping[str, str]], preferred: str
 ) -> list[dict[str, Any]]:
@@ -147,14 +163,60 @@ def _agreed(said: Mapping[str, Mapping[str, str]], people: Sequence[str], seed: 
     """Count what more than half of the people say of each pair, and how far they agree."""
     outcomes = list(consensus(said).values())
     counts, n = {name: outcomes.count(name) for name in OUTCOMES}, len(outcomes)
-    kappa = agreement(said, people, seed=seed)
     return {
         "n": n,
         **counts,
         **{f"{name}_interval": {**wilson(count, n)._asdict(), "n": n} for name, count in counts.items()},
         "p": mcnemar_exact(counts["win"], counts["lose"]),
-        "agreement": None if kappa is None else asdict(kappa),
+        "agreement": agreement(said, people, seed=seed),
     }
+
+
+def consensus(outcomes: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return for each pair the outcome that more than half of its raters gave; a tie where there is none."""
+    found = {}
+    for pair, by_rater in outcomes.items():
+        outcome, count = Counter(by_rater.values()).most_common(1)[0]
+        found[pair] = outcome if 2 * count > len(by_rater) else "tie"
+    return found
+
+
+def agreement(outcomes: Mapping[str, Mapping[str, str]], raters: Sequence[str], *, seed: int) -> dict[str, Any] | None:
+    """Return how far raters agree beyond chance, on the pairs that all of them judged; None where there is none.
+
+    Cohen's kappa of two raters with its 95% interval, or Fleiss' of more; None where all verdicts are alike, and chance
+    cannot be told from agreement. The interval of Cohen's is statsmodels'; of Fleiss', for which it has none, a
+    percentile bootstrap over the pairs.
+    """
+    with needing("experiments", "Experiments need statsmodels"):
+        from statsmodels.stats import inter_rater  # type: ignore[import-untyped]
+    judged = [[OUTCOMES.index(by_rater[rater]) for rater in raters]
+              for by_rater in outcomes.values() if all(rater in by_rater for rater in raters)]  # fmt: skip
+    if len(raters) < 2 or not judged:
+        return None
+    name = "Cohen's kappa" if len(raters) == 2 else "Fleiss' kappa"
+    found = {"name": name, "raters": len(raters), "pairs": len(judged), "kappa": None, "low": None, "high": None}
+    codes = np.array(judged)
+    if len(np.unique(codes)) == 1:
+        return found
+    if len(raters) == 2:
+        with np.errstate(invalid="ignore"):  # where a rater's verdicts are all alike, its test divides 0 by 0
+            cohens = inter_rater.cohens_kappa(inter_rater.to_table(codes, len(OUTCOMES))[0])
+        return {**found, "kappa": float(cohens.kappa), "low": float(cohens.kappa_low), "high": float(cohens.kappa_upp)}
+    counts, _ = inter_rater.aggregate_raters(codes, len(OUTCOMES))
+
+    def kappa(places: np.ndarray) -> float:
+        return float(inter_rater.fleiss_kappa(counts[places]))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        resampled = stats.bootstrap(
+            (np.arange(len(counts)),), kappa, vectorized=False, n_resamples=AUC_RESAMPLES, method="percentile",
+            rng=np.random.default_rng(seed),
+        ).bootstrap_distribution  # fmt: skip
+    # A resample whose verdicts are all alike has no kappa.
+    ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = (None, None) if len(counts) < 2 else map(float, np.nanquantile(resampled, ends))
+    return {**found, "kappa": kappa(np.arange(len(counts))), "low": low, "high": high}
 
 
 def _consensus_table(agreed: Mapping[str, Any], versus: str) -> Table:

@@ -8,7 +8,7 @@ from typing import Any
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.experiment import Experiment, Report
-from briefcontext.evaluation.judging.verdicts import judges
+from briefcontext.evaluation.judging.pairs import judges
 from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, PROMPTS, REPORT, STUDY_ROWS, SUMMARY, RunFolder
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.statistics.tables import REPEATS, REPEATS_NOTE, Row, repeat_rows

@@ -20,8 +20,7 @@ from briefcontext.evaluation.experiments.cost import Cost
 from briefcontext.evaluation.experiments.experiment import OnCorpus
 from briefcontext.evaluation.experiments.integration import Integration
 from briefcontext.evaluation.experiments.open_ended import OpenEnded
-from briefcontext.evaluation.judging.pairs import make_pairs
-from briefcontext.evaluation.judging.verdicts import import_verdicts, judge_pairs
+from briefcontext.evaluation.judging.pairs import import_verdicts, judge_pairs, make_pairs
 from briefcontext.evaluation.methods.method import Method, methods
 from briefcontext.evaluation.methods.models import CallTrace, RunModels
 from briefcontext.evaluation.runs.batch import Batch
