@@ -16,7 +16,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 
 from briefcontext.errors import InputError, ModelSetupError
-from briefcontext.evaluation.experiments.corpus import Corpus
+from briefcontext.evaluation.experiments.corpus import KeptRankings
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.folder import RunFolder
 from briefcontext.evaluation.runs.progress import Prices
@@ -316,15 +316,15 @@ def test_a_refused_key_stops_the_run_at_once(tmp_path: Path, server: OpenAIServe
 def test_a_run_that_stops_waits_for_the_searches_that_are_under_way(
     tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended, search = threading.Event(), Corpus.search
+    ended, search = threading.Event(), KeptRankings._search
     ended_before_the_search: list[bool] = []
 
-    def slow(corpus: Corpus, query: str, *asked: Any) -> Any:
+    def slow(retriever: KeptRankings, query: str, *asked: Any) -> Any:
         if query != question(0):
             ended_before_the_search.append(ended.wait(0.5))
-        return search(corpus, query, *asked)
+        return search(retriever, query, *asked)
 
-    monkeypatch.setattr(Corpus, "search", slow)
+    monkeypatch.setattr(KeptRankings, "_search", slow)
     server.script = lambda call: Reply(status=401)
     settings = run_settings(tmp_path, "position", 2, model=chat(server), methods=("vanilla",), ks=(5,))
     with pytest.raises(ModelSetupError):

@@ -2,21 +2,21 @@
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from langchain_core.documents import Document
+from langchain_core.runnables import RunnableConfig
+from pydantic import PrivateAttr
 
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.statistics.tables import Table
 from briefcontext.knowledge.chunking import CHUNK_TOKENS
 from briefcontext.knowledge.store.filters import Filters
-from briefcontext.knowledge.store.manifest import Manifest
-from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.knowledge_base import DenseRetriever
 
 if TYPE_CHECKING:
@@ -33,32 +33,25 @@ _KEPT_DOCUMENTS = 256
 """Long documents whose vectors are kept: more than are asked on at once, so that none is encoded for each condition."""
 
 
+class KeptRankings(DenseRetriever):
+    """The dense rankings, of which one search serves all methods and all lengths."""
+
+    _kept: Callable[..., list[Document]] = PrivateAttr()
+
+    def model_post_init(self, context: object) -> None:
+        self._kept = lru_cache(_KEPT_RANKINGS)(self.knowledge_base.search)
+
+    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
+        return self._kept(query, max(k, _LONGEST), filters)[:k]
+
+
 class Corpus:
     """A knowledge base whose dense rankings are kept, and where the key documents of a question stand in it."""
 
     def __init__(self, knowledge_base: "KnowledgeBase") -> None:
         self.knowledge_base = knowledge_base
-        self.retriever = DenseRetriever(knowledge_base=self)
-        """The dense rankings, of which one search serves all methods and all lengths."""
-        self._kept_ranking = lru_cache(_KEPT_RANKINGS)(self._ranking)
+        self.retriever = KeptRankings(knowledge_base=knowledge_base)
         self._kept_named = lru_cache(_KEPT_RANKINGS)(knowledge_base.named)
-
-    @property
-    def manifest(self) -> Manifest:
-        """The knowledge base's."""
-        return self.knowledge_base.manifest
-
-    @property
-    def term_statistics(self) -> TermStatistics | None:
-        """How often terms occur over all passages."""
-        return self.knowledge_base.term_statistics
-
-    def search(self, query: str, k: int, filters: Filters) -> list[Document]:
-        """Return the `k` passages nearest to a question's words that fulfil the filters, best first."""
-        return list(self._kept_ranking(query, max(k, _LONGEST), filters))[:k]
-
-    def _ranking(self, query: str, k: int, filters: Filters) -> tuple[Document, ...]:
-        return tuple(self.knowledge_base.search(query, k, filters))
 
     @cached_property
     def _ids(self) -> list[str]:

@@ -171,7 +171,7 @@ class Run:
         """Return the configuration: what a run must have in common with the one that it goes on with."""
         settings, base = self.settings, self._corpus
         run = self.experiment
-        encoder = run.documents.encoder if isinstance(run, Order) else run.corpus.manifest.encoder
+        encoder = run.documents.encoder if isinstance(run, Order) else run.corpus.knowledge_base.manifest.encoder
         return {
             "experiment": settings.experiment,
             "model": given_name(settings.model),
