@@ -1,6 +1,5 @@
 """The preflight check, measured: BriefContext's overlap and a calibrated one, side by side on labelled questions."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +14,7 @@ from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.corpus import Corpus
 from briefcontext.evaluation.experiments.preflight_report import decisions_table, iou_table, preflight_report
 from briefcontext.evaluation.figures.plots import draw_preflight
-from briefcontext.evaluation.runs.folder import CONFIG, REPORT, STUDY_ROWS, SUMMARY, RunFolder
+from briefcontext.evaluation.runs.folder import STUDY_ROWS, RunFolder
 from briefcontext.evaluation.runs.settings import provenance, versions
 from briefcontext.evaluation.statistics.calibrate import NestedRun, calibrate
 from briefcontext.evaluation.statistics.inference import auc
@@ -27,7 +26,7 @@ from briefcontext.evaluation.statistics.labelled import (
     questions_sha256,
 )
 from briefcontext.evaluation.statistics.tables import Record
-from briefcontext.files import file_sha256, json_line, sha256, write_whole
+from briefcontext.files import json_line, sha256, write_whole
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.calibration import Calibration, Positive
@@ -168,9 +167,7 @@ def run_preflight(
         drawn = draw_preflight(out, labels[of], run.probability[of], *counts, held_out=held_out)
     tables = [decisions_table(summary), iou_table(summary)]
     summary["tables"] = list(map(asdict, tables))
-    write_whole(out / REPORT, preflight_report(summary, tables, drawn))
-    summary["sha256"] = {name: file_sha256(out / name) for name in (CONFIG, STUDY_ROWS, REPORT)}
-    write_whole(out / SUMMARY, json.dumps(summary, indent=2) + "\n")
+    folder.finish(preflight_report(summary, tables, drawn), summary, STUDY_ROWS)
     return summary
 
 

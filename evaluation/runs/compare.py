@@ -55,21 +55,20 @@ def compare_runs(folders: Sequence[Path]) -> str:
     if len(set(names)) < len(names):
         names = [str(folder) for folder in folders]
     summaries = {name: RunFolder(folder).summary() for name, folder in zip(names, folders, strict=True)}
-    parts = ["# Runs compared", ""]
+    parts = ["# Runs compared"]
     if marked := [name for name, summary in summaries.items() if summary["simulation"]]:
-        parts += [f"{SIMULATION} This holds for: {', '.join(marked)}.", ""]
-    parts += [_runs_table(summaries).markdown(), ""]
+        parts.append(f"{SIMULATION} This holds for: {', '.join(marked)}.")
+    parts.append(_runs_table(summaries).markdown())
     for experiment in dict.fromkeys(str(summary["experiment"]) for summary in summaries.values()):
         some = {name: summary for name, summary in summaries.items() if summary["experiment"] == experiment}
-        parts += [f"## {experiment}", ""]
+        parts.append(f"## {experiment}")
         tables = [(name, Table(**table)) for name, summary in some.items() for table in summary["tables"]]
         joined = [_joined(title, own) for title, own in grouped(tables, lambda one: one[1].title).items()]
-        for table in (*joined, published := _published_table(experiment)):
-            if table.rows:
-                parts += [table.markdown(), ""]
-        if not published.rows:
-            parts += ["The papers' figures of this experiment are not available here.", ""]
-    return "\n".join(parts)
+        parts += [table.markdown() for table in joined if table.rows]
+        published = _published_table(experiment)
+        missing = "The papers' figures of this experiment are not available here."
+        parts.append(published.markdown() if published.rows else missing)
+    return "\n\n".join(parts) + "\n"
 
 
 def _runs_table(summaries: Mapping[str, Record]) -> Table:

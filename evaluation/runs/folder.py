@@ -9,7 +9,7 @@ from typing import Any
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.rows import shown
 from briefcontext.evaluation.statistics.tables import Row
-from briefcontext.files import json_line, json_objects, lock, write_whole
+from briefcontext.files import file_sha256, json_line, json_objects, lock, write_whole
 
 CONFIG = "config.json"
 ITEMS = "items.jsonl"
@@ -46,7 +46,7 @@ class RunFolder:
     def claim(self, config: Mapping[str, Any]) -> None:
         """Take the folder for a configuration, or go on with the run that has the same one: see `check`."""
         if not self.check(config):
-            self.write_json(CONFIG, config)
+            self._write(CONFIG, config)
 
     def check(self, config: Mapping[str, Any]) -> bool:
         """Return whether the folder holds a run of this configuration, which can go on; if not, it is free.
@@ -106,8 +106,13 @@ class RunFolder:
         """Write all rows anew, one of each id, in the order given."""
         write_whole(self.path / ITEMS, "".join(map(json_line, rows)))
 
-    def write_json(self, name: str, value: Any) -> None:
-        """Write a value as JSON."""
+    def finish(self, report: str, summary: dict[str, Any], rows: str = ITEMS) -> None:
+        """Write the report and the summary, to which the hashes of what it was made of are added."""
+        write_whole(self.path / REPORT, report)
+        summary["sha256"] = {name: file_sha256(self.path / name) for name in (CONFIG, rows, REPORT)}
+        self._write(SUMMARY, summary)
+
+    def _write(self, name: str, value: Any) -> None:
         write_whole(self.path / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 

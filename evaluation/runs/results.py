@@ -9,10 +9,10 @@ from typing import Any
 from briefcontext.errors import InputError
 from briefcontext.evaluation.experiments.experiment import Experiment, Report
 from briefcontext.evaluation.judging.pairs import judges
-from briefcontext.evaluation.runs.folder import CONFIG, ITEMS, PROMPTS, REPORT, STUDY_ROWS, SUMMARY, RunFolder
+from briefcontext.evaluation.runs.folder import PROMPTS, STUDY_ROWS, RunFolder
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.statistics.tables import REPEATS, REPEATS_NOTE, Row, repeat_rows
-from briefcontext.files import file_sha256, json_objects, write_whole
+from briefcontext.files import file_sha256, json_objects
 from briefcontext.prompts import Prompts
 
 SIMULATION = (
@@ -54,9 +54,7 @@ def write_results(
         **report.summary,
         "tables": list(map(asdict, report.tables)),
     }
-    write_whole(folder.path / REPORT, _report_markdown(experiment, config, facts, report))
-    summary["sha256"] = {name: file_sha256(folder.path / name) for name in (CONFIG, ITEMS, REPORT)}
-    folder.write_json(SUMMARY, summary)
+    folder.finish(_report_markdown(experiment, config, facts, report), summary)
     return summary
 
 
