@@ -61,15 +61,12 @@ def _figure(columns: int = 1, *, width: float = 6.4, height: float = 4.2) -> "It
         yield drawn, list(axes[0])
 
 
-def _save(figure: "Figure", path: Path) -> list[Path]:
-    """Write a figure as `path` with .png and .svg, and return both."""
-    written = []
+def _save(figure: "Figure", path: Path) -> Path:
+    """Write a figure as `path` with .png and .svg, and return `path`."""
     for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
-        target = path.with_name(path.name + suffix)
-        with replacing(target) as unfinished:
+        with replacing(path.with_name(path.name + suffix)) as unfinished:
             figure.savefig(unfinished, format=suffix[1:], dpi=_PIXELS_PER_INCH, metadata=metadata)
-        written.append(target)
-    return written
+    return path
 
 
 def line_plot(
@@ -111,7 +108,7 @@ def line_plot(
                 axis.set_xlabel(x_label)
                 if panel is not None:
                     axis.set_title(f"{panel} = {value}")
-            written += _finished(drawn, axes, y_label, file, simulated=simulated)
+            written.append(_finished(drawn, axes, y_label, file, simulated=simulated))
     return written
 
 
@@ -145,7 +142,7 @@ def bar_plot(groups: Mapping[str, Sequence[Cell]], path: Path, *, simulated: boo
             axis.set_xticks(range(len(kept)), list(kept))
             axis.set_xlim(-0.6, len(kept) - 0.4)
             axis.grid(visible=False, axis="x")
-            written += _finished(drawn, [axis], y_label, file, simulated=simulated)
+            written.append(_finished(drawn, [axis], y_label, file, simulated=simulated))
     return written
 
 
@@ -222,10 +219,10 @@ def stacked_plot(
         axis.grid(visible=False, axis="y")
         axis.set_xlabel(x_label)
         _legend(drawn, axis, simulated=simulated)
-        return _save(drawn, path)
+        return [_save(drawn, path)]
 
 
-def _finished(drawn: Any, axes: Sequence[Any], y_label: str, file: Path, *, simulated: bool) -> list[Path]:
+def _finished(drawn: Any, axes: Sequence[Any], y_label: str, file: Path, *, simulated: bool) -> Path:
     axes[0].set_ylabel(f"{y_label} (%)")
     low, high = axes[0].get_ylim()
     axes[0].set_ylim(max(-3, low), min(103, high))
@@ -245,10 +242,6 @@ def _legend(drawn: Any, axis: Any, *, simulated: bool) -> None:
         title="SIMULATION: no language model, no result" if simulated else None,
     )
     legend.get_title().set(color="#B00020", weight="bold")
-
-
-_Checks = Sequence[tuple[Mapping[str, Any], str, str, str]]
-"""What checks decide, each with its marker, colour and label."""
 
 
 def draw_preflight(
@@ -272,56 +265,49 @@ def draw_preflight(
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    checks = [(calibrated, "o", _CALIBRATED, "calibrated, at its threshold"), (iou, "s", _IOU, "IoU check")]
-    curves = {"calibration_curve": _calibration_curve, "precision_recall": _precision_recall}
-    for name, draw in curves.items():
-        with _figure(height=4.8) as (drawn, (axes,)):
-            draw(axes, labels, probability, checks)
-            axes.set_title(f"{axes.get_title()}\n{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}")
-            axes.legend(frameon=False)
-            _save(drawn, out / name)
-    return list(curves)
-
-
-def _calibration_curve(axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], _: _Checks) -> None:
-    """Bins of equal size; bars are Wilson's intervals."""
-    order = np.argsort(probability, kind="stable")
-    for number, some in enumerate(np.array_split(order, min(_BINS, len(order)))):
-        hits, n = int(labels[some].sum()), len(some)
-        share = hits / n
-        axes.errorbar(
-            float(probability[some].mean()),
-            share,
-            yerr=np.abs(np.subtract(wilson(hits, n), share))[:, None],
-            fmt="o",
-            capsize=3,
-            color=_CALIBRATED,
-            label="observed, with 95% interval" if not number else None,
-        )
-    top = max(axes.get_xlim()[1], axes.get_ylim()[1])
-    axes.plot([0, top], [0, top], "--", color=_REFERENCE, label="as predicted")
-    axes.set(title="Calibration", xlabel="probability predicted (%)", ylabel="share misplaced (%)")
-    _in_per_cent(axes)
-
-
-def _precision_recall(
-    axes: "Axes", labels: NDArray[np.bool_], probability: NDArray[np.float64], checks: _Checks
-) -> None:
     from sklearn.metrics import precision_recall_curve  # type: ignore[import-untyped]
 
-    precision, recall, _ = precision_recall_curve(labels, probability)
-    axes.step(recall, precision, where="post", color=_CALIBRATED, label="calibrated")
-    for estimate, marker, colour, label in checks:
-        if estimate["recall"] is not None and estimate["precision"] is not None:
-            axes.plot([estimate["recall"]], [estimate["precision"]], marker, markersize=9, color=colour, label=label)
-    axes.axhline(labels.mean(), linestyle="--", color=_REFERENCE, label="every question to the map")
-    axes.set(title="Precision and recall", xlabel="recall (%)", ylabel="precision (%)", xlim=(0, 1.02), ylim=(0, 1.02))
-    _in_per_cent(axes)
+    out.mkdir(parents=True, exist_ok=True)
+    measured = f"{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}"
+    with _curve(out / "calibration_curve", f"Calibration\n{measured}") as axes:
+        # Bins of equal size; bars are Wilson's intervals.
+        order = np.argsort(probability, kind="stable")
+        for number, some in enumerate(np.array_split(order, min(_BINS, len(order)))):
+            hits, n = int(labels[some].sum()), len(some)
+            share = hits / n
+            axes.errorbar(
+                float(probability[some].mean()),
+                share,
+                yerr=np.abs(np.subtract(wilson(hits, n), share))[:, None],
+                fmt="o",
+                capsize=3,
+                color=_CALIBRATED,
+                label="observed, with 95% interval" if not number else None,
+            )
+        top = max(axes.get_xlim()[1], axes.get_ylim()[1])
+        axes.plot([0, top], [0, top], "--", color=_REFERENCE, label="as predicted")
+        axes.set(xlabel="probability predicted (%)", ylabel="share misplaced (%)")
+    with _curve(out / "precision_recall", f"Precision and recall\n{measured}") as axes:
+        precision, recall, _ = precision_recall_curve(labels, probability)
+        axes.step(recall, precision, where="post", color=_CALIBRATED, label="calibrated")
+        checks = ((calibrated, "o", _CALIBRATED, "calibrated, at its threshold"), (iou, "s", _IOU, "IoU check"))
+        for check, marker, colour, label in checks:
+            if check["recall"] is not None and check["precision"] is not None:
+                axes.plot([check["recall"]], [check["precision"]], marker, markersize=9, color=colour, label=label)
+        axes.axhline(labels.mean(), linestyle="--", color=_REFERENCE, label="every question to the map")
+        axes.set(xlabel="recall (%)", ylabel="precision (%)", xlim=(0, 1.02), ylim=(0, 1.02))
+    return ["calibration_curve", "precision_recall"]
 
 
-def _in_per_cent(axes: "Axes") -> None:
-    from matplotlib.ticker import PercentFormatter
+@contextmanager
+def _curve(path: Path, title: str) -> "Iterator[Axes]":
+    """Open the plot of a curve over shares, which is written as the block ends."""
+    with _figure(height=4.8) as (drawn, (axes,)):
+        yield axes
+        from matplotlib.ticker import PercentFormatter
 
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, symbol=None))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(1, symbol=None))
+        axes.set_title(title)
+        axes.legend(frameon=False)
+        _save(drawn, path)

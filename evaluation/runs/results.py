@@ -89,8 +89,7 @@ def _report_markdown(
     parts += [experiment.question, "\n".join(f"- {fact}" for fact in _facts(config, facts)), *report.remarks]
     parts += [table.markdown() for table in report.tables]
     for figure in report.figures:
-        if figure.suffix == ".png":
-            parts += [f"![{experiment.title}]({figure.name})", f"The same as [SVG]({figure.stem}.svg)."]
+        parts += [f"![{experiment.title}]({figure.name}.png)", f"The same as [SVG]({figure.name}.svg)."]
     if errors := "\n".join(f"- {count} × {error}" for error, count in facts["errors"].items()):
         parts += ["### Failed calls", "They are asked again when the same command is given.", errors]
     if commit := (config.get("provenance") or {}).get("git_commit"):
