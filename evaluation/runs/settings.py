@@ -124,17 +124,16 @@ def git_commit(file: Path = Path(__file__)) -> str | None:
     """
     folder, name = file.resolve().parent, file.name
     try:
-        _, commit, changed = (
+        _, described = (
             subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10)
             for words in (
                 ["ls-files", "--error-unmatch", name],
-                ["rev-parse", "HEAD"],
-                ["status", "--porcelain", "--untracked-files=no"],
+                ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=, changed"],
             )
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return commit.stdout.strip() + (", changed" if changed.stdout.strip() else "")
+    return described.stdout.strip()
 
 
 def provenance(encoder_revision: str) -> dict[str, Any]:
