@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 from langchain_core.documents import Document
@@ -17,6 +16,7 @@ from briefcontext.evaluation.experiments.preflight import measured
 from briefcontext.evaluation.experiments.preflight_report import decisions_table
 from briefcontext.evaluation.statistics.calibrate import CONFIDENCE, calibrate, recall_threshold, tune
 from briefcontext.evaluation.statistics.labelled import LabelledQuestions, count_decisions
+from briefcontext.evaluation.statistics.tables import with_interval
 from briefcontext.graphs.routing import compare_rankings
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
@@ -24,6 +24,7 @@ from briefcontext.retrievers.calibration import Calibration, Positive
 from briefcontext.retrievers.rankings import BM25Pool, TwoRankings
 
 TARGETS = (0.93, 0.95)
+_SHARES = ("recall", "specificity")
 POSITIVES: tuple[Positive, ...] = ("ranked_below", "misplaced")
 
 
@@ -79,10 +80,16 @@ def transfer(pairs: Sequence[tuple[str, LabelledQuestions, str, LabelledQuestion
         tuned = tune(inside.signals, inside.misplaced, 0)
         threshold = recall_threshold(tuned.held_out[inside.misplaced], target)
         log_odds = tuned.model.decision_function(outside.signals)
-        row: Row = {"fitted on": fitted_on, "misplaced": int(inside.misplaced.sum()), "tested on": tested_on}
-        row |= _flat(count_decisions(outside.misplaced, log_odds >= threshold))
-        row["auc"] = float(roc_auc_score(outside.misplaced, log_odds))
-        rows.append(row)
+        counted = count_decisions(outside.misplaced, log_odds >= threshold)
+        rows.append(
+            {
+                **{"fitted on": fitted_on, "misplaced": int(inside.misplaced.sum()), "tested on": tested_on},
+                **{"n": len(outside.questions), "positive": int(outside.misplaced.sum())},
+                **{share: with_interval(counted[share], *counted[f"{share}_interval"]) for share in _SHARES},
+                **{"precision": counted["precision"], "skip": counted["skip_share"]},
+                "auc": float(roc_auc_score(outside.misplaced, log_odds)),
+            }
+        )
     return rows
 
 
@@ -105,17 +112,3 @@ def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibrat
             decide(*asked[0])
             rows.append({"k": k, "preflight": name, **timed(decide, asked)[0]})
     return rows
-
-
-def _flat(estimate: dict[str, Any]) -> Row:
-    row: Row = {
-        "n": estimate["tp"] + estimate["fp"] + estimate["fn"] + estimate["tn"],
-        "positive": estimate["tp"] + estimate["fn"],
-    }
-    row |= {"recall": estimate["recall"], "recall_95": _span(estimate["recall_interval"])}
-    row |= {"specificity": estimate["specificity"], "specificity_95": _span(estimate["specificity_interval"])}
-    return {**row, "precision": estimate["precision"], "skip": estimate["skip_share"]}
-
-
-def _span(interval: tuple[float, float] | None) -> str:
-    return "" if interval is None else f"{100 * interval[0]:.1f}-{100 * interval[1]:.1f}"
