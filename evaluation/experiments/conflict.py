@@ -23,8 +23,6 @@ from briefcontext.evaluation.statistics.tables import (
 )
 
 _MAPPED = "map_reduce"
-
-
 SHARE = 0.2
 """Of the questions, in the paper's experiment: a fifth of PubMedQA."""
 

@@ -45,6 +45,7 @@ class Report:
         self.summary: dict[str, Any] = {}
         self.tables: list[Table] = []
         self.figures: list[Path] = []
+        """Their paths, without a suffix."""
         self.remarks: list[str] = []
 
     def add(self, name: str, found: Any, tables: Iterable[Table]) -> None:

@@ -59,10 +59,9 @@ def compare_runs(folders: Sequence[Path]) -> str:
     if marked := [name for name, summary in summaries.items() if summary["simulation"]]:
         parts.append(f"{SIMULATION} This holds for: {', '.join(marked)}.")
     parts.append(_runs_table(summaries).markdown())
-    for experiment in dict.fromkeys(str(summary["experiment"]) for summary in summaries.values()):
-        some = {name: summary for name, summary in summaries.items() if summary["experiment"] == experiment}
+    for experiment, some in grouped(summaries, lambda name: str(summaries[name]["experiment"])).items():
         parts.append(f"## {experiment}")
-        tables = [(name, Table(**table)) for name, summary in some.items() for table in summary["tables"]]
+        tables = [(name, Table(**table)) for name in some for table in summaries[name]["tables"]]
         joined = [_joined(title, own) for title, own in grouped(tables, lambda one: one[1].title).items()]
         parts += [table.markdown() for table in joined if table.rows]
         published = _published_table(experiment)
