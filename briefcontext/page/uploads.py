@@ -22,6 +22,7 @@ from briefcontext.graphs.events import tell_encoding
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
+from briefcontext.knowledge.sources.files import ENDINGS, NEEDED
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.page.lines import Line, listed, run
 from briefcontext.page.reading import SECONDS
@@ -31,18 +32,15 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 MOST_BYTES = 8 * 1024 * 1024
 MOST_BODY_BYTES = MOST_BYTES // 3 * 4 + 256 * 1024
 """Of a file in base64, and its question."""
-_NEEDS = {
-    **{".pdf": "pypdfium2", ".docx": "mammoth"},
-    **dict.fromkeys((".html", ".htm", ".txt", ".md", ".nxml", ".xml"), ""),
-}
-"""The files that can be read, and the package that reads them."""
+_KINDS = (".pdf", ".docx", ".html", ".htm", ".txt", ".md", ".nxml", ".xml")
 _ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR")
 """What a process that reads a stranger's file knows of this one's; keys of models are not among it."""
 
 
 def kinds() -> list[str]:
     """Return how the names of files end that can be read here."""
-    return [ending for ending, package in _NEEDS.items() if not package or find_spec(package)]
+    missing = [ENDINGS[format] for format, (package, *_) in NEEDED.items() if not find_spec(package)]
+    return [kind for kind in _KINDS if not any(kind in endings for endings in missing)]
 
 
 async def read_file(given: object, seconds: float = SECONDS) -> Document:
