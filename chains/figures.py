@@ -55,8 +55,8 @@ _PER = (
 )
 _FIGURE = re.compile(
     rf"(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
-    rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d+(?:\.\d+)?)|(?P<word>{_any(_WORDS)})(?=\b|fold))"
-    rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])|(?![^\W\d_]))(?P<per>(?:{_PER})*)"
+    rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d*+\.\d++|\d++(?!\.\d))|(?P<word>{_any(_WORDS)})(?=\b|fold))"
+    rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])|(?![^\W\d_⁰-⁹²³¹]))(?P<per>(?:{_PER})*)"
 )
 _NAME = re.compile(rf"{_any(_ADVERBS)}|{_UNIT}(?=s?(?![^\W\d_]))")
 _EVERY = re.compile(r"\bevery \Z")

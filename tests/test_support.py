@@ -341,6 +341,22 @@ def test_who_is_in_danger_and_who_did_better_is_as_in_the_source(text: str, reas
     assert [doubt["reason"] for doubt in _doubts(text, Document(id="a", page_content=told))] == [reason] * bool(reason)
 
 
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("It is taken at .5 mg [1].", []),
+        ("It is taken at 0.5 mg [1].", []),
+        ("It is taken at .7 mg [1].", [".7 mg"]),
+        ("It fell below 3.2 × 10⁹/L [1].", []),
+        ("It fell in the 12th week [1].", []),
+        ("It fell below 3.3 × 10⁹/L [1].", ["3.3"]),
+    ],
+)
+def test_a_figure_is_read_as_a_whole(text: str, missing: list[str]) -> None:
+    source = Document(id="a", page_content="It is taken at .5 mg. It fell below 3.2 × 10^9/L in week 12.")
+    assert [each for doubt in _doubts(text, source) for each in doubt["missing"]] == missing
+
+
 @pytest.mark.parametrize("said", ["**{}** [1]", "*{}* [1]", "__{}__[1]", "{} ([1])", "- **{}** [1] It lowers glucose."])
 def test_a_citation_behind_a_sentence_that_is_set_in_bold_is_its_own(said: str) -> None:
     reasons = [doubt["reason"] for doubt in _doubts(said.format("Metformin is started at 5 g daily."))]
