@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ from langchain_core.documents import Document
 from numpy.typing import NDArray
 
 from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.commands.report import print_answer
 from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
@@ -189,6 +190,17 @@ def test_the_graph_reads_only_what_fulfils_the_settings(base: KnowledgeBase) -> 
     state = _run(base, years="2015-", publication_types=["review"], languages=["en"], top_k=3)
     assert len(state["ranking"]) == 3
     assert set(found(state["ranking"])) <= fulfilling(Filters(2015, None, ("review",), languages=("en",)))
+
+
+def test_the_terminal_says_what_alone_was_searched_for_an_answer(
+    base: KnowledgeBase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for years, filters in (("2015-", ["years 2015-"]), (None, [])):
+        state = _run(base, years=years)
+        print_answer(state, verbose=False)
+        lines = capsys.readouterr().out.splitlines()
+        assert not state["answer"]["abstained"]
+        assert [below for line, below in pairwise(lines) if line == "Only these were searched"] == filters
 
 
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])

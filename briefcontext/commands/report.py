@@ -61,7 +61,9 @@ def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> 
     yield printable(marked(answer["text"], answer["doubts"]))
     references, summary = answer["references"], answer["evidence"]["summary"] if answer["citations"] else ""
     listed = documents if verbose or answer["abstained"] else []
+    filters = "" if answer["abstained"] else answer["provenance"]["searched"].get("filters", "")
     sections: dict[str, list[RenderableType]] = {
+        "Only these were searched": [printable_line(filters)] if filters else [],
         f"Sources: {counted_references(references)}": [
             part for reference in references for part in _reference(reference, answer["citations"])
         ],
