@@ -47,8 +47,8 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     """Return the character offsets (start, end) of the sentences of an English text, white space trimmed.
 
     A sentence ends at a blank line, and at the end of a line that was not broken to fit a width, as a heading, an item
-    of a list, or a row of a table; a row is one sentence, whatever stands in its cells. None begins with a small
-    letter, unless its paragraph does.
+    of a list, or a row of a table; a row is one sentence, whatever stands in its cells. None begins behind a comma, or
+    with a small letter, unless its paragraph does.
     """
     spans: list[tuple[int, int]] = []
     for start, end in _paragraphs(text):
@@ -58,8 +58,9 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
             continue
         first = len(spans)
         for at, end in _segments(paragraph):
-            # sentencex also stops after "et al. [10]" and "i.e. >21 wks."
-            if paragraph[at].islower() and len(spans) > first and not paragraph[0].islower():
+            # sentencex also stops after "et al. [10]" and "i.e. >21 wks.", and before the "2)" of "F(1, 2) = 5".
+            small = paragraph[at].islower() and not paragraph[0].islower()
+            if len(spans) > first and (small or text[spans[-1][1] - 1] == ","):
                 spans[-1] = spans[-1][0], start + end
             else:
                 spans.append((start + at, start + end))

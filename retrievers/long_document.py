@@ -25,7 +25,7 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 from briefcontext.retrievers.rankings import BM25Pool
 
-VERSION = 4
+VERSION = 5
 """Goes up when the same document is cut or encoded in another way."""
 MAX_KEPT = 64
 """Indexes in the cache: of more, those go that were not used for longest."""

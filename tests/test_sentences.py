@@ -9,6 +9,8 @@ WRAPPED = "Scores of the treatment arm at week\n14 of treatment were much higher
 WEEKS = "A dose of 0.5 mg b.i.d. (i.e. >21 wks. vs. <7 wks.) helped."
 LISTED = "- Asthma of any degree, in adults and in children"
 
+ANOVA = "Ratings rose (F(1, 33) = 7.14, p = .01), and pulses did not (F(1, 33) = .01, p = .94)."
+
 CASES = {
     "It rose. It fell.": ["It rose.", "It fell."],
     f"  {WEEKS}\n": [WEEKS],
@@ -16,6 +18,7 @@ CASES = {
     "Rates fell in most settings.1–4 Care did (HR 0.8).5 It is so.": [
         "Rates fell in most settings.1–4", "Care did (HR 0.8).5", "It is so."
     ],
+    ANOVA: [ANOVA],
     f"{WRAPPED} No death occurred.": [WRAPPED, "No death occurred."],
     "METHODS:\nAdults with asthma were enrolled. They gave consent.": [
         "METHODS:", "Adults with asthma were enrolled.", "They gave consent."
