@@ -252,3 +252,19 @@ def test_a_quote_is_widened_in_the_piece_of_its_document_that_has_it() -> None:
     ]
     (found,), _ = ground_all([("2B3C", "was stopped")], pieces, 90)
     assert found["text"] == told[found["start"] : found["end"]] == "Warfarin was stopped at once."
+
+
+@pytest.mark.parametrize(
+    ("quote", "found"),
+    [
+        ("it was taken at .5 mg a day (p<.05)", True),
+        ("It was taken at 5 mg a day (P < .05)", False),
+        ("It was taken at .5 mg a day (P > .05)", False),
+        ("5 mg a day (P < .05)", False),
+        ("weighed .70 kg", False),
+        ("weighed 70 kg", True),
+    ],
+)
+def test_a_number_that_begins_with_its_point_is_no_other(quote: str, found: bool) -> None:
+    document = Document(id="a", page_content="It was taken at .5 mg a day (P < .05). They weighed 70 kg.")
+    assert bool(ground(quote, [document])) is found

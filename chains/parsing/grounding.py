@@ -27,9 +27,11 @@ NEGATION = r"(?:n't\b|\b(?:no|not|nor|non|never|none|without|neither|cannot|unli
 _ELISION = re.compile(r"\s*[\[(]?(?:\.{3,}|…)[\])]?\s*")
 _LONGEST = 600
 """Characters of the document's words that a quote with something left out may stand for."""
-_FIGURES = re.compile(rf"\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\d)|{SIGN}(?=\d)")
+_POINT = r"(?<![\w.])\."
+"""Begins a number: .5"""
+_FIGURES = re.compile(rf"(?:{_POINT})?\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\.?\d)|{SIGN}(?=\.?\d)")
 _SIGN_BEFORE = re.compile(rf"(?P<sign>{SIGN})\Z")
-_DIGITS_BEFORE = re.compile(r"\d[.,]?\Z")
+_DIGITS_BEFORE = re.compile(rf"(?:\d[.,]?|{_POINT})\Z")
 _DIGITS_AFTER = re.compile(r"[.,]?\d")
 _TELLING = re.compile(
     rf"{NEGATION}|\b(?:more|less|fewer|than|before|after|above|below)\b"
