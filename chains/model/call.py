@@ -15,7 +15,7 @@ from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
 from briefcontext.chains.model.chat_model import (
-    Failure,
+    RefusedError,
     address,
     asked_wait,
     counting_streamed_tokens,
@@ -29,7 +29,7 @@ from briefcontext.chains.model.event_loop import on_loop
 from briefcontext.chains.model.limits import CallBudget, limiter_for
 from briefcontext.chains.model.reply import Cut, cut_message, cut_off, cut_warning, reply_words
 from briefcontext.chains.model.usage import ModelCall
-from briefcontext.errors import ModelCallError, ModelError, ModelSetupError, one_line
+from briefcontext.errors import ModelCallError, ModelSetupError, one_line
 from briefcontext.prompts import BUNDLED, Prompts
 
 CHARACTERS_PER_TOKEN = 3.0
@@ -74,31 +74,6 @@ class Reply:
     """Its words, or the arguments of the functions that it calls, as JSON; without reasoning in tags."""
     cut: Cut | None = None
     """What cut the reply off; None for a whole one. To a request for a record, the text may then be empty."""
-
-
-class _RefusedError(ModelCallError):
-    """The provider does not accept the request as it is, and perhaps in another form."""
-
-
-_RAISED: Mapping[Failure, tuple[type[ModelError], str]] = {
-    "setup": (
-        ModelSetupError,
-        "The provider of {model} refuses the call: {error} Check the model's name, its key and its base URL.",
-    ),
-    "quota": (
-        ModelSetupError,
-        "The account at the provider of {model} has no credit left: {error} Check its plan and billing, or use "
-        "another key.",
-    ),
-    "refused": (_RefusedError, "{model} does not accept the request: {error}"),
-    "too long": (
-        ModelCallError,
-        "{model} finds the request too long: {error} Set max_input_tokens to its window, so that more is read in "
-        "parts, or lower top_k or partition_size.",
-    ),
-    "final": (ModelCallError, "{model} does not accept the request: {error}"),
-}
-"""What a failure raises that making the call again does not mend."""
 
 
 class Model:
@@ -146,7 +121,7 @@ class Model:
         """
         try:
             return await on_loop(self._ask(request, budget))
-        except _RefusedError as error:
+        except RefusedError as error:
             raise ModelCallError(str(error)) from error
 
     async def _ask(self, request: Request, budget: CallBudget) -> Reply:
@@ -154,7 +129,7 @@ class Model:
         model = self._model_for(request)
         try:
             return await self._call(request, model, budget)
-        except _RefusedError:
+        except RefusedError:
             if model is self._whole or (request.record and self._decided):
                 raise
         reply = await self._call(request, self._whole, budget)
@@ -249,9 +224,8 @@ class Model:
         """Say in words what failed, if trying again may help; raise what it means otherwise."""
         if isinstance(error, ModelCallError | ModelSetupError):
             raise error
-        kind = what_failed(error)
-        if kind in _RAISED:
-            raised, words = _RAISED[kind]
+        if failure := what_failed(error):
+            raised, words = failure
             raise raised(words.format(model=self.name, error=one_line(error))) from error
         if isinstance(error, TimeoutError) and not str(error):
             left = budget.time_to_deadline()

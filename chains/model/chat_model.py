@@ -3,12 +3,12 @@
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core import exceptions as langchain_errors
 from langchain_core.language_models import BaseChatModel
 
-from briefcontext.errors import MissingExtraError, ModelSetupError, one_line, retry_after
+from briefcontext.errors import MissingExtraError, ModelCallError, ModelError, ModelSetupError, one_line, retry_after
 
 _MOST_TOKENS = {"ollama": "num_predict"}
 """What integrations call the most tokens of a reply, where that is not LangChain's standard, max_tokens."""
@@ -98,20 +98,35 @@ def address(chat: BaseChatModel) -> str:
     return " ".join(dict.fromkeys(str(each) for each in known if each))
 
 
-Failure = Literal["retry", "refused", "too long", "final", "setup", "quota"]
-"""What helps.
+class RefusedError(ModelCallError):
+    """The provider does not accept the request as it is, and perhaps in another form."""
 
-`retry`: making the call again; `refused`: perhaps asking in another form; `too long`: sending fewer documents at once;
-`final`: nothing, for this one request;
-`setup`: another key, model or address; `quota`: paying.
-"""
 
-_BY_STATUS: dict[int, Failure] = {
-    **{400: "refused", 415: "refused", 422: "refused", 401: "setup", 404: "setup", 402: "quota"},
-    **{408: "retry", 409: "retry", 425: "retry", 429: "retry"},
+Failure = tuple[type[ModelError], str]
+"""What a failure raises that making the call again does not mend, and its words."""
+
+_SETUP: Failure = (
+    ModelSetupError,
+    "The provider of {model} refuses the call: {error} Check the model's name, its key and its base URL.",
+)
+_QUOTA: Failure = (
+    ModelSetupError,
+    "The account at the provider of {model} has no credit left: {error} Check its plan and billing, or use "
+    "another key.",
+)
+_TOO_LONG: Failure = (
+    ModelCallError,
+    "{model} finds the request too long: {error} Set max_input_tokens to its window, so that more is read in "
+    "parts, or lower top_k or partition_size.",
+)
+_REFUSED: Failure = (RefusedError, "{model} does not accept the request: {error}")
+_FINAL: Failure = (ModelCallError, "{model} does not accept the request: {error}")
+_BY_STATUS: dict[int, Failure | None] = {
+    **{400: _REFUSED, 415: _REFUSED, 422: _REFUSED, 401: _SETUP, 404: _SETUP, 402: _QUOTA},
+    **dict.fromkeys((408, 409, 425, 429)),
 }
 _SETUP_ERRORS = (langchain_errors.ModelAuthenticationError, langchain_errors.ModelNotFoundError)
-_TOO_LONG = re.compile(
+_SAYS_TOO_LONG = re.compile(
     r"context.?(?:length|window)|(?:prompt|input|request) (?:is )?too (?:long|large)|too many (?:input )?tokens",
     re.IGNORECASE,
 )
@@ -127,31 +142,31 @@ _ABOUT_ACCESS = re.compile(
 )
 
 
-def what_failed(error: Exception) -> Failure:
-    """Tell what kind of failure an exception of a provider's client is.
+def what_failed(error: Exception) -> Failure | None:
+    """Return what an exception of a provider's client means; None where making the call again may help.
 
     LangChain's typed errors say so themselves; for other clients the HTTP status does. What has neither is retried:
     a broken connection, or a reply that the client cannot make sense of, whatever exception it then ends in.
     """
     status, fields = getattr(error, "status_code", None), _error_fields(error)
     overflow = isinstance(error, langchain_errors.ContextOverflowError)
-    if overflow or status == 413 or (status == 400 and _TOO_LONG.search(str(error))):
-        return "too long"
+    if overflow or status == 413 or (status == 400 and _SAYS_TOO_LONG.search(str(error))):
+        return _TOO_LONG
     if isinstance(error, _SETUP_ERRORS):
-        return "setup"
+        return _SETUP
     if status == 403 or isinstance(error, langchain_errors.ModelPermissionDeniedError):
         # The provider's own words, without what it repeats of the request.
         words = (str(fields[name]) for name in ("message", "code", "type", "status") if fields.get(name))
         said = " ".join(words) or str(error)
-        return "setup" if _ABOUT_ACCESS.search(said) and not _ABOUT_CONTENT.search(said) else "final"
+        return _SETUP if _ABOUT_ACCESS.search(said) and not _ABOUT_CONTENT.search(said) else _FINAL
     if status == 429 and any(fields.get(name) in _OUT_OF_QUOTA for name in ("code", "type")):
-        return "quota"
+        return _QUOTA
     if isinstance(status, int):
-        return _BY_STATUS.get(status, "retry" if status >= 500 else "final")
+        return _BY_STATUS.get(status, None if status >= 500 else _FINAL)
     if isinstance(error, langchain_errors.ModelError) and not error.is_retryable:
-        return "refused"
+        return _REFUSED
     unsupported = isinstance(error, NotImplementedError) or "unexpected keyword argument" in str(error)
-    return "refused" if unsupported else "retry"
+    return _REFUSED if unsupported else None
 
 
 def _error_fields(error: Exception) -> dict[str, Any]:
