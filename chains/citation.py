@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
@@ -227,36 +227,36 @@ def web_link(document: Document, *, files: bool = True) -> str | None:
     return url if _LINK.fullmatch(url) and (files or not url.startswith("file:")) else None
 
 
-def printed_page(document: Document, offset: int | None = None) -> int | None:
-    """Return the page of a PDF that a document begins on, or a place in it, by its offset in the source."""
-    # LangChain's loaders count pages from 0.
-    page = document.metadata.get("page") if document.metadata.get("kind") == "pdf" else None
-    if isinstance(page, int) and offset is not None:
-        for start, number in _starts(document, "page_starts", 2):
-            page = number if start <= offset else page
-    return page if isinstance(page, int) else None
+class Place(NamedTuple):
+    """Where a person finds a place in a document, as far as that is known: as in `CitedQuote`."""
+
+    section: str
+    paragraph: int | None
+    page: int | None
 
 
-def paragraph(document: Document, start: int = 0) -> tuple[str, int | None]:
-    """Return the heading that a place in a document stands under, and the number of its paragraph there.
-
-    Args:
-        document: a passage, or an abstract whose parts are labelled.
-        start: offset of the place in the document's text.
-    """
+def find_place(document: Document, start: int = 0) -> Place:
+    """Return where a place in a document is, by its offset in the document's text."""
     metadata = document.metadata
-    here: tuple[str, int | None] = ("", None)
-    for begin, heading, number in _starts(document, "paragraph_starts", 3):
-        if begin <= _chunk_start(document) + int(metadata.get(CUT_AT, 0)) + start:
-            here = (str(heading), number if isinstance(number, int) and number else None)
-    if here[0] or here[1]:
-        return here
-    at, heading = 0, str(metadata.get("section") or "")
-    for label in filter(None, str(metadata.get("labels") or "").split("; ")):
+    offset = _chunk_start(document) + int(metadata.get(CUT_AT, 0)) + start
+    heading, paragraph = next(reversed(_starts(document, "paragraph_starts", 3, offset)), ("", None))
+    paragraph = paragraph if isinstance(paragraph, int) and paragraph else None
+    # LangChain's loaders count pages from 0.
+    page = metadata.get("page") if metadata.get("kind") == "pdf" else None
+    if isinstance(page, int):
+        (page,) = next(reversed(_starts(document, "page_starts", 2, offset)), (page,))
+    heading = str(heading) if heading or paragraph else _label(document, start)
+    return Place(heading, paragraph, page if isinstance(page, int) else None)
+
+
+def _label(document: Document, start: int) -> str:
+    """Return the label of a place in an abstract, or the section of the whole document."""
+    at, heading = 0, str(document.metadata.get("section") or "")
+    for label in filter(None, str(document.metadata.get("labels") or "").split("; ")):
         at = document.page_content.find(f"{label}: ", at)
         heading = label if 0 <= at <= start else heading
         at = max(at, 0)
-    return heading, None
+    return heading
 
 
 def read_under(document: Document, start: int = 0, *, every_heading: bool = False) -> str:
@@ -270,7 +270,7 @@ def read_under(document: Document, start: int = 0, *, every_heading: bool = Fals
     above = [shown for line in lines[:-1] if (shown := without_bullet(line).strip("#*_ \t"))]
     # Another sentence above a list may have nothing to do with it.
     above = [line for line in above if line[-1] not in ".!?" or _BARRING.search(line)]
-    heading, _ = paragraph(document, start)
+    heading = find_place(document, start).section
     told = not lines or bool(above and above[-1].endswith(":"))
     itself = document.page_content[start : start + len(heading) + 9].strip("#*_ \t").startswith(heading)
     if (
@@ -283,14 +283,15 @@ def read_under(document: Document, start: int = 0, *, every_heading: bool = Fals
     return " ".join(f"{' '.join(line.split())}{'' if line[-1] in '.!?:' else ':'}" for line in above)
 
 
-def _starts(document: Document, name: str, width: int) -> list[list[Any]]:
-    """Return a list of places from the metadata, which may come from anywhere and hold anything."""
+def _starts(document: Document, name: str, width: int, offset: int) -> list[list[Any]]:
+    """Return what a list in the metadata, which may be anything, says of the places up to an offset in the source."""
     try:
         listed = json.loads(str(document.metadata.get(name) or "[]"))
     except (ValueError, RecursionError):
         return []
-    entries = listed if isinstance(listed, list) else []
-    return [each for each in entries if isinstance(each, list) and len(each) == width and isinstance(each[0], int)]
+    entries = [each for each in listed if isinstance(each, list)] if isinstance(listed, list) else []
+    places = [each for each in entries if len(each) == width and isinstance(each[0], int)]
+    return [each[1:] for each in places if each[0] <= offset]
 
 
 def _chunk_start(document: Document) -> int:
@@ -304,7 +305,7 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
     start, end = (first["start"], first["end"]) if first else (None, None)
     metadata: Mapping[str, object] = document.metadata
     chunk_start = _chunk_start(document)
-    page = printed_page(document) if first is None or start is None else first["page"]
+    page = find_place(document).page if first is None or start is None else first["page"]
     url = web_link(document)
     return Citation(
         key=key,
@@ -335,10 +336,9 @@ def _citation(key: str, document: Document, quotes: list[Quote]) -> Citation:
 def _placed(quote: Quote, document: Document) -> CitedQuote:
     if (start := quote["start"]) is None:
         return CitedQuote(**quote, section="", paragraph=None, page=None)
-    heading, number = paragraph(document, start)
-    section = read_under(document, start, every_heading=True).rstrip(":") or heading
-    page = printed_page(document, _chunk_start(document) + start)
-    return CitedQuote(**quote, section=section, paragraph=number, page=page)
+    place = find_place(document, start)
+    section = read_under(document, start, every_heading=True).rstrip(":") or place.section
+    return CitedQuote(**quote, section=section, paragraph=place.paragraph, page=place.page)
 
 
 def journal(document: Document) -> str:

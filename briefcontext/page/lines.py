@@ -11,7 +11,7 @@ from langgraph.graph.state import CompiledStateGraph
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from briefcontext.chains.citation import paragraph, printed_page, publication_year, source_id, web_link
+from briefcontext.chains.citation import find_place, publication_year, source_id, web_link
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
@@ -95,7 +95,7 @@ def listed(documents: Sequence[Document]) -> Line:
 def passage(document: Document) -> Line:
     """Return what the page shows of a passage: its text, of what it is, and where in it."""
     metadata: Mapping[str, Any] = document.metadata
-    section, number = paragraph(document)
+    place = find_place(document)
     return {
         "id": str(document.id),
         "key": str(metadata.get("key") or ""),
@@ -103,9 +103,9 @@ def passage(document: Document) -> Line:
         "title": str(metadata.get("title") or ""),
         "text": document.page_content,
         "authors": str(metadata.get("authors") or ""),
-        "section": section,
-        "paragraph": number,
-        "page": printed_page(document),
+        "section": place.section,
+        "paragraph": place.paragraph,
+        "page": place.page,
         "year": publication_year(document),
         "notes": source_notes(document),
         "url": web_link(document),
