@@ -179,11 +179,6 @@ def test_what_follows_the_quotes_stays_in_the_answer(between: str) -> None:
     assert (body.split(), len(given)) == (f"So [2B3C]. {after}".split(), 1 + bool(between))
 
 
-def test_a_free_answer_keeps_a_line_that_speaks_of_a_choice() -> None:
-    text = "It is so [2B3C].\nChoice: metformin, unless the kidneys fail."
-    assert parse_draft(text, check_question("Is it so?"), [], [], forced=False)["text"] == text
-
-
 def test_a_choice_with_its_reason_in_one_line_keeps_the_reason() -> None:
     draft = parse_draft("Choice: [A]. It is so [2B3C].", QUESTION, [], [], forced=False)
     assert (draft["choice"], draft["text"]) == ("A", "Choice: [A]. It is so [2B3C].")

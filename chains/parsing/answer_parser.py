@@ -118,7 +118,7 @@ def parse_draft(
         warnings.append("A choice was forced by the setting force_choice.")
     cautions = [cut_warning(cut, "The answer")] if cut else []
     words = _STRAY_LINE.sub("", text[refusal.end() :] if refusal else text)
-    words = _CHOICE_LINE.sub("", words) if options else words
+    words = _CHOICE_LINE.sub("", words)
     if choice is not None and (_INSUFFICIENT.match(text) or says_only_what_is_missing(words, or_else=REFUSAL)):
         cautions.append(f"The choice {choice} is unsupported: the answer says that the evidence is insufficient.")
     said = _YES_OR_NO.match(words)
