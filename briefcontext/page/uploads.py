@@ -5,11 +5,11 @@ import json
 import os
 import sys
 import threading
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, Mapping
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import PurePath
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from typing import Any
 
 from langchain_core.documents import Document
@@ -70,18 +70,21 @@ async def _told_of(file: bytes, seconds: float) -> dict[str, Any] | None:
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     environment["OPENBLAS_NUM_THREADS"] = "1"  # Each thread takes of the memory that the process may have.
     command = [sys.executable, "-m", "briefcontext.page.reading"]
-    reading = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
+    reading = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
     try:
-        async with asyncio.timeout(seconds):
-            written, _ = await reading.communicate(file)
-    except TimeoutError:
-        return None
+        written = await asyncio.to_thread(_written, reading, file, seconds)
     finally:
-        if reading.returncode is None:  # It takes too long, or the client has left.
-            reading.kill()
-            await reading.wait()
+        reading.kill()  # The client may have left.
     told: dict[str, Any] | None = json.loads(written) if reading.returncode == 0 else None
     return told
+
+
+def _written(reading: "Popen[bytes]", file: bytes, seconds: float) -> bytes:
+    try:
+        return reading.communicate(file, seconds)[0]
+    except TimeoutExpired:
+        reading.kill()
+        return reading.communicate()[0]
 
 
 class _Upload(RankingRetriever):
