@@ -201,7 +201,8 @@ def check_sentence(
     if any(_blank_free(sentence) in _blank_free(text) for text in texts):
         return [], None
     known = [figure for text in texts for figure in find_figures(_plain(text))]
-    known += [Figure(float(publication_year(document) or 0), "", 1, (), "", 0, 0) for document in documents]
+    years = filter(None, map(publication_year, documents))
+    known += [Figure(float(year), "", 1, (), "", 0, 0) for year in years]
     missing = [
         sentence[figure.start : figure.end].strip()
         for figure in find_figures(_plain(sentence), only_counted=True)
