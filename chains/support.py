@@ -96,7 +96,7 @@ _UNLIKE = 0.1
 _NEAR = 0.7
 """Share of a sentence's words that another has, if they say the same or the opposite."""
 _MARK = re.compile(MARK)
-_MARKS = re.compile(rf"(?:(?:\W|_)*?{MARK}\)?\s*)*")
+_MARKS = re.compile(rf"(?:[*_\s]*(?:\({MARK}\)|{MARK})\s*)*")
 """The citations behind a sentence, also behind what sets it in bold: `**It is so.** [1]`."""
 _MARKS_BEFORE = re.compile(rf"(?:{MARK}\s*)*\Z")
 _MARKS_WITHIN = 80
