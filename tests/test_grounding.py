@@ -263,8 +263,13 @@ def test_a_quote_is_widened_in_the_piece_of_its_document_that_has_it() -> None:
         ("5 mg a day (P < .05)", False),
         ("weighed .70 kg", False),
         ("weighed 70 kg", True),
+        (".5 mg a day (p<.05)", True),
+        (".5 mg a day at home", False),
+        (".5 mg A DAY at home", False),
     ],
 )
 def test_a_number_that_begins_with_its_point_is_no_other(quote: str, found: bool) -> None:
-    document = Document(id="a", page_content="It was taken at .5 mg a day (P < .05). They weighed 70 kg.")
+    document = Document(
+        id="a", page_content="It was taken at .5 mg a day (P < .05). They weighed 70 kg. Or at 1.5 mg a day at home."
+    )
     assert bool(ground(quote, [document])) is found

@@ -30,7 +30,9 @@ _LONGEST = 600
 _POINT = r"(?<![\w.])\."
 """Begins a number: .5"""
 _FIGURES = re.compile(rf"(?:{_POINT})?\d+(?:[.,]\d+)*|[<>≤≥=](?=\s*\.?\d)|{SIGN}(?=\.?\d)")
-_SIGN_BEFORE = re.compile(rf"(?P<sign>{SIGN})\Z")
+_NUMBER = re.compile(r"\.?\d")
+_BEGINS_BEFORE = re.compile(rf"(?:{SIGN})?(?:{_POINT})?\Z")
+"""What of a number stands before its first digit, which may be nothing."""
 _DIGITS_BEFORE = re.compile(rf"(?:\d[.,]?|{_POINT})\Z")
 _DIGITS_AFTER = re.compile(r"[.,]?\d")
 _TELLING = re.compile(
@@ -141,8 +143,7 @@ def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
     at = -1
     while (at := text.find(letters, at + 1)) >= 0:
         start, end = places[at], places[at + len(letters) - 1] + 1
-        if sign := _SIGN_BEFORE.search(document.page_content, max(start - 2, 0), start):
-            start = sign.start("sign")
+        start -= _before_digits(document.page_content, start)
         found = _quote(document, start, end, "normalised")
         # Letters and digits alone cannot tell 1.5 from 15, or "<" from ">".
         if _figures(wanted) == _figures(found["text"]) and not _cuts_a_figure(document.page_content, start, end):
@@ -152,10 +153,14 @@ def _normalised(wanted: str, letters: str, document: Document) -> Quote | None:
 
 def _cuts_a_figure(text: str, start: int, end: int) -> bool:
     """Return whether a number, with its sign, begins before `start` or goes on after `end`."""
-    begins = text[start].isdigit() and (
-        _DIGITS_BEFORE.search(text, max(start - 2, 0), start) or _SIGN_BEFORE.search(text, max(start - 2, 0), start)
-    )
-    return bool(begins or (text[end - 1].isdigit() and _DIGITS_AFTER.match(text, end)))
+    begins = _NUMBER.match(text, start) and _DIGITS_BEFORE.search(text, max(start - 2, 0), start)
+    return bool(begins or _before_digits(text, start) or (text[end - 1].isdigit() and _DIGITS_AFTER.match(text, end)))
+
+
+def _before_digits(text: str, start: int) -> int:
+    """Return how many characters of a number, its sign and its point, stand before a place."""
+    found = _NUMBER.match(text, start) and _BEGINS_BEFORE.search(text, max(start - 3, 0), start)
+    return len(found[0]) if found else 0
 
 
 def _letters(text: str) -> tuple[str, list[int]]:
