@@ -1,6 +1,7 @@
 """Figures of a text with their units, and which of them say the same."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from math import isclose
 from typing import NamedTuple
@@ -54,8 +55,9 @@ _PER = (
     rf"|\s(?:once )?(?:(?:an?|each|every) (?:hour|day|week|month|year)|{_any(_ADVERBS)})\b"
 )
 _FIGURE = re.compile(
-    rf"(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
-    rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d*+\.\d++|\d++(?!\.\d))|(?P<word>{_any(_WORDS)})(?=\b|fold))"
+    rf"(?:(?P<power>(?<=10)[⁰¹²³⁴-⁹]+)"
+    rf"|(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
+    rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d*+\.\d++|\d++(?!\.\d))|(?P<word>{_any(_WORDS)})(?=\b|fold)))"
     rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])|(?![^\W\d_⁰-⁹²³¹]))(?P<per>(?:{_PER})*)"
 )
 _NAME = re.compile(rf"{_any(_ADVERBS)}|{_UNIT}(?=s?(?![^\W\d_]))")
@@ -119,7 +121,7 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
     following: Figure | None = None
     for found in reversed(list(_FIGURE.finditer(plain))):
         word = found["word"]
-        digits = found["digits"] or ""
+        digits = found["digits"] or unicodedata.normalize("NFKC", found["power"] or "")
         digits = digits.replace(",", "" if re.match(_THOUSANDS, digits) else ".")
         number = float(_WORDS[word] if word else digits)
         dimension, factor = _UNITS.get(found["unit"] or ("time" if word in _FREQUENCIES else ""), ("", 1.0))
@@ -138,6 +140,7 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
         every = _EVERY.search(plain, max(0, found.start() - _LONGEST_EVERY), found.start())
         if number and factor == _HOUR and every:  # Every 8 hours is three times a day.
             number, dimension, factor, per = _DAY / _HOUR / number, *_UNITS["time"], (_UNITS["day"],)
-        following = Figure(number, dimension, factor, per, relation, *found.span())
+        start = found.start() - len("10") * bool(found["power"])
+        following = Figure(number, dimension, factor, per, relation, start, found.end())
         if not (only_counted and word and (not dimension or number < 2)):
             yield following

@@ -350,6 +350,8 @@ def test_who_is_in_danger_and_who_did_better_is_as_in_the_source(text: str, reas
         ("It fell below 3.2 × 10⁹/L [1].", []),
         ("It fell in the 12th week [1].", []),
         ("It fell below 3.3 × 10⁹/L [1].", ["3.3"]),
+        ("It fell below 3.2 × 10⁶/L [1].", ["10⁶/L"]),
+        ("It fell below 3.2 × 10^6/L [1].", ["6/L"]),
     ],
 )
 def test_a_figure_is_read_as_a_whole(text: str, missing: list[str]) -> None:
