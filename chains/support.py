@@ -99,6 +99,8 @@ _MARK = re.compile(MARK)
 _MARKS = re.compile(rf"(?:[*_\s]*(?:\({MARK}\)|{MARK})\s*)*")
 """The citations behind a sentence, also behind what sets it in bold: `**It is so.** [1]`."""
 _MARKS_BEFORE = re.compile(rf"(?:{MARK}\s*)*\Z")
+_BREAK_BEFORE_MARKS = re.compile(rf"\n\s*(?=(?:{MARK}[ \t]*)+$)", re.MULTILINE)
+"""Before a line of citations alone, which are those of the line above."""
 _MARKS_WITHIN = 80
 """Characters in which the citations before a sentence stand."""
 _GIVEN = "(?:cited|extracted|given|provided|quoted|retrieved|supplied)"
@@ -220,7 +222,8 @@ def _sentences(text: str) -> Iterator[tuple[int, int, str]]:
 
     A line that ends in a colon introduces; it is no sentence.
     """
-    text = _TABLE_HEAD.sub(lambda head: " " * len(head[0]), text)
+    for blank in (_TABLE_HEAD, _BREAK_BEFORE_MARKS):
+        text = blank.sub(lambda found: " " * len(found[0]), text)
     at, introduction = 0, ""
     for line in text.splitlines(keepends=True):
         begin = item.end() if (item := _ITEM.match(line)) else 0

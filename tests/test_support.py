@@ -364,7 +364,18 @@ def test_a_zero_is_looked_for_as_any_other_figure() -> None:
     assert [doubt["missing"] for doubt in _doubts("Of 40 patients 0 died [1].", source)] == [["0"]]
 
 
-@pytest.mark.parametrize("said", ["**{}** [1]", "*{}* [1]", "__{}__[1]", "{} ([1])", "- **{}** [1] It lowers glucose."])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "**{}** [1]",
+        "*{}* [1]",
+        "__{}__[1]",
+        "{} ([1])",
+        "{}\n[1]",
+        "{}\n\n[1] [1]\n",
+        "- **{}** [1] It lowers glucose.",
+    ],
+)
 def test_a_citation_behind_a_sentence_that_is_set_in_bold_is_its_own(said: str) -> None:
     reasons = [doubt["reason"] for doubt in _doubts(said.format("Metformin is started at 5 g daily."))]
     assert reasons == ["not in what it cites: 5 g daily", *["no citation"] * said.endswith("glucose.")]
