@@ -49,6 +49,8 @@ TEXT = f"""Adverse events
 
 Placebo was given to 42. Their follow-up was shorter than that of the others and went on for a quarter."""
 
+ROWS = ((8, 1, "2.5"), (9, 31, "40"), (10, 62, "7.5"))
+
 
 def pdf(*pages: str, title: str = "", password: str | None = None, algorithm: str = "RC4-128") -> bytes:
     """A PDF with lines of text on each page, in Helvetica; "" is a page without any, "@20 280" a place, <9> raised."""
@@ -154,6 +156,13 @@ def test_lines_of_a_page_alone_are_no_running_heads() -> None:
     (entry,) = read(pdf("@20 290\nA heading\n@20 200\nSome text of one page.\n@20 10\nA note."))
     assert isinstance(entry, Document)
     assert entry.page_content == "A heading\n\nSome text of one page.\n\nA note."
+
+
+def test_rows_of_a_table_that_goes_on_are_no_running_heads() -> None:
+    pages = [f"@20 290\nPatient {row}: {dose} mg\n@20 150\nThe end.\n@150 10\n{page}" for page, row, dose in ROWS]
+    (entry,) = read(pdf(*pages))
+    assert isinstance(entry, Document)
+    assert " ".join(entry.page_content.split()) == "Patient 1: 2.5 mg Patient 31: 40 mg Patient 62: 7.5 mg"
 
 
 def test_a_citation_names_the_page_of_its_quote_and_its_link_opens_it(tmp_path: Path) -> None:

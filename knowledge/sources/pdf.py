@@ -4,8 +4,8 @@ import io
 import json
 import re
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedIOBase
@@ -43,7 +43,8 @@ _INDENT = 4.0
 """Points by which the first line of a paragraph is set in."""
 _FILE_NAME = re.compile(r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)", re.IGNORECASE)
 """The titles that programs give to files whose authors gave them none."""
-_DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
+_NUMBER = re.compile(r"\d{1,9}")
+_PAGE_NUMBER = re.compile(rf"{_NUMBER.pattern}|\A[ivxlc]+\Z")
 _WORD = re.compile(r"\w+(?:-\w+)*")
 _LAST_WORD = re.compile(r"[\w-]*\w\Z")
 _FIRST_WORD = re.compile(r"\w[\w-]*")
@@ -186,17 +187,22 @@ def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int
 
 
 def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]]:
-    """Leave out what stands at the top or bottom of several pages in the same place, but for its numbers."""
-    by_place = [sorted(page, key=attrgetter("base")) for page in pages]
-    margins = {line for page in by_place for line in (*page[:_MARGIN_LINES], *page[-_MARGIN_LINES:])}
-    on_pages = Counter(key for key, _ in {(key, line.page) for line in margins for key in _keys(line)})
-    heads = {line for line in margins if any(on_pages[key] > 1 for key in _keys(line))}
+    """Leave out what stands at the top or bottom of several pages in the same place, but for the pages' numbers."""
+    alike = defaultdict[tuple[str, int], list[_Line]](list)
+    for page in (sorted(page, key=attrgetter("base")) for page in pages):
+        for line in dict.fromkeys((*page[:_MARGIN_LINES], *page[-_MARGIN_LINES:])):
+            words, place = _PAGE_NUMBER.sub("#", line.text), round(line.base / _PLACE)
+            for near in (place, place + 1):
+                alike[words, near].append(line)
+    heads = {line for lines in alike.values() for pair in pairwise(lines) if _recurs(*pair) for line in pair}
     return [[line for line in page if line not in heads] for page in pages]
 
 
-def _keys(line: _Line) -> Iterable[tuple[str, int]]:
-    words, place = _DIGITS.sub("#", line.text), round(line.base / _PLACE)
-    return ((words, place), (words, place + 1))
+def _recurs(before: _Line, line: _Line) -> bool:
+    """Whether numbers go up with the pages or stay: rows of a table, of other numbers, are no running heads."""
+    pages = line.page - before.page
+    numbers = zip(*(map(int, _NUMBER.findall(each.text)) for each in (before, line)), strict=False)
+    return pages > 0 and all(number - first in (0, pages) for first, number in numbers)
 
 
 def _usual_gap(pages: Sequence[Sequence[_Line]]) -> float:
