@@ -141,7 +141,8 @@ def test_what_follows_an_inner_section_stands_under_the_outer_heading_again() ->
     ("<p>2.4 &#215; <italic>10</italic><sup>9</sup>/L, 10<sup>&#8722;3</sup> and 10<sup>4.5</sup> of 5 "
      "<sup>18</sup>F, CD4<sup>+</sup>, kg<sup>-1</sup></p>", "2.4 × 10^9/L, 10^−3 and 10^4.5 of 5 18F, CD4+, kg-1"),
     ("<p>10<sup>6&#8211;8</sup> or 10<sup>5,5</sup> CFU, the 2<sup>nd</sup></p>", "10^6–8 or 10^5,5 CFU, the 2nd"),
-    ("<p>In 2010<sup><xref ref-type='bibr' rid='B1'>1</xref></sup>.</p>", "In 20101."),
+    ("<p>In 2010<sup><xref ref-type='bibr' rid='B1'>1</xref></sup>.</p>", "In 2010[1]."),
+    ("<p>A<xref ref-type='bibr' rid='B1'><sup>1</sup></xref> of 12 or 3.<sup>2</sup></p>", "A[1] of 12 or 3.^2"),
     (f"<p>About 10<inline-formula>{MATH.replace('<mml:mi>x</mml:mi>', POWER)}</inline-formula>.</p>",
      "About 10×10^28."),
     ("<p>Two:<list><list-item><label>1</label><p>One.</p></list-item><list-item><p>Two.</p></list-item></list>"

@@ -102,9 +102,9 @@ def read(content: bytes) -> list[Entry]:
 
 
 def test_powers_stay_powers_and_superscripts_part_no_lines() -> None:
-    (entry,) = read(pdf("Of 50 x 10<9>/L, 10<-3> and CD4<+>\nin trials<12> of 1991 none was less."))
+    (entry,) = read(pdf("Of 50 x 10<9>/L, 10<-3> and CD4<+>\nin trials<12> of 1991.<3> none was less."))
     assert isinstance(entry, Document)
-    assert entry.page_content == "Of 50 x 10^9/L, 10^-3 and CD4+ in trials12 of 1991 none was less."
+    assert entry.page_content == "Of 50 x 10^9/L, 10^-3 and CD4+ in trials12 of 1991.^3 none was less."
 
 
 def test_a_line_of_signs_that_stand_for_nothing_is_none() -> None:

@@ -176,6 +176,22 @@ LISTS = """<h2>Do <b>not</b> use</h2><ul><li><p>In adults:</p><p>See below.</p><
 children</ul><p>It is old.</p><h2>Use</h2><ol><li>In epilepsy</ol><dl><dt>Dose<dd>5 mg</dl>"""
 
 
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [
+        ("10<!-- a --><sup>9</sup>", "10^9"),
+        ("10<a id='b'></a><i><sup>9 </sup></i>mg", "10^9 mg"),
+        ("10<sup>9/L</sup>", "10^9/L"),
+        ("2012<a href='#c'><sup>3, 4</sup></a>", "2012^3, 4"),
+        ("3.<sup>4</sup> 5 <sup>18</sup>F, 2<sup>nd</sup>", "3.^4 5 18F, 2nd"),
+    ],
+)
+def test_what_is_raised_behind_a_number_makes_no_other_of_it(raised: str, text: str) -> None:
+    (entry,) = read_html(io.BytesIO(f"<p>{raised}</p>".encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content == text
+
+
 def test_html_keeps_its_lists_and_headings() -> None:
     (entry,) = read_html(io.BytesIO(LISTS.encode()), "f/a.html")
     assert isinstance(entry, Document)

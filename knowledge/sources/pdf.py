@@ -27,7 +27,7 @@ _NONE = "\u2060"
 _BLANK = rf"\s\0{_NONE}{_HYPHEN}"
 _LINE = re.compile(rf"[^{_BLANK}](?:[^\r\n{_HYPHEN}]*[^{_BLANK}])?")
 _LINE_END = re.compile("\r\n")
-_DIGIT_PAIR = re.compile(rf"\d(?={_NONE}*((?:[-−–+]{_NONE}*)?\d))")
+_DIGIT_PAIR = re.compile(rf"\d(?=[.,{_NONE}]*((?:[-−–+]{_NONE}*)?\d))")
 _alone = threading.Lock()
 """PDFium may be used by one thread at a time."""
 

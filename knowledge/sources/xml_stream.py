@@ -18,7 +18,8 @@ _SAFE: Any = {
     **{"load_dtd": False, "no_network": True, "resolve_entities": False, "huge_tree": False},
     **{"remove_comments": True, "remove_pis": True},
 }
-_POWER = re.compile(r"[-+−–]?\d[\d.,–−-]*")
+_POWER = re.compile(r"\s*([-+−–]?\d.*)", re.DOTALL)
+_NUMBER_END = re.compile(r"\d[.,]?\Z")
 
 
 def stream_elements(
@@ -92,24 +93,26 @@ def unresolved_entity(element: etree._Element) -> str | None:
 def write_out_formulas(element: etree._Element) -> None:
     """Have powers, fractions and names in formulas stay what they are in plain text: `10^9`, `1/2`, `VO2`.
 
-    Without their marks they would be other numbers: 109, 12. Blanks between the parts of MathML mean nothing.
+    Without their marks they would be other numbers: 109, 12. So would citations that are raised, as in `2010[1]`.
+    Blanks between the parts of MathML mean nothing.
     """
     for math in element.iter("{*}math"):
         for part in math.iterdescendants("{*}*"):
-            part.tail = (part.tail or "").strip()
+            part.tail = (part.tail or "").strip() or None
             if len(part):
-                part.text = (part.text or "").strip()
+                part.text = (part.text or "").strip() or None
         for over, _ in filter(lambda fraction: len(fraction) == 2, math.iter("{*}mfrac")):
             over.tail = "/"
     for raised in element.iter("{*}sup", "{*}msup"):
         if local_name(raised) == "msup" and len(raised) == 2:
             raised = raised[1]
-        before, parent = raised.getprevious(), raised.getparent()
-        text = (parent is not None and parent.text) if before is None else before.tail or flatten(before)
+        before: Any = raised.xpath("preceding::text()[1]")
+        parent = raised.getparent()
         cited = raised.find("{*}xref") is not None or (parent is not None and local_name(parent) == "xref")
-        if text and text[-1].isdecimal() and _POWER.fullmatch(power := flatten(raised)) and not cited:
+        power = _POWER.fullmatch("".join(map(str, raised.itertext())))
+        if power and (cited or (before and _NUMBER_END.search(before[0]))):
             del raised[:]
-            raised.text = f"^{power}"
+            raised.text = f"[{power[1].strip()}]" if cited else f"^{power[1]}"
 
 
 def flatten(element: etree._Element | None) -> str:
