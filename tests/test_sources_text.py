@@ -172,8 +172,21 @@ def test_html_is_read_block_by_block_without_menus_and_scripts() -> None:
     assert (entry.metadata["title"], entry.metadata["kind"]) == ("Zinc for colds", "text")
 
 
+def test_what_stands_apart_on_a_page_makes_no_new_word() -> None:
+    page = "<legend>Dose</legend>5<img src='a'>10 mg, P<img alt='≤'>0.05<center>40</center>50"
+    (entry,) = read_html(io.BytesIO(page.encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content.split("\n\n") == ["Dose", "5 10 mg, P ≤ 0.05", "40", "50"]
+
+
 LISTS = """<h2>Do <b>not</b> use</h2><ul><li><p>In adults:</p><p>See below.</p><ul><li>Asthma</ul>or<li></li><li>In
 children</ul><p>It is old.</p><h2>Use</h2><ol><li>In epilepsy</ol><dl><dt>Dose<dd>5 mg</dl>"""
+
+
+POWER_TWICE = (
+    "<math><semantics><msup><mn>10</mn><mn>9</mn></msup><annotation encoding='application/x-tex'>10^9</annotation>"
+    "</semantics></math><span aria-hidden='true'>10<b>9</b></span>"
+)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +196,8 @@ children</ul><p>It is old.</p><h2>Use</h2><ol><li>In epilepsy</ol><dl><dt>Dose<d
         ("10<a id='b'></a><i><sup>9 </sup></i>mg", "10^9 mg"),
         ("10<sup>9/L</sup>", "10^9/L"),
         ("2012<a href='#c'><sup>3, 4</sup></a>", "2012^3, 4"),
+        ("10<i style='vertical-align: super'>9</i>", "10^9"),
+        (f"{POWER_TWICE}/L", "10^9/L"),
         ("3.<sup>4</sup> 5 <sup>18</sup>F, 2<sup>nd</sup>", "3.^4 5 18F, 2nd"),
     ],
 )
@@ -327,6 +342,7 @@ def test_cells_of_markdown_are_named_by_their_headers(text: str, read: str) -> N
 
 STRUCK = ("<del>10</del>", "<s>10</s>", "<strike>10</strike>", "<i hidden>10</i>", "<i style='Display : NONE'>10</i>",
     "<i style='color: red; visibility:hidden'>1<b>0</b></i>", "<i style='text-decoration: line-through'>10</i>",
+    "<video>10</video>", "<i aria-hidden='true'>10</i>",
 )  # fmt: skip
 
 

@@ -32,16 +32,17 @@ _FRONT_MATTER_TITLE = re.compile(r"^title:(.+)$", re.MULTILINE)
 _LINE_END = re.compile(r"\r\n?|\n")
 
 _BLOCKS = (
-    *("address", "article", "aside", "blockquote", "body", "caption", "dd", "details", "div", "dl", "dt"),
-    *("fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr"),
-    *("html", "li", "main", "ol", "p", "pre", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul"),
+    *("address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dir", "div", "dl"),
+    *("dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header"),
+    *("hgroup", "hr", "html", "legend", "li", "main", "menu", "ol", "p", "pre", "section", "summary", "table"),
+    *("tbody", "tfoot", "thead", "tr", "ul"),
 )
 """Elements that stand on lines of their own; all others are within a line."""
 _ITEMS = ("dd", "li")
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LEFT_OUT = (
-    *("button", "head", "nav", "noscript", "script", "select", "style", "svg", "template", "textarea"),
-    *("del", "s", "strike"),
+    *("annotation", "annotation-xml", "audio", "button", "canvas", "datalist", "head", "iframe", "nav", "noscript"),
+    *("script", "select", "style", "svg", "template", "textarea", "video", "del", "s", "strike"),
 )
 _UNSEEN = ("display:none", "visibility:hidden", "line-through")
 """Styles of what is not shown, or struck out."""
@@ -140,12 +141,18 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """
     root = _parsed(read_whole(stream))
     title = " ".join((root.findtext(".//title") or "").split())
-    write_out_formulas(root)
     etree.strip_elements(root, etree.Comment, etree.ProcessingInstruction, *_LEFT_OUT, with_tail=False)
     for element in list(root.iterdescendants()):
         style = "".join(element.get("style", "").split()).lower()
-        if "hidden" in element.attrib or any(unseen in style for unseen in _UNSEEN):
+        # Pages have a formula a second time for the eye, its powers without a mark, and that is `aria-hidden`.
+        hidden = "hidden" in element.attrib or element.get("aria-hidden") == "true"
+        if hidden or any(unseen in style for unseen in _UNSEEN):
             element.drop_tree()
+        elif "vertical-align:super" in style:
+            element.tag = "sup"
+        elif element.tag == "img" and len(sign := element.get("alt", "")) == 1:
+            element.text = sign
+    write_out_formulas(root)
     _name_cells(root)
     text, starts, outline = "", [], list[str]()
     for block, level in _blocks(root):
@@ -163,7 +170,7 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
 
 
 def _name_cells(root: html.HtmlElement) -> None:
-    for element in root.iter(*_BLOCKS, "br"):
+    for element in root.iter(*_BLOCKS, "br", "img", "input"):
         element.text = " " + _CONTROLS.sub(" ", element.text or "")
         element.tail = " " + _CONTROLS.sub(" ", element.tail or "")
     for table in root.iter("table"):
@@ -204,7 +211,7 @@ def _blocks(root: html.HtmlElement) -> Iterator[tuple[str, int]]:
         if element.tag in _ITEMS:
             depth, bullet = (depth + 1, "- ") if begins else (depth - 1, "")
         if begins:
-            running += _CELL_MARK if element.tag in CELLS else "\n" if element.tag == "br" else ""
+            running += _CELL_MARK if element.tag in CELLS else ""
         running += _CONTROLS.sub(" ", (element.text if begins else element.tail) or "")
 
 
