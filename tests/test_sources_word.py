@@ -22,6 +22,7 @@ STYLES = (
     '<w:outlineLvl w:val="1"/></w:pPr></w:style><w:style w:type="paragraph" w:styleId="Body"><w:basedOn w:val="Own"/>'
     '<w:pPr><w:outlineLvl w:val="9"/></w:pPr></w:style><w:style w:type="character" w:styleId="Gone"><w:rPr><w:strike/>'
     '</w:rPr></w:style><w:style w:type="character" w:styleId="Loop"><w:basedOn w:val="Loop"/></w:style>'
+    '<w:style w:type="character" w:styleId="Up"><w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>'
 )
 NUMBERING = (
     '<w:abstractNum w:abstractNumId="0"><w:lvl w:ilvl="0"><w:numFmt w:val="bullet"/></w:lvl><w:lvl w:ilvl="1">'
@@ -117,6 +118,38 @@ def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
     ]
     table = row(cell("Adults", restart), cell("5 mg")) + row(cell("", goes_on), cell("1 mg"))
     assert blocks(f"<w:tbl>{table}</w:tbl>") == ["Adults\t5 mg", "Adults\t1 mg"]
+
+    short = "<w:tr><w:trPr><w:gridBefore w:val='2'/></w:trPr>" + cell("9 mg") + "</w:tr>"
+    shorter = "<w:tr><w:trPr><w:gridAfter w:val='1'/></w:trPr>" + cell("Men") + cell("3") + "</w:tr>"
+    mark = '<w:bookmarkStart w:id="1" w:name="a"/>'
+    table = (
+        row(cell("Who"), cell("Day"), cell("Dose"), header=True)
+        + row(cell("Adults", restart), cell("1"), cell("5 mg"))
+        + mark
+        + row(cell("", goes_on), cell("2"), cell("1 mg"))
+        + short
+        + shorter
+    )
+    assert blocks(f"<w:tbl>{table}</w:tbl>") == [
+        *("Who: Adults | Day: 1 | Dose: 5 mg", "Who: Adults | Day: 2 | Dose: 1 mg"),
+        *("Dose: 9 mg", "Who: Men | Day: 3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("within", "text"),
+    [
+        *((f"<w:{name}>{run('5 mg')}</w:{name}>", "5 mg") for name in ("fldSimple", "bdo", "dir")),
+        (f"<w:r><w:ruby><w:rubyBase>{run('5 mg')}</w:rubyBase></w:ruby></w:r>", "5 mg"),
+        *((f"<w:r><w:t>5</w:t><w:{name}/><w:t>10</w:t></w:r>", "5 10") for name in ("cr", "ptab", "br", "tab")),
+        (run("10") + run("9 ", '<w:rStyle w:val="Up"/>') + run("cells"), "10^9 cells"),
+        (run("10") + '<w:bookmarkStart w:id="1" w:name="a"/>' + run("9", '<w:rStyle w:val="Up"/>'), "10^9"),
+        (run("\uf0b3") + run("\uf0b35 m", '<w:rFonts w:ascii="Symbol"/>') + run("g"), "\uf0b3≥5 μg"),
+        ('<w:r><w:sym w:font="Symbol" w:char="f0a3"/><w:sym w:font="Arial" w:char="2265"/></w:r>', "≤≥"),
+    ],
+)
+def test_no_text_of_word_is_lost_or_another(within: str, text: str) -> None:
+    assert blocks(p(run("Give ") + within + run("."))) == [f"Give {text}."]
 
 
 def test_text_boxes_and_formulas_of_word_are_not_lost() -> None:

@@ -25,6 +25,11 @@ _TEXT = re.compile(r"word/[^/]+\.xml", re.ASCII)
 _NOT_SHOWN = ("strike", "dstrike", "vanish")
 _FIELDS = (f"{_W}rPr", f"{_W}fldChar", f"{_W}instrText")
 """What a run may have beside what is shown of it."""
+_READ_AS = {
+    **dict.fromkeys(("bdo", "dir", "fldSimple", "ruby", "rubyBase"), "smartTag"),
+    **{"cr": "tab", "ptab": "tab", "bookmarkStart": "bookmarkEnd"},
+}
+"""Elements that mammoth does not know, or that part what belongs together for it, by one that it reads as they are."""
 _LEVELS = 6
 _ENCRYPTED_OR_OLD = b"\xd0\xcf\x11\xe0"
 
@@ -85,17 +90,37 @@ def _parsed(text: bytes) -> etree._Element:
 
 
 def _show(tree: etree._Element, styles: dict[str, etree._Element]) -> None:
+    from mammoth.docx.dingbats import dingbats
+
     _place_boxes(tree)
+    for name, other in _READ_AS.items():
+        for element in tree.iter(f"{_W}{name}"):
+            element.tag = f"{_W}{other}"
+    for row in tree.iter(f"{_W}tr"):
+        for name, place in (("gridBefore", 0), ("gridAfter", len(row))):
+            if left_out := _value(row, f"trPr/{name}"):
+                row.insert(place, cell := etree.Element(f"{_W}tc"))
+                etree.SubElement(etree.SubElement(cell, f"{_W}tcPr"), f"{_W}gridSpan", {f"{_W}val": left_out})
     for formula in tree.iter(_FORMULAS):
         tail = formula.tail
         formula.clear()
         formula.tag, formula.tail = f"{_W}r", tail
         etree.SubElement(formula, f"{_W}t").text = "[formula]"
     for run in tree.iter(f"{_W}r"):
-        if any(_is_on(run, name, styles) for name in _NOT_SHOWN):
+        if any(_of_run(run, name, styles) not in (None, "0", "false", "off") for name in _NOT_SHOWN):
             for child in list(run):
                 if child.tag not in _FIELDS:
                     run.remove(child)
+        properties = run.find(f"{_W}rPr")
+        if properties is not None and _of_run(run, "vertAlign", styles) == "superscript":
+            etree.SubElement(properties, f"{_W}vertAlign", {f"{_W}val": "superscript"})
+        for text in run.iterchildren(f"{_W}t", f"{_W}sym"):
+            holder = run.find(f"{_W}rPr/{_W}rFonts") if text.tag == f"{_W}t" else text
+            font = None if holder is None else holder.get(f"{_W}font", holder.get(f"{_W}ascii"))
+            signs = text.text or "" if text.tag == f"{_W}t" else chr(int(text.get(f"{_W}char", ""), 16))
+            codes = [(font, ord(sign) - 0xF000 * ("\uf000" <= sign <= "\uf0ff")) for sign in signs]
+            text.tag = f"{_W}t"
+            text.text = "".join(chr(dingbats.get(code, ord(sign))) for code, sign in zip(codes, signs, strict=True))
     for paragraph in tree.iter(f"{_W}p"):
         level = _level(paragraph, styles)
         if level is not None and level < 9:
@@ -134,13 +159,14 @@ def _value(element: etree._Element | None, path: str) -> str | None:
     return None if found is None else found.get(f"{_W}val", "1")
 
 
-def _is_on(run: etree._Element, name: str, styles: dict[str, etree._Element]) -> bool:
+def _of_run(run: etree._Element, name: str, styles: dict[str, etree._Element]) -> str | None:
+    """Return what a run, or else a style of it, says of a property."""
     paragraph = next(run.iterancestors(f"{_W}p"), None)
     named = (_value(run, "rPr/rStyle"), _value(paragraph, "pPr/pStyle"))
     for element in (run, *(style for start in named for style in _chain(start, styles))):
         if (value := _value(element, f"rPr/{name}")) is not None:
-            return value not in ("0", "false", "off")
-    return False
+            return value
+    return None
 
 
 def _level(paragraph: etree._Element, styles: dict[str, etree._Element]) -> int | None:
