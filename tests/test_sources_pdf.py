@@ -107,6 +107,12 @@ def test_powers_stay_powers_and_superscripts_part_no_lines() -> None:
     assert entry.page_content == "Of 50 x 10^9/L, 10^-3 and CD4+ in trials12 of 1991.^3 none was less."
 
 
+def test_a_column_of_single_digits_is_no_number() -> None:
+    (entry,) = read(pdf("Scores\n@100 200\n4\n@100 186\n1\n@100 172\n3"))
+    assert isinstance(entry, Document)
+    assert entry.page_content.split() == ["Scores", "4", "1", "3"]
+
+
 def test_a_line_of_signs_that_stand_for_nothing_is_none() -> None:
     (entry,) = read(pdf("One line\n\\000\\000\nand two."))
     assert isinstance(entry, Document)

@@ -114,12 +114,12 @@ def _lines(document: "PdfDocument", number: int) -> Iterator[_Line]:
     try:
         signs = "".join(chr(raw.FPDFText_GetUnicode(words, place)) for place in range(words.count_chars()))
         signs = _LINE_END.sub(lambda end: _joint(words, end.start() - 1, end.end()) or end[0], signs)
-        powers = {pair.start(1) for pair in _DIGIT_PAIR.finditer(signs) if _raised(words, pair.start(), pair.start(1))}
+        marks = {pair.start(1): _mark(words, pair.start(), pair.start(1)) for pair in _DIGIT_PAIR.finditer(signs)}
         for line in _LINE.finditer(signs):
             left, base, _, _ = words.get_charbox(line.start(), loose=True)
             _, _, right, _ = words.get_charbox(line.end() - 1, loose=True)
             size = raw.FPDFText_GetFontSize(words, line.start())
-            marked = "".join("^" * (place in powers) + sign for place, sign in enumerate(line[0], line.start()))
+            marked = "".join(marks.get(place, "") + sign for place, sign in enumerate(line[0], line.start()))
             text = " ".join(_storable(marked).replace(_NONE, "").split())
             yield _Line(text, number, left, right, base, size, hyphenated=signs.startswith(_HYPHEN, line.end()))
     finally:
@@ -138,15 +138,18 @@ def _joint(words: "PdfTextPage", before: int, after: int) -> str:
     return (_NONE if gap < 0.1 * high else " ") + _NONE if overlaps and -0.3 < gap / high < 0.35 else ""
 
 
-def _raised(words: "PdfTextPage", before: int, after: int) -> bool:
-    """Whether a digit is the exponent of the one before it: smaller, and higher up."""
+def _mark(words: "PdfTextPage", before: int, after: int) -> str:
+    """What parts a digit from the one before it: a `^` if it is an exponent, a blank if it stands in another line.
+
+    PDFium takes a column of single digits for one number that is written downwards.
+    """
     from pypdfium2 import raw
 
     size, exponents = (raw.FPDFText_GetFontSize(words, place) for place in (before, after))
-    if exponents > 0.9 * size:
-        return False
-    (_, bottom, _, top), (_, lower, _, _) = (words.get_charbox(place, loose=True) for place in (before, after))
-    return bool(lower > bottom + 0.15 * (top - bottom))
+    (_, bottom, _, top), (_, lower, _, upper) = (words.get_charbox(place, loose=True) for place in (before, after))
+    if exponents <= 0.9 * size and lower > bottom + 0.15 * (top - bottom):
+        return "^"
+    return " " if upper < bottom + 0.3 * (top - bottom) and raw.FPDFText_GetCharAngle(words, after) == 0 else ""
 
 
 @contextmanager
@@ -199,10 +202,10 @@ def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]
 
 
 def _recurs(before: _Line, line: _Line) -> bool:
-    """Whether numbers go up with the pages or stay: rows of a table, of other numbers, are no running heads."""
+    """Whether it is on one of the next two pages, and its numbers go up with these or stay, as those of no table do."""
     pages = line.page - before.page
     numbers = zip(*(map(int, _NUMBER.findall(each.text)) for each in (before, line)), strict=False)
-    return pages > 0 and all(number - first in (0, pages) for first, number in numbers)
+    return 0 < pages < 3 and all(number - first in (0, pages) for first, number in numbers)
 
 
 def _usual_gap(pages: Sequence[Sequence[_Line]]) -> float:
