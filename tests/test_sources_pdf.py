@@ -113,6 +113,13 @@ def test_a_column_of_single_digits_is_no_number() -> None:
     assert entry.page_content.split() == ["Scores", "4", "1", "3"]
 
 
+def test_a_range_or_a_compound_that_a_line_ends_in_goes_on_as_one() -> None:
+    (entry,) = read(pdf("The interval of the ratio was 4.70-\n16.7 in the group that had high LDL-\ncholesterol."))
+    assert isinstance(entry, Document)
+    text = "The interval of the ratio was 4.70-16.7 in the group that had high LDL-cholesterol."
+    assert entry.page_content == text
+
+
 def test_a_line_of_signs_that_stand_for_nothing_is_none() -> None:
     (entry,) = read(pdf("One line\n\\000\\000\nand two."))
     assert isinstance(entry, Document)

@@ -48,6 +48,7 @@ _PAGE_NUMBER = re.compile(rf"{_NUMBER.pattern}|\A[ivxlc]+\Z")
 _WORD = re.compile(r"\w+(?:-\w+)*")
 _LAST_WORD = re.compile(r"[\w-]*\w\Z")
 _FIRST_WORD = re.compile(r"\w[\w-]*")
+_RANGE = re.compile(r"\d[-–]\Z")
 _SENTENCE_END = re.compile(r"[.!?:]['\"”’)\]\d,–-]*\Z")
 
 
@@ -181,7 +182,8 @@ def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int
         if before is not None and before.hyphenated:
             text += _hyphen(before.text, line.text, words)
         elif before is not None:
-            text += " " if _goes_on(before, line, gap, rights) else "\n\n"
+            blank = "" if _RANGE.search(before.text) and line.text[0].isdecimal() else " "
+            text += blank if _goes_on(before, line, gap, rights) else "\n\n"
         if before is None or before.page != line.page:
             page_starts.append((len(text), line.page))
         text += line.text
@@ -246,4 +248,5 @@ def _hyphen(before: str, after: str, words: Counter[str]) -> str:
     if first is None or last is None:
         return "-"
     whole, hyphened = (f"{first[0]}{joint}{last[0]}".casefold() for joint in ("", "-"))
-    return "-" if words[hyphened] > words[whole] or not after[0].islower() else ""
+    # No word is broken behind a capital: LDL-cholesterol.
+    return "" if before[-1].islower() and after[0].islower() and words[whole] >= words[hyphened] else "-"
