@@ -54,6 +54,8 @@ _STRUCK = re.compile(
 )
 """Text in Markdown that is struck out, or a comment."""
 _CELL_BORDER = re.compile(r"(?<!\\)\|")
+_ITEM_MARK = re.compile(r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)*")
+"""The mark of an item of a list, which the headers of a table may stand behind."""
 _DASHES = frozenset("|:- \t\r")
 """What stands between the headers and the rows of a table in Markdown."""
 _CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -180,15 +182,24 @@ def _name_cells(root: html.HtmlElement) -> None:
 
 def _with_named_cells(text: str) -> str:
     """Have the cells of tables in Markdown begin with their headers."""
-    lines, headers, given = list[str](), list[str](), text.split("\n")
+    lines, headers, marks, given = list[str](), list[str](), "", text.split("\n")
     for line, following in zip_longest(given, given[1:], fillvalue=""):
+        dashes = _DASHES.issuperset(row := line.lstrip("> \t"))
         if "|" not in line:
             headers = []
-        elif _DASHES.issuperset(line) and (headers or (lines and "|" in lines[-1] and "|" in following)):
-            headers = headers or _cells(lines.pop())
-            continue
-        lines.append(named(headers, _cells(line)) if headers else line)
+        elif dashes and not headers and lines and "|" in lines[-1] and "|" in following:
+            marks = line[: len(line) - len(row)]
+            headers = _headers(lines[-1].removeprefix(marks), len(_cells(row)))
+            del lines[len(lines) - bool(headers) :]
+        if not (dashes and headers):
+            lines.append(marks + named(headers, _cells(line.removeprefix(marks))) if headers else line)
     return "\n".join(lines)
+
+
+def _headers(line: str, count: int) -> list[str]:
+    """Return the cells of a line, which are headers where there are as many of them as of dashes below; else none."""
+    possible = (_cells(line), _cells(_ITEM_MARK.sub("", line, count=1)))
+    return next((cells for cells in possible if len(cells) == count), [])
 
 
 def _cells(line: str) -> list[str]:
