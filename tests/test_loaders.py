@@ -180,6 +180,7 @@ def test_a_table_without_texts_or_in_another_encoding_is_told_of(tmp_path: Path)
     ("row", "told"),
     [
         (b"2,T,Zinc helps, when taken early", "It has more cells than the first line, 3: quote those"),
+        (b"2,Zinc hel", "It has fewer cells than the first line, 3: it may be cut off."),
         (b'2,T,"Zinc" helps.', "Its quotes are not those of CSV, up to line 3: "),
         (b'2,T,"Zinc helps.\n2,T,Honey "too" helps.', "Its quotes are not those of CSV, up to line 4: "),
         ("2,T,Dose: 5 µg.".encode("latin-1"), "The line is not UTF-8."),
@@ -197,6 +198,11 @@ def test_no_row_of_a_table_is_cut_in_silence_or_takes_others_with_it(row: bytes,
     else:
         assert isinstance(second, Document)
         assert second.page_content == row.split(b",")[2].decode()
+
+
+def test_columns_of_one_name_are_an_error_that_names_it() -> None:
+    (entry,) = read_table(io.BytesIO(b"id,text,dose,dose,,\n1,Zinc.,5 mg,10 mg,,\n"), csv_rows)
+    assert entry == Reject("line 1", "Several columns are named dose: give each its own name.")
 
 
 def test_columns_are_found_in_capitals_and_between_blanks() -> None:

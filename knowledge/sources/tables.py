@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BufferedIOBase
 from itertools import chain, islice
@@ -129,6 +130,8 @@ def csv_rows(stream: BufferedIOBase) -> Rows:
         lines = chain([first], (line.decode(errors="surrogateescape") for line in stream))
         rows = csv.DictReader(lines, delimiter=max(",;\t", key=first.count), strict=True)
         names = list(rows.fieldnames or ())
+        if twice := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
+            raise UnreadableError(f"Several columns are named {', '.join(twice)}: give each its own name.", "line 1")
     except (UnicodeDecodeError, csv.Error) as error:
         raise UnreadableError(f"It cannot be read as CSV in UTF-8: {error}.", "line 1") from None
     yield "line 1", names
@@ -144,6 +147,8 @@ def csv_rows(stream: BufferedIOBase) -> Rows:
         told = ""
         if any(row.pop(None, ())):
             told = f"It has more cells than the first line, {len(names)}: quote those with a delimiter in them."
+        elif None in row.values():
+            told = f"It has fewer cells than the first line, {len(names)}: it may be cut off."
         elif _NOT_UTF_8.search("".join(filter(None, row.values()))):
             told = "The line is not UTF-8."
         yield f"line {rows.line_num}", told or row
