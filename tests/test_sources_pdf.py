@@ -108,9 +108,9 @@ def test_powers_stay_powers_and_superscripts_part_no_lines() -> None:
 
 
 def test_a_column_of_single_digits_is_no_number() -> None:
-    (entry,) = read(pdf("Scores\n@100 200\n4\n@100 186\n1\n@100 172\n3"))
+    (entry,) = read(pdf("Scores\n@100 200\n4\n@100 186\n1\n@100 172\n3\n@20 100\nno\n@20 86\n5"))
     assert isinstance(entry, Document)
-    assert entry.page_content.split() == ["Scores", "4", "1", "3"]
+    assert entry.page_content.split() == ["Scores", "4", "1", "3", "no", "5"]
 
 
 def test_a_range_or_a_compound_that_a_line_ends_in_goes_on_as_one() -> None:
@@ -118,6 +118,15 @@ def test_a_range_or_a_compound_that_a_line_ends_in_goes_on_as_one() -> None:
     assert isinstance(entry, Document)
     text = "The interval of the ratio was 4.70-16.7 in the group that had high LDL-cholesterol."
     assert entry.page_content == text
+
+
+def test_a_sign_in_the_last_cell_of_a_row_joins_no_words() -> None:
+    rows = "@20 200\nfirst\n@100 200\nER-\n@20 186\npositive for years\n@150 186\nRh-\n@20 150\nshort-\nand long-term"
+    (entry,) = read(pdf(f"{rows}\n@20 100\nAll in this group were ER-\npositive. Some were Rh-"))
+    assert isinstance(entry, Document)
+    assert " ".join(entry.page_content.split()) == (
+        "first ER- positive for years Rh- short- and long-term All in this group were ER-positive. Some were Rh-"
+    )
 
 
 def test_a_line_of_signs_that_stand_for_nothing_is_none() -> None:

@@ -27,7 +27,8 @@ _NONE = "\u2060"
 _BLANK = rf"\s\0{_NONE}{_HYPHEN}"
 _LINE = re.compile(rf"[^{_BLANK}](?:[^\r\n{_HYPHEN}]*[^{_BLANK}])?")
 _LINE_END = re.compile("\r\n")
-_DIGIT_PAIR = re.compile(rf"\d(?=[.,{_NONE}]*((?:[-−–+]{_NONE}*)?\d))")
+_BLANKS = re.compile(r"(?<=\S) (?=\S)")
+_BEFORE_DIGIT = re.compile(rf"(?:(\d)[.,{_NONE}]*|[^{_BLANK}]{_NONE}*)(?=((?:[-−–+]{_NONE}*)?\d))")
 _alone = threading.Lock()
 """PDFium may be used by one thread at a time."""
 
@@ -115,14 +116,18 @@ def _lines(document: "PdfDocument", number: int) -> Iterator[_Line]:
     try:
         signs = "".join(chr(raw.FPDFText_GetUnicode(words, place)) for place in range(words.count_chars()))
         signs = _LINE_END.sub(lambda end: _joint(words, end.start() - 1, end.end()) or end[0], signs)
-        marks = {pair.start(1): _mark(words, pair.start(), pair.start(1)) for pair in _DIGIT_PAIR.finditer(signs)}
+        marks = {pair.start(2): _mark(words, pair) for pair in _BEFORE_DIGIT.finditer(signs)}
         for line in _LINE.finditer(signs):
             left, base, _, _ = words.get_charbox(line.start(), loose=True)
             _, _, right, _ = words.get_charbox(line.end() - 1, loose=True)
             size = raw.FPDFText_GetFontSize(words, line.start())
             marked = "".join(marks.get(place, "") + sign for place, sign in enumerate(line[0], line.start()))
             text = " ".join(_storable(marked).replace(_NONE, "").split())
-            yield _Line(text, number, left, right, base, size, hyphenated=signs.startswith(_HYPHEN, line.end()))
+            hyphenated = signs.startswith(_HYPHEN, line.end())
+            blanks = (blank.start() for blank in _BLANKS.finditer(signs, *line.span()))
+            if hyphenated and any(_is_wide(words, blank, size) for blank in blanks):
+                text, hyphenated = f"{text}-", False
+            yield _Line(text, number, left, right, base, size, hyphenated)
     finally:
         words.close()
         page.close()
@@ -135,20 +140,27 @@ def _joint(words: "PdfTextPage", before: int, after: int) -> str:
     _, bottom, right, top = words.get_charbox(before, loose=True)
     left, lower, _, upper = words.get_charbox(after, loose=True)
     high, gap = max(top - bottom, upper - lower), left - right
-    overlaps = min(top, upper) - max(bottom, lower) > 0.5 * min(top - bottom, upper - lower)
+    overlaps = min(top, upper) - max(bottom, lower) > 0.3 * min(top - bottom, upper - lower)
     return (_NONE if gap < 0.1 * high else " ") + _NONE if overlaps and -0.3 < gap / high < 0.35 else ""
 
 
-def _mark(words: "PdfTextPage", before: int, after: int) -> str:
-    """What parts a digit from the one before it: a `^` if it is an exponent, a blank if it stands in another line.
+def _is_wide(words: "PdfTextPage", blank: int, size: float) -> bool:
+    """Return whether a blank parts cells of a row, whose last word does not go on in the next line."""
+    left, right = words.get_charbox(blank - 1, loose=True)[2], words.get_charbox(blank + 1, loose=True)[0]
+    return bool(right - left > size)
 
-    PDFium takes a column of single digits for one number that is written downwards.
+
+def _mark(words: "PdfTextPage", pair: re.Match[str]) -> str:
+    """What parts a digit from the sign before it: a `^` if it is a number's exponent, a blank if in another line.
+
+    PDFium takes a digit below others for one of a text that is written downwards.
     """
     from pypdfium2 import raw
 
+    before, after = pair.start(), pair.start(2)
     size, exponents = (raw.FPDFText_GetFontSize(words, place) for place in (before, after))
     (_, bottom, _, top), (_, lower, _, upper) = (words.get_charbox(place, loose=True) for place in (before, after))
-    if exponents <= 0.9 * size and lower > bottom + 0.15 * (top - bottom):
+    if pair[1] and exponents <= 0.9 * size and lower > bottom + 0.15 * (top - bottom):
         return "^"
     return " " if upper < bottom + 0.3 * (top - bottom) and raw.FPDFText_GetCharAngle(words, after) == 0 else ""
 
@@ -179,16 +191,16 @@ def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int
     text, page_starts = "", list[tuple[int, int]]()
     before: _Line | None = None
     for line in lines:
-        if before is not None and before.hyphenated:
+        if before is not None and before.hyphenated and _is_full(before, rights):
             text += _hyphen(before.text, line.text, words)
         elif before is not None:
             blank = "" if _RANGE.search(before.text) and line.text[0].isdecimal() else " "
-            text += blank if _goes_on(before, line, gap, rights) else "\n\n"
+            text += "-" * before.hyphenated + (blank if _goes_on(before, line, gap, rights) else "\n\n")
         if before is None or before.page != line.page:
             page_starts.append((len(text), line.page))
         text += line.text
         before = line
-    return text, page_starts
+    return text + "-" * lines[-1].hyphenated if lines else text, page_starts
 
 
 def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]]:
@@ -237,9 +249,12 @@ def _goes_on(before: _Line, line: _Line, gap: float, rights: dict[_Line, float])
         return True
     if before.page != line.page or line.base >= before.base:  # another column
         return not _SENTENCE_END.search(before.text)
-    full = before.right - before.left >= _FULL * (rights[before] - before.left)
     near = before.base - line.base <= _GAP * gap * line.size
-    return full and near and line.left - before.left < _INDENT
+    return _is_full(before, rights) and near and line.left - before.left < _INDENT
+
+
+def _is_full(line: _Line, rights: dict[_Line, float]) -> bool:
+    return line.right - line.left >= _FULL * (rights[line] - line.left)
 
 
 def _hyphen(before: str, after: str, words: Counter[str]) -> str:
@@ -248,5 +263,7 @@ def _hyphen(before: str, after: str, words: Counter[str]) -> str:
     if first is None or last is None:
         return "-"
     whole, hyphened = (f"{first[0]}{joint}{last[0]}".casefold() for joint in ("", "-"))
+    if last[0] in ("and", "or"):
+        return "- "
     # No word is broken behind a capital: LDL-cholesterol.
     return "" if before[-1].islower() and after[0].islower() and words[whole] >= words[hyphened] else "-"
