@@ -250,6 +250,7 @@ DOSES = "<tr><th>Weight<th>Adult<br>dose<tr><th>under 40 kg<td><p>500 mg</p>b.i.
         ("<tr><th>" + "a" * 201 + "<tr><td>5 mg", "a" * 201 + "\n\n5 mg"),
         ("<tr><th rowspan=1>Dose<tr><td colspan=1>5 mg", "Dose: 5 mg"),
         ("<tr><th>Dose<td>5 mg", "Dose\t5 mg"),
+        ("<thead><tr><td>For<td>Dose<tbody><tr><td>men<td>5 mg", "For: men | Dose: 5 mg"),
         ("<tr><th>Dose", "Dose"),
         (f"<tr><th>a<tr><td>b<table>{DOSES}</table>", "a\n\nb\n\nWeight: under 40 kg | Adult dose: 500 mg"),
     ],

@@ -39,6 +39,8 @@ def rows_as_text(table: html.HtmlElement, cell_mark: str) -> None:
     grid = _grid(table)
     texts = {cell: flatten(cell) for _, cells in grid for cell in cells}
     wide = any(len(cells) > 1 for _, cells in grid)
+    # A head may have no cell that is marked as a header.
+    heads = {row for head in table.iter("thead") if head.find("tr/th") is None for row in head}
     names, above = list[str](), list[html.HtmlElement]()
     heading, kind, seen, headers, left = "", "", set[html.HtmlElement](), list[html.HtmlElement](), 0
     for row, cells in grid:
@@ -46,7 +48,7 @@ def rows_as_text(table: html.HtmlElement, cell_mark: str) -> None:
         if wide and len(set(cells)) == 1:
             kind, text = "heading", texts[cells[0]]
             heading = under(heading if before == kind else "", text) if len(text) <= LONGEST_HEADER else ""
-        elif _is_header(cells, texts, corner=not seen):
+        elif row in heads or _is_header(cells, texts, corner=not seen):
             kind = "header"
             if before != kind:
                 names, above = [""] * len(cells), cells[:0]
