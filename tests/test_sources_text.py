@@ -348,8 +348,15 @@ def test_cells_of_markdown_are_named_by_their_headers(text: str, read: str) -> N
 
 STRUCK = ("<del>10</del>", "<s>10</s>", "<strike>10</strike>", "<i hidden>10</i>", "<i style='Display : NONE'>10</i>",
     "<i style='color: red; visibility:hidden'>1<b>0</b></i>", "<i style='text-decoration: line-through'>10</i>",
-    "<video>10</video>", "<i aria-hidden='true'>10</i>",
+    "<video>10</video>",
 )  # fmt: skip
+
+
+def test_what_a_page_hides_from_screen_readers_alone_is_read() -> None:
+    page = "<main aria-hidden='true'><p>Give 5 mg.</p></main><div role='dialog'>Accept cookies?</div>"
+    (entry,) = read_html(io.BytesIO(page.encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content.startswith("Give 5 mg.")
 
 
 @pytest.mark.parametrize("struck", STRUCK)

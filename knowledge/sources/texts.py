@@ -147,8 +147,8 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     for element in list(root.iterdescendants()):
         style = "".join(element.get("style", "").split()).lower()
         # Pages have a formula a second time for the eye, its powers without a mark, and that is `aria-hidden`.
-        hidden = "hidden" in element.attrib or element.get("aria-hidden") == "true"
-        if hidden or any(unseen in style for unseen in _UNSEEN):
+        second = element.get("aria-hidden") == "true" and element.xpath("not(.//math) and ..//math")
+        if second or "hidden" in element.attrib or any(unseen in style for unseen in _UNSEEN):
             element.drop_tree()
         elif "vertical-align:super" in style:
             element.tag = "sup"
