@@ -128,6 +128,20 @@ def test_rankings_that_disagree_show_what_each_partition_gave(run: Run) -> None:
     assert "Partitions" in out
 
 
+def test_passages_of_one_article_are_told_apart_in_both_rankings(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "colds.md"
+    trials = {
+        drug: " ".join(f"Trial {n} of {drug} was {'very ' * (n % 7)}small." for n in range(80))
+        for drug in ("zinc", "honey")
+    }
+    path.write_text("# Colds\n\n" + "\n\n".join(f"## On {drug}\n\n{told}" for drug, told in trials.items()))
+    code, out, _ = run("ask", "--document", str(path), "Was trial 3 of honey small?")
+    assert code == 0
+    named = re.findall(r"\d  (Colds(?: › On honey)?, “.*…”)", out)
+    assert len(named) == 6
+    assert len(set(named)) > 3
+
+
 def test_an_abstention_looks_like_one_and_names_the_passages(run: Run) -> None:
     code, out, _ = run("ask", "How is the carburettor of a motorcycle cleaned?")
     assert code == 0

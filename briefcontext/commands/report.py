@@ -1,6 +1,7 @@
 """Printing an answer in the terminal."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
-from briefcontext.chains.citation import Citation
+from briefcontext.chains.citation import Citation, find_place
 from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.chains.support import marked
@@ -21,6 +22,8 @@ from briefcontext.study_type import source_notes
 
 UNWRAPPED = 1_000_000
 """Characters; no line is as long."""
+_BEGINNING = 60
+"""Characters of a passage that tell it from others of its article."""
 
 
 def print_answer(state: Mapping[str, Any], *, verbose: bool) -> None:
@@ -69,7 +72,7 @@ def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> 
         ],
         "Summary of evidence": [printable_line(summary)] if summary else [],
         "Conflict": list(_conflict(answer["conflict"])) if answer["conflict"] else [],
-        "Route": list(_route(answer)),
+        "Route": list(_route(answer, documents)),
         "Partitions": [part for each in answer["extractions"] for part in _extraction(each, verbose=verbose)],
         "Documents" if verbose else "Documents (to read their texts, add --verbose)": list(
             _documents(listed, texts=verbose)
@@ -122,13 +125,15 @@ def _conflict(conflict: Conflict) -> Iterator[str]:
         yield f"The answer settles on {printable_line(conflict['settled'])}."
 
 
-def _route(answer: Answer) -> Iterator[RenderableType]:
+def _route(answer: Answer, documents: Sequence[Document]) -> Iterator[RenderableType]:
     preflight = answer["preflight"]
     yield f"{answer['route']}: {printable_line(preflight['reason'])}"
     if preflight["iou"] is not None:
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("  retrieved", printable_line(", ".join(preflight["dense_top"])))
-        grid.add_row("  BM25", printable_line(", ".join(preflight["bm25_top"])))
+        names = _passage_names(documents)
+        for ranking, top in (("retrieved", preflight["dense_top"]), ("BM25", preflight["bm25_top"])):
+            for rank, id in enumerate(top, start=1):
+                grid.add_row(f"  {ranking}" if rank == 1 else "", f"{rank}  {printable_line(names.get(id, id))}")
         grid.add_row("  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})")
         if preflight.get("method") == "calibrated":
             shown = f"{preflight['probability']:.3f} (the map from {preflight['probability_threshold']:.3f})"
@@ -136,6 +141,19 @@ def _route(answer: Answer) -> Iterator[RenderableType]:
             for name, added in (preflight["contributions"] or {}).items():
                 grid.add_row(f"    {added:+.2f}", printable_line(name))
         yield grid
+
+
+def _passage_names(documents: Sequence[Document]) -> dict[str, str]:
+    """Name passages by their titles, and those of one title by section and beginning, too."""
+    names = {str(each.id): str(each.metadata.get("title") or each.id) for each in documents}
+    titles = Counter(names.values())
+    for each in documents:
+        if titles[title := names[str(each.id)]] > 1:
+            section = find_place(each).section
+            begins = each.page_content.lstrip("# \n").removeprefix(section).strip()[:_BEGINNING]
+            place = [section] if section.startswith(title) else [title, section]
+            names[str(each.id)] = ", ".join(filter(None, (*place, f"“{begins.rstrip()}…”")))
+    return names
 
 
 def _extraction(extraction: Extraction, *, verbose: bool) -> Iterator[RenderableType]:
