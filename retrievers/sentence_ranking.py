@@ -16,7 +16,8 @@ from briefcontext.retrievers.rankings import BM25Pool
 from briefcontext.sentences import BULLET, RankedSentence, split_sentences
 
 MIN_CHARACTERS = 25
-"""Shorter pieces that do not end as a sentence does are headings and fragments."""
+"""Shorter pieces that do not end as a sentence does are headings and fragments; longer ones with an address are entries
+of a list of references, or what a browser prints around a page."""
 _END = re.compile(r"[.!?。！？؟।][\W\d]{0,9}\Z")
 KEPT = 4096
 """Sentences whose vectors are kept: whoever asks again is mostly given documents that were given before."""
@@ -258,7 +259,11 @@ def _sentences(document: Document) -> list[tuple[int, int]]:
         and json.dumps(text[start:end].strip("#: \t"), ensure_ascii=False) not in headings
         and (
             end - start == whole
-            or (end - start >= MIN_CHARACTERS and (start >= opening or BULLET.match(text, start)))
+            or (
+                end - start >= MIN_CHARACTERS
+                and (start >= opening or BULLET.match(text, start))
+                and "://" not in text[start:end]
+            )
             or (_END.search(text, end - 10, end) and len(text[start : min(end, start + 99)].split()) > 2)
         )
     ]

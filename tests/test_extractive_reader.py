@@ -164,8 +164,14 @@ def test_a_question_in_another_language_is_told_so_and_not_which_words_are_missi
     assert answer["cautions"][0].startswith("The question seems to be in Spanish")
 
 
-def test_a_heading_is_no_sentence() -> None:
-    text = "Aspirin and the risk of stroke in adults:\n\nAspirin lowers the risk of stroke."
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Aspirin and the risk of stroke in adults:\n\nAspirin lowers the risk of stroke.",
+        "Aspirin lowers the risk of stroke.\n\n1/2/26 Aspirin and the risk of stroke file:///a/b.html 1/1",
+    ],
+)
+def test_a_heading_or_what_is_printed_around_a_page_is_no_sentence(text: str) -> None:
     asked: Any = {"question": "Does aspirin lower the risk of stroke?", "documents": _documents(text)}
     quotes = build_graph(reader=READER).invoke(asked)["answer"]["citations"][0]["quotes"]
     assert [quote["text"] for quote in quotes] == ["Aspirin lowers the risk of stroke."]
