@@ -41,8 +41,8 @@ from pydantic import SkipValidation
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.graphs.cautions import CITED_UNMENTIONED
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.nodes import CITED_UNMENTIONED
 from briefcontext.knowledge import demo_questions
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder

@@ -15,12 +15,14 @@ from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
-from briefcontext.chains.question import Question, check_earlier, check_question, language_note
-from briefcontext.chains.reader import NOTHING_USED, Draft, Reader, extraction_of
-from briefcontext.chains.support import check_sentence, unmentioned_names
+from briefcontext.chains.question import Question, check_earlier, check_question
+from briefcontext.chains.reader import Draft, Reader, extraction_of
+from briefcontext.chains.support import check_sentence
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
+from briefcontext.graphs.abstention import FILTERED, nothing_close, without_documents, without_evidence
+from briefcontext.graphs.cautions import find_cautions
 from briefcontext.graphs.documents import encodable_document, given_ranking, more_to_ask, without_retracted
 from briefcontext.graphs.events import (
     Answered,
@@ -38,26 +40,12 @@ from briefcontext.graphs.events import (
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
 from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
-from briefcontext.knowledge.store.filters import WIDEN, Filters
+from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import BM25Pool, TwoRankings, order_preserving
-from briefcontext.retrievers.sentence_ranking import UNNAMED, lacks_dose, unmentioned
 from briefcontext.study_type import with_study_types
 
-NOTHING_CLOSE = (
-    "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "
-    "documents, and they may answer it all the same: read the passages, or use a model."
-)
-FILTERED = "\n\nOnly documents that fulfil the filters ({filters}) were searched."
-UNMENTIONED = "The documents that were read do not mention: {words}. "
-CITED_UNMENTIONED = "Not mentioned {where}. Check that the passages are about what you asked."
 READ_AS = "The model read the follow-up as “{question}”. Check that this is what you asked.{names}"
-WITHOUT_DOSE = "You asked for a dose, and none of these sentences names one."
-ONE_AT_A_TIME = "You asked several questions, and these sentences may answer one of them only. Ask one at a time."
-MUCH_UNMENTIONED = 0.4
-"""The share of a question that a passage cited must leave out for a caution; chosen on one half of the questions of
-`benchmarks/extractive.py`."""
-
 _ONE_CALL = ("vanilla", "order_preserving")
 IN_PARTS = "The documents exceed the model's input window, so they were read in parts."
 
@@ -233,7 +221,7 @@ class Nodes:
             raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
         if not evidence and not (settings.force_choice and state["asked"]["options"]):
-            draft = _abstention(_without_evidence(state))
+            draft = without_evidence(state)
         else:
             emit(Reducing(event="reducing", evidence=evidence))
             draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
@@ -253,44 +241,24 @@ class Nodes:
         """Compose the answer, with cautions on what was asked and is not in what it cites."""
         without_model = reader.vanilla_characters(state["asked"], []) is None
         if draft["abstained"] and without_model:
-            draft = await asyncio.to_thread(_nothing_close, state, draft)
+            draft = await asyncio.to_thread(nothing_close, state, draft)
         update = _composed(state, draft, budget, reader, self._settings(state).filters)
         answer: Answer = update["answer"]
         cautions = [state["asked"]["caution"]] if "caution" in state["asked"] else []
         if not answer["abstained"]:
-            cautions += _of_sentences(state["asked"]["text"], answer) if without_model else []
-            cautions += await asyncio.to_thread(self._unmentioned, state, answer, without_model)
+            cautions += await asyncio.to_thread(self._cautions, state, answer, without_model)
         answer["cautions"][:0] = cautions
         return update
 
-    def _unmentioned(self, state: State, answer: Answer, without_model: bool) -> list[str]:
-        """Name what was asked and is not in what is cited: in a passage that is copied, in all that a model cites.
-
-        Names are looked for in either; other words where no model has read them.
-        """
-        asked, by_id = state["asked"], {str(document.id): document for document in state["ranking"]}
-        cited = {citation["key"]: by_id[citation["document_id"]] for citation in answer["citations"]}
+    def _cautions(self, state: State, answer: Answer, without_model: bool) -> list[str]:
         retriever = self._searched(state)
         statistics = None if retriever is None else retriever.term_statistics
-        missing: dict[str, str] = {}
-        for keys in [[key] for key in cited] if without_model else [list(cited)]:
-            documents = [cited[key] for key in keys]
-            words, share = unmentioned(asked["text"], documents, statistics) if without_model else ([], 0.0)
-            words = words if share >= MUCH_UNMENTIONED else []
-            # What a model says of a name is checked in its sentence; and no passage has all names of a vignette.
-            said = [] if without_model else [Document(page_content=answer["text"])]
-            names = [] if asked["options"] or not keys else unmentioned_names(asked["text"], [*documents, *said])
-            known = UNNAMED | {word.lower() for word in words}
-            if words := [*words, *(name for name in names if name.lower() not in known)]:
-                named = ", ".join(words)
-                missing[named] = missing.get(named, "") + f"[{']['.join(keys)}]"
-        where = "; ".join(f"in {keys}: {words}" for words, keys in missing.items())
-        return [CITED_UNMENTIONED.format(where=where)] if where else []
+        return find_cautions(state, answer, statistics, without_model=without_model)
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
         settings = self._settings(state)
-        draft = _abstention(_without_documents(state, settings))
+        draft = without_documents(state, settings)
         return _composed(state, draft, settings.budget(state["started"]), self._open_reader(), settings.filters)
 
 
@@ -326,25 +294,6 @@ def _parts(
         return [list(documents)]
     parts: list[list[Document]] = divide(state["asked"], documents, stage, settings.budget(state["started"]))
     return parts
-
-
-def _abstention(reason: str) -> Draft:
-    return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, warnings=[])
-
-
-def _nothing_close(state: State, draft: Draft) -> Draft:
-    """Name the words of the question that no document has, unless it is in another language."""
-    text, documents = state["asked"]["text"], state["ranking"]
-    words, _ = unmentioned(text, documents) if language_note(text, documents) is None else ([], 0.0)
-    named = UNMENTIONED.format(words=", ".join(words)) if words else ""
-    return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
-
-
-def _of_sentences(question: str, answer: Answer) -> list[str]:
-    """Say what sentences that are only copied leave open."""
-    cautions = [ONE_AT_A_TIME] if question.rstrip("? ").count("?") else []
-    quotes = (quote["text"] for citation in answer["citations"] for quote in citation["quotes"])
-    return [*cautions, WITHOUT_DOSE] if lacks_dose(question, quotes) else cautions
 
 
 def _composed(state: State, draft: Draft, budget: CallBudget, reader: Reader, filters: Filters) -> Update:
@@ -383,39 +332,4 @@ def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader
         seconds=time.time() - state["started"],
         vanilla_input_tokens=None if characters is None else estimate_tokens(characters, calls),
         vanilla_output_tokens=written or None,
-    )
-
-
-def _without_documents(state: State, settings: Settings) -> str:
-    how = "given with" if state["given"] else "found for"
-    if count := len(state["retracted"]):
-        return (
-            f"All documents that were {how} this question are retracted articles ({count}) and were left out, "
-            "so there is nothing to answer from."
-        )
-    if state["given"]:
-        return "No document was given with this question, so there is nothing to answer from."
-    if filters := settings.filters:
-        return (
-            f"No document that fulfils the filters ({filters}) was retrieved for this question, so there is nothing to "
-            f"answer from. {WIDEN}"
-        )
-    return (
-        "No document was retrieved for this question, so there is nothing to answer from. Ask in other words, and "
-        "check that what is searched holds any documents."
-    )
-
-
-def _without_evidence(state: State) -> str:
-    """Say that no partition gave evidence; what was not read, or not used, is not said to hold none."""
-    extractions = state["extractions"]
-    failed = sum(extraction["status"] == "failed" for extraction in extractions)
-    unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
-    missing = [f"{failed} could not be read"] if failed else []
-    missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
-    if not missing:
-        return "The documents were read, and none of them contains evidence on this question."
-    return (
-        f"No evidence on this question was found, but of {len(extractions)} partitions of the documents "
-        f"{' and '.join(missing)}. There may be evidence in them all the same."
     )

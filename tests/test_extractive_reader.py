@@ -14,8 +14,8 @@ from briefcontext.chains.extractive_reader import MIN_SCORE, ExtractiveReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
+from briefcontext.graphs.cautions import CITED_UNMENTIONED, ONE_AT_A_TIME, WITHOUT_DOSE
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.nodes import CITED_UNMENTIONED, ONE_AT_A_TIME, WITHOUT_DOSE
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.sentence_ranking import (

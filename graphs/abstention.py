@@ -1,0 +1,67 @@
+"""Abstention messages: why there is no answer."""
+
+from briefcontext.chains.question import language_note
+from briefcontext.chains.reader import NOTHING_USED, Draft
+from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.state import State
+from briefcontext.knowledge.store.filters import WIDEN
+from briefcontext.retrievers.sentence_ranking import unmentioned
+
+NOTHING_CLOSE = (
+    "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "
+    "documents, and they may answer it all the same: read the passages, or use a model."
+)
+FILTERED = "\n\nOnly documents that fulfil the filters ({filters}) were searched."
+UNMENTIONED = "The documents that were read do not mention: {words}. "
+
+
+def nothing_close(state: State, draft: Draft) -> Draft:
+    """Name the words of the question that no document has, unless it is in another language."""
+    text, documents = state["asked"]["text"], state["ranking"]
+    words, _ = unmentioned(text, documents) if language_note(text, documents) is None else ([], 0.0)
+    named = UNMENTIONED.format(words=", ".join(words)) if words else ""
+    return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
+
+
+def without_documents(state: State, settings: Settings) -> Draft:
+    """Say that there was nothing to read."""
+    return _abstention(_no_document(state, settings))
+
+
+def without_evidence(state: State) -> Draft:
+    """Say that no partition gave evidence; what was not read, or not used, is not said to hold none."""
+    extractions = state["extractions"]
+    failed = sum(extraction["status"] == "failed" for extraction in extractions)
+    unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)
+    missing = [f"{failed} could not be read"] if failed else []
+    missing += [f"{unused} gave only quotes that do not stand in them"] if unused else []
+    if not missing:
+        return _abstention("The documents were read, and none of them contains evidence on this question.")
+    return _abstention(
+        f"No evidence on this question was found, but of {len(extractions)} partitions of the documents "
+        f"{' and '.join(missing)}. There may be evidence in them all the same."
+    )
+
+
+def _abstention(reason: str) -> Draft:
+    return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, warnings=[])
+
+
+def _no_document(state: State, settings: Settings) -> str:
+    how = "given with" if state["given"] else "found for"
+    if count := len(state["retracted"]):
+        return (
+            f"All documents that were {how} this question are retracted articles ({count}) and were left out, "
+            "so there is nothing to answer from."
+        )
+    if state["given"]:
+        return "No document was given with this question, so there is nothing to answer from."
+    if filters := settings.filters:
+        return (
+            f"No document that fulfils the filters ({filters}) was retrieved for this question, so there is nothing to "
+            f"answer from. {WIDEN}"
+        )
+    return (
+        "No document was retrieved for this question, so there is nothing to answer from. Ask in other words, and "
+        "check that what is searched holds any documents."
+    )
