@@ -3,7 +3,7 @@
 from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.support import unmentioned_names
+from briefcontext.chains.sentence_check import unmentioned_names
 from briefcontext.graphs.state import State
 from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.sentence_ranking import UNNAMED, lacks_dose, unmentioned

@@ -17,7 +17,7 @@ from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
 from briefcontext.chains.question import Question, check_earlier, check_question
 from briefcontext.chains.reader import Draft, Reader, extraction_of
-from briefcontext.chains.support import check_sentence
+from briefcontext.chains.sentence_check import check_sentence
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
