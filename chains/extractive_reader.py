@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from langchain_core.documents import Document
 
-from briefcontext.chains.citation import cite, read_under
+from briefcontext.chains.citation import cite
 from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.place import read_under
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction, Quote, extraction_of
 from briefcontext.sentences import RankedSentence, without_bullet

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
 
-from briefcontext.chains.citation import publication_year, read_under
+from briefcontext.chains.citation import publication_year
 from briefcontext.chains.figures import Figure, find_figures, same_figure
 from briefcontext.chains.names import missing_drugs, missing_names
 from briefcontext.chains.parsing.grounding import NEGATION, lowered
+from briefcontext.chains.place import read_under
 from briefcontext.sentences import split_sentences
 from briefcontext.study_type import source_notes
 

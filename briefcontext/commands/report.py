@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
-from briefcontext.chains.citation import Citation, find_place
+from briefcontext.chains.citation import Citation
+from briefcontext.chains.place import find_place
 from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.chains.support import marked

@@ -11,7 +11,8 @@ from langgraph.graph.state import CompiledStateGraph
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from briefcontext.chains.citation import find_place, publication_year, source_id, web_link
+from briefcontext.chains.citation import publication_year, source_id, web_link
+from briefcontext.chains.place import find_place
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
