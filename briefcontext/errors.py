@@ -48,7 +48,12 @@ def needing(extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise MissingExtraError(f"{what}: pip install 'briefcontext[{extra}]'.") from error
+        raise MissingExtraError(f"{what}: {installing(extra)}.") from error
+
+
+def installing(extra: str) -> str:
+    """The command that installs an extra; the pip of another environment would look for it elsewhere."""
+    return f"pip install 'briefcontext[{extra}]' (from a clone: .venv/bin/pip)"
 
 
 class ModelError(BriefContextError):

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
-from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError
+from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError, installing
 from briefcontext.files import lone_surrogate, sha256
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, load, loader_class
@@ -206,9 +206,7 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
         read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
     else:
         if (needed := NEEDED.get(format)) and find_spec(needed[0]) is None:
-            raise MissingExtraError(
-                f"To read {needed[1]}, the package {needed[0]} is needed: pip install 'briefcontext[{needed[2]}]'."
-            )
+            raise MissingExtraError(f"To read {needed[1]}, the package {needed[0]} is needed: {installing(needed[2])}.")
         read = (COLLECTIONS | WHOLE_FILES)[format]
         if format == "pdf":
             read = partial(read, url=file.path.resolve().as_uri())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from langchain_core.documents import Document
 
-from briefcontext.errors import InputError, MissingExtraError, first_line
+from briefcontext.errors import InputError, MissingExtraError, first_line, installing
 from briefcontext.knowledge.sources.publication import article_url
 from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, EntrySource, Reject
 from briefcontext.knowledge.sources.texts import file_document, stem
@@ -58,8 +58,8 @@ def loader_class(named: str) -> "Callable[..., BaseLoader]":
         found = getattr(import_module(module), name, None) if module and name else None
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"The loader {named} needs a package that is not installed ({first_line(error)}): pip install "
-            "'briefcontext[loaders]', or the package that has it."
+            f"The loader {named} needs a package that is not installed ({first_line(error)}): "
+            f"{installing('loaders')}, or the package that has it."
         ) from error
     if not (isinstance(found, type) and issubclass(found, BaseLoader)):
         raise InputError(
