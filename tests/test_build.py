@@ -122,8 +122,8 @@ def test_identical_records_are_unchanged_and_not_encoded_again(tmp_path: Path) -
         ({"encoder": HashingEncoder(name="other")}, "encoder 'hashing'"),
         ({"encoder": HashingEncoder(revision="2")}, "revision '1'"),
         ({"encoder": HashingEncoder(text_format="text")}, "text_format 'title and text'"),
-        ({"chunk_tokens": 64}, "chunk_tokens=None"),
-        ({"store": "http://localhost:1"}, "store=None"),
+        ({"chunk_tokens": 64}, "without chunk_tokens"),
+        ({"store": "http://localhost:1"}, "without store"),
     ],
 )
 def test_a_base_is_not_updated_with_other_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -207,7 +207,7 @@ def test_options_that_cannot_be_used_are_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
-        ({"encoder": "sideways"}, "there is no encoder 'sideways'"),
+        ({"encoder": "sideways"}, "There is no encoder 'sideways'"),
         ({"encoder": None}, "NoneType is no encoder"),
         (
             {"encoder": DeterministicFakeEmbedding(size=8)},

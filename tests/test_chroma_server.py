@@ -124,7 +124,7 @@ def test_a_collection_that_is_missing_is_an_error_that_leaves_nothing_open(tmp_p
 
 def test_a_base_keeps_its_store(tmp_path: Path, chroma_server: str) -> None:
     build(tmp_path, source("a", record("1")))
-    with pytest.raises(KnowledgeBaseError, match="was built with store=None"):
+    with pytest.raises(KnowledgeBaseError, match="was built without store"):
         build(tmp_path, source("b", record("2")), store=chroma_server)
 
 

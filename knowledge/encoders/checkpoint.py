@@ -62,7 +62,7 @@ def _snapshot(repository: str, needs: str, local_option: str) -> Path:
         ) from error
     except failures as error:
         raise KnowledgeBaseError(
-            f"the weights of {repository!r} are not on this machine and could not be downloaded "
+            f"The weights of {repository!r} are not on this machine and could not be downloaded "
             f"({first_line(error)}); run `hf download {repository}` where there is a network, "
             f"or give a folder that holds them: {local_option}."
         ) from error

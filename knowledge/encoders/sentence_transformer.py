@@ -247,7 +247,7 @@ def _load(name: str) -> Encoder:
             instruction = BGE_QUERY_INSTRUCTION if kind == "bge" else None
             return SentenceTransformerEncoder(name, folder, revision_of(folder), instruction)
     raise InputError(
-        f"there is no encoder {name!r}; use 'medcpt', 'bge', 'minilm', or 'sentence-transformers:<folder or name>'."
+        f"There is no encoder {name!r}: use 'medcpt', 'bge', 'minilm', or 'sentence-transformers:<folder or name>'."
     )
 
 

@@ -250,7 +250,7 @@ class Manifest(BaseModel):
             if (version := stored_version(content)) > FORMAT_VERSION:
                 raise KnowledgeBaseError(
                     f"{place} has format version {version}, and this BriefContext reads up to {FORMAT_VERSION}: "
-                    "upgrade with `pip install -U briefcontext`."
+                    "a newer one reads it."
                 )
             if version < FORMAT_VERSION:
                 raise KnowledgeBaseError(
@@ -306,9 +306,9 @@ class Manifest(BaseModel):
                 )
         for name, asked in (("chunk_tokens", chunk_tokens), ("store", store)):
             if asked is not None and asked != (held := getattr(self, name)):
+                built = f"without {name}" if held is None else f"with {name} {held}"
                 raise KnowledgeBaseError(
-                    f"{self.place} was built with {name}={held!r}, not {asked!r}: leave the option out, or name "
-                    "another folder."
+                    f"{self.place} was built {built}, not with {asked}: leave the option out, or name another folder."
                 )
 
 
