@@ -121,7 +121,7 @@ def _question_and_options(words: list[str], options: list[str]) -> tuple[str, di
     rest = [word for word in words if word not in more]
     choices = assignments([*options, *more], "Option", "LETTER=TEXT, for example A=yes")
     if len(rest) != 1:
-        what = "There is no question" if not rest else f"There are {len(rest)} questions"
+        what = "There is no question" if not rest else f"{len(rest)} arguments are not one question"
         raise InputError(f'{what}. Ask one, in quotes: briefcontext ask "Is … ?"')
     question = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if rest == ["-"] else rest[0]
     return question, choices

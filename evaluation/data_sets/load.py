@@ -78,7 +78,7 @@ def load_data_set(spec: str) -> DataSet:
         raise InputError(f"{spec!r} has no path: write {name}:PATH. The data: {kind.published}.")
     path = Path(rest).expanduser()
     if not path.exists():
-        raise InputError(f"There is no {path}: check the path. The data of {name!r}: {kind.published}.")
+        raise InputError(f"There is no {path}: check the path. Needed for {name!r}: {kind.published}.")
     if path.is_dir() and not kind.folder:
         raise InputError(f"{path} is a folder, and a file is needed: {kind.published}.")
     try:
