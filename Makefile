@@ -43,7 +43,7 @@ format: .venv/.installed-dev
 	.venv/bin/ruff format
 
 .venv/bin/python:
-	@echo "Installing BriefContext into .venv; this takes a minute or two, once." >&2
+	@echo "Installing BriefContext into .venv; this takes some minutes, once." >&2
 	@$(PYTHON) -m venv .venv
 	@$(PIP) --upgrade pip
 
