@@ -88,7 +88,8 @@ def test_batches_from_the_command_line(run: Run, questions: str, tmp_path: Path,
     [
         (["experiment", "guess"], ", ".join(map(repr, [*EXPERIMENTS, "preflight", "verify"]))),
         (["experiment", "position", "--questions", "x.jsonl", "--kb", "demo", "--out", "o"], "x.jsonl"),
-        (["compare", "/nowhere"], "no finished run"),
+        (["compare", "/nowhere"], "There is no folder /nowhere"),
+        (["compare", "."], "no finished run"),
     ],
 )
 def test_what_is_wrong_is_said(run: Run, arguments: list[str], complaint: str) -> None:

@@ -83,14 +83,17 @@ class RunFolder:
 
     def summary(self) -> dict[str, Any]:
         """Return the summary of the run; raise InputError where it is not finished."""
-        again = "Check the path. Give the command that began it again: it goes on from there."
+        again = "Check the path, or give the command that began the run again: it goes on from there."
         return self._read(SUMMARY, f"{self.path} holds no finished run", again)
 
     def _read(self, name: str, missing: str, advice: str) -> dict[str, Any]:
+        if not self.path.is_dir():
+            raise InputError(f"There is no folder {self.path}. Check the path.")
         try:
             found: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
         except (OSError, json.JSONDecodeError) as error:
-            raise InputError(f"{missing}: {name} cannot be read ({error}). {advice}") from error
+            why = error.strerror if isinstance(error, OSError) else error
+            raise InputError(f"{missing}: {name} cannot be read ({why}). {advice}") from error
         return found
 
     def rows(self) -> dict[str, Row]:
