@@ -160,7 +160,7 @@ def _row(item: str) -> dict[str, Any]:
     return {"id": f"{item}|vanilla|k 4", "item": item, "group": "asked", "question": item, "method": "vanilla",
             "calls": [], "condition": {"k": 4}, "metric": "accuracy", "score": 1.0, "outcome": "right", "choice": "A",
             "text": "", "route": "vanilla", "iou": 1.0, "partition_choices": {}, "truncated": False, "failed_calls": 0,
-            "usage": usage, "documents": [], "key_places": []}  # fmt: skip
+            "usage": usage, "documents": [], "key_places": [], "mirage_score": 1.0}  # fmt: skip
 
 
 def test_equal_requests_that_come_at_the_same_time_are_asked_once(tmp_path: Path, server: OpenAIServer) -> None:

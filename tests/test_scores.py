@@ -16,6 +16,7 @@ from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.progress import Prices
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
+from briefcontext.evaluation.statistics.tables import cells, cells_tables, repeat_rows
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.sources.source import EntrySource
 from tests.hashing_encoder import HashingEncoder
@@ -111,6 +112,24 @@ def test_an_answer_without_a_choice_is_wrong_by_the_strict_score_and_a_by_mirage
     report = (tmp_path / "run" / "report.md").read_text()
     assert "| Accuracy [95% CI] | MIRAGE | Unparsed |" in report
     assert "Strict: an answer that settles on no option" in report
+
+
+def test_every_mean_counts_each_question_alike_where_calls_failed() -> None:
+    def row(item: str, position: int, repeat: int) -> dict[str, Any]:
+        answered = {"status": "ok", "outcome": "right", "score": 1.0, "mirage_score": 1.0}
+        wrong = {**answered, "outcome": "wrong", "score": 0.0, "mirage_score": 0.0}
+        outcome = wrong if item == "a" else {"status": "failed"} if position else answered
+        condition = {"k": 8, "position": position}
+        usage = {"calls": 1, "input_tokens": 9, "output_tokens": 1}
+        head = {"item": item, "repeat": repeat, "method": "vanilla", "metric": "accuracy", "condition": condition}
+        return {**head, **outcome, "usage": usage, "calls": [{"input_tokens": 9}]}
+
+    rows = [row(item, position, repeat) for item in "ab" for position in (0, 25, 50, 75, 100) for repeat in (0, 1)]
+    (cell,) = found = cells(rows, seed=0, by=("k",))
+    assert (cell["n"], cell["score"], cell["mirage"], cell["failed"]) == (2, 0.5, 0.5, 8)
+    assert next(one["mean"] for one in repeat_rows(rows) if "position" not in one["condition"]) == 0.5
+    (table,) = cells_tables("on average", found)
+    assert "failed count answers, of which a question may have several" in table.note
 
 
 def test_integration_tests_each_data_set_and_their_average(execute: Execute, server: OpenAIServer) -> None:

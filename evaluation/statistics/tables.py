@@ -102,6 +102,8 @@ Key = TypeVar("Key")
 
 SCORE_NAMES = {"accuracy": "Accuracy", "f1": "F1", "none": "Answers without a key"}
 """What tables and figures call a metric. Means are never taken over two of them."""
+_BESIDE = {"accuracy": ("MIRAGE", "mirage", "mirage_score"), "f1": ("Exact match", "exact_match", "exact_match")}
+"""What stands beside a metric: its column, and its name in cells and in rows."""
 
 
 def grouped(rows: Iterable[Some], key: Callable[[Some], Key]) -> dict[Key, list[Some]]:
@@ -183,14 +185,12 @@ def _cell(head: Cell, rows: Sequence[Row], seed: int) -> Cell:
             shares = len(scores) == len(good) and metric == "accuracy"
             low, high = wilson(round(sum(scores)), len(scores)) if shares else bootstrap(scores, seed=seed)
             cell.update(score=fmean(scores), low=low, high=high)
+            _, name, own = _BESIDE[metric]
+            cell[name] = fmean(question_means((row["item"], float(row[own])) for row in good))
         cell["calls"] = fmean(row["usage"]["calls"] for row in good)
         if told := reported(good):
             for name in ("input_tokens", "output_tokens"):
                 cell[name] = fmean(row["usage"][name] for row in told)
-        if metric == "accuracy" and all("mirage_score" in row for row in good):
-            cell["mirage"] = fmean(float(row["mirage_score"]) for row in good)
-        if metric == "f1":
-            cell["exact_match"] = fmean(float(row["exact_match"]) for row in good)
     return cell
 
 
@@ -207,7 +207,7 @@ def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     found = []
     for head, some in by_method(each):
         by_repeat = grouped(some, lambda row: row.get("repeat", 0)).values()
-        means = [fmean(float(row["score"]) for row in own) for own in by_repeat]
+        means = [fmean(question_means((row["item"], float(row["score"])) for row in own)) for own in by_repeat]
         if len(means) > 1:
             found.append({**head, "repeats": len(means), "mean": fmean(means), "sd": stdev(means)})
     return found
@@ -251,14 +251,13 @@ _NOTES = {
 def cells_table(title: str, found: Sequence[Cell]) -> Table:
     """Make a table of the cells of one metric."""
     metric = found[0]["metric"]
-    beside = {"MIRAGE": "mirage", "Exact match": "exact_match"}
+    head, name, _ = _BESIDE.get(metric, ("", "", ""))
     signals = [signal for signal in _SIGNALS if any(cell[signal] for cell in found)]
     columns: Columns = {
         **METHOD,
         **under(*(name for cell in found for name in cell["condition"])),
         **N,
-        **({} if metric == "none" else {f"{SCORE_NAMES[metric]} [95% CI]": interval_of("score")}),
-        **{head: percent_of(name) for head, name in beside.items() if any(name in cell for cell in found)},
+        **({f"{SCORE_NAMES[metric]} [95% CI]": interval_of("score"), head: percent_of(name)} if head else {}),
         **{
             name.capitalize().replace("_", " "): itemgetter(name)
             for name in ("unparsed", "abstained", "failed", *signals)
@@ -271,7 +270,7 @@ def cells_table(title: str, found: Sequence[Cell]) -> Table:
         title,
         found,
         columns,
-        f"{_NOTES[metric]}Questions whose calls failed are not part of n. "
-        f"{''.join(_SIGNALS[signal] for signal in signals)}"
-        "Calls and tokens are means for one question, as the method alone would need them.",
+        f"{_NOTES[metric]}Unparsed, abstained and failed count answers, of which a question may have several; failed "
+        f"ones are part of no mean. {''.join(_SIGNALS[signal] for signal in signals)}"
+        "Calls and tokens are means for one answer, as the method alone would need them.",
     )
