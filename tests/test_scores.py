@@ -132,7 +132,9 @@ def test_every_mean_counts_each_question_alike_where_calls_failed() -> None:
     assert "failed count answers, of which a question may have several" in table.note
 
 
-def test_integration_tests_each_data_set_and_their_average(execute: Execute, server: OpenAIServer) -> None:
+def test_integration_tests_each_data_set_and_their_average(
+    execute: Execute, server: OpenAIServer, tmp_path: Path
+) -> None:
     server.script = lambda call: Reply(f"Choice: {'A' if call.documents else 'B'}")
     rows = [{**row, "group": f"set {n % 2}"} for n, row in enumerate(_rows(10, keyed=10))]
     for row in rows[:2]:
@@ -148,6 +150,9 @@ def test_integration_tests_each_data_set_and_their_average(execute: Execute, ser
     # Two of ten signs the other way: as far from 0 come all flips with at most two, twice.
     assert average["p"] == pytest.approx(2 * (1 + 10 + 45) / 2**10)
     assert average["p_holm"] == pytest.approx(min(1, 3 * average["p"]))
+    # Each of the three tables says over how many comparisons its p-values are corrected, and not how many it shows.
+    report = (tmp_path / "run" / "report.md").read_text()
+    assert report.count("Holm corrects over comparisons of this experiment: 3.") == 3
 
 
 @pytest.mark.parametrize("experiment", ["integration", "conflict", "position", "context_length", "attention_bias"])

@@ -82,9 +82,9 @@ def compare_conditions(
 
 
 def correct(comparisons: Sequence[Comparison]) -> None:
-    """Add to each of an experiment's comparisons its p-value as Holm corrects it over all of them."""
+    """Add to each of an experiment's comparisons its p-value as Holm corrects it over all of them, and their number."""
     for comparison, corrected in zip(comparisons, holm([c["p"] for c in comparisons]), strict=True):
-        comparison["p_holm"] = corrected
+        comparison.update(p_holm=corrected, holm_over=len(comparisons))
 
 
 def compare_methods(rows: Sequence[Row], *, seed: int, by: Sequence[str] = ()) -> list[Comparison]:
@@ -184,7 +184,7 @@ def comparison_tables(comparisons: Sequence[Comparison], title: str) -> list[Tab
                 "mid-p": lambda c: p_value(c["mid_p"]),
             },
             f"Differences in percentage points on the same questions; {_interval_note({c['test'] for c in some})}. "
-            f"Holm corrects over the {len(comparisons)} comparisons of this experiment.",
+            f"Holm corrects over comparisons of this experiment: {some[0]['holm_over']}.",
         )
         for heading, some in titled_by_metric(title, comparisons)
     ]
