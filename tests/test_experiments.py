@@ -156,7 +156,7 @@ def test_conflicts_are_counted_at_every_position_on_a_fifth_of_the_questions(exe
     assert comparison["condition"] == {"k": 8}
     report = (tmp_path / "run" / "report.md").read_text()
     assert "4 of 20 questions, a fifth, as in the paper" in report
-    assert (tmp_path / "run" / "conflict.svg").exists()
+    assert "Conflicting answers, map-reduce against vanilla RAG" in (tmp_path / "run" / "conflict.svg").read_text()
 
 
 def test_partitions_that_state_no_choice_are_counted_as_such(execute: Execute) -> None:

@@ -44,8 +44,8 @@ _COLUMNS: Columns = {
 }
 _NOTE = (
     "Conflicting: at least two partitions chose different options; one that states no choice is counted by itself, "
-    "and disagrees with none. Resolved: the final answer is right. Win, tie "
-    "and lose against vanilla RAG on the conflicting questions that both answered."
+    "and disagrees with none. Resolved: the final answer is right. Win, tie and lose are against vanilla RAG on the "
+    "conflicting answers, where both answered."
 )
 
 
@@ -78,7 +78,7 @@ class _Conflicts(OnCorpus):
             stacked_plot,
             {_label(c): (c["win"], c["tie"], c["lose"]) for c in found if c["n"]},
             parts=("Win", "Tie", "Lose"),
-            x_label="Conflicting questions, BriefContext against vanilla RAG",
+            x_label="Conflicting answers, map-reduce against vanilla RAG",
             colours=(OKABE_ITO[0], "#8C8C8C", OKABE_ITO[1]),
         )
 
