@@ -21,6 +21,7 @@ from briefcontext.cli import app
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.evaluation.data_sets.data_set import Item
 from briefcontext.evaluation.experiments.preflight import run_preflight
+from briefcontext.evaluation.figures.plots import draw_preflight
 from briefcontext.evaluation.runs.compare import compare_runs
 from briefcontext.evaluation.runs.results import verify_run
 from briefcontext.evaluation.statistics.calibrate import (
@@ -437,6 +438,16 @@ def test_the_study_puts_both_checks_side_by_side(
 
 @pytest.mark.slow
 def test_the_study_of_a_calibration_is_what_that_calibration_decides(
+def test_figures_of_one_kind_of_positives_do_not_call_them_all_that_are_misplaced(tmp_path: Path) -> None:
+    labels, counts = np.array([True, False] * 10), count_decisions([True, False], [True, False])
+    probability = np.linspace(0.1, 0.9, 20)
+    for positive, words in (("ranked_below", "ranked below 3"), ("misplaced", "misplaced")):
+        draw_preflight(tmp_path, labels, probability, counts, counts, positive=positive, held_out="made up")
+        drawn = (tmp_path / "calibration_curve.svg").read_text()
+        assert f"20 questions, 10 {words}; made up" in drawn
+        assert f"share {words} (%)" in drawn
+
+
     base: KnowledgeBase, items: list[Item], labelled: LabelledQuestions, fitted: Calibration, tmp_path: Path
 ) -> None:
     fitted.write(tmp_path / "preflight.json")

@@ -48,9 +48,8 @@ def calibrate(
     of = labelled.counted(positives)
     target = Path(out)
     folder = target.with_name(f"{target.stem}-figures")
-    draw_preflight(
-        folder, labelled.misplaced[of], run.probability[of], nested["calibrated"], nested["iou"], held_out=HELD_OUT
-    )
+    counts = (nested["calibrated"], nested["iou"])
+    draw_preflight(folder, labelled.misplaced[of], run.probability[of], *counts, positive=positives, held_out=HELD_OUT)
     for warning in warnings_of(labelled, [calibration.shortfall()], data_set.left_out):
         say(warning)
     say(decisions_table(measured(labelled, run, nested, positive=positives, seed=seed)).markdown())

@@ -164,7 +164,7 @@ def run_preflight(
         held_out = HELD_OUT if given is None else "by the calibration given"
         overlap = labelled.iou(PREFLIGHT_TOP_N) <= iou_threshold
         counts = [count_decisions(labels[of], mapped[of]) for mapped in (run.mapped, overlap)]
-        drawn = draw_preflight(out, labels[of], run.probability[of], *counts, held_out=held_out)
+        drawn = draw_preflight(out, labels[of], run.probability[of], *counts, positive=positive, held_out=held_out)
     tables = [decisions_table(summary), iou_table(summary)]
     summary["tables"] = list(map(asdict, tables))
     folder.finish(preflight_report(summary, tables, drawn), summary, STUDY_ROWS)

@@ -251,6 +251,7 @@ def draw_preflight(
     calibrated: Mapping[str, Any],
     iou: Mapping[str, Any],
     *,
+    positive: str,
     held_out: str,
 ) -> list[str]:
     """Write a preflight check's calibration and precision-recall curves into a folder, each as PNG and SVG.
@@ -258,9 +259,9 @@ def draw_preflight(
     Returns their names, without a suffix.
 
     Args:
-        labels, probability: True for misplaced (n,), and the probability (n,) that the model gave without seeing it.
+        labels, probability: True for positives (n,), and the probability (n,) that the model gave without seeing it.
         calibrated, iou: what the two checks decide, as `count_decisions` gives it.
-        held_out: how it did not see them, for the titles.
+        positive, held_out: what is positive, a key of `KINDS`, and how it did not see them, for the titles.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
@@ -268,7 +269,8 @@ def draw_preflight(
     from sklearn.metrics import precision_recall_curve  # type: ignore[import-untyped]
 
     out.mkdir(parents=True, exist_ok=True)
-    measured = f"{len(labels):,} questions, {int(labels.sum())} misplaced; {held_out}"
+    positives = "ranked below 3" if positive == "ranked_below" else positive
+    measured = f"{len(labels):,} questions, {int(labels.sum())} {positives}; {held_out}"
     with _curve(out / "calibration_curve", f"Calibration\n{measured}") as axes:
         # Bins of equal size; bars are Wilson's intervals.
         order = np.argsort(probability, kind="stable")
@@ -286,7 +288,7 @@ def draw_preflight(
             )
         top = max(axes.get_xlim()[1], axes.get_ylim()[1])
         axes.plot([0, top], [0, top], "--", color=_REFERENCE, label="as predicted")
-        axes.set(xlabel="probability predicted (%)", ylabel="share misplaced (%)")
+        axes.set(xlabel="probability predicted (%)", ylabel=f"share {positives} (%)")
     with _curve(out / "precision_recall", f"Precision and recall\n{measured}") as axes:
         precision, recall, _ = precision_recall_curve(labels, probability)
         axes.step(recall, precision, where="post", color=_CALIBRATED, label="calibrated")
