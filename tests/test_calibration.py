@@ -413,7 +413,7 @@ def test_the_study_puts_both_checks_side_by_side(
     report = (folder / "report.md").read_text()
     assert "nested cross-validation" in report
     in_per_cent = (f"{100 * at_default[share]:.1f}" for share in ("precision", "recall", "specificity", "f1"))
-    assert f"| 16 | 3 | 0.2 | {' | '.join(in_per_cent)} | " in report
+    assert f"| 16 | 3 | 0.2 | 102 | {' | '.join(in_per_cent)} | " in report
     config = json.loads((folder / "config.json").read_text())
     assert config["provenance"]["encoder_revision"] == base.manifest.encoder.revision
     assert verify_run(folder) == []
@@ -424,7 +424,9 @@ def test_the_study_puts_both_checks_side_by_side(
     for check, title in (("iou", "IoU"), ("calibrated", "Calibrated")):
         counted = summary[check]
         counts = " | ".join(str(counted[name]) for name in ("tp", "fp", "fn", "tn"))
-        (row,) = (line for line in compared.splitlines() if f"| pooled (102) | 16 | {title} | both |" in line)
+        (row,) = (line for line in compared.splitlines() if f"| pooled | 16 | {title} | both | 102 |" in line)
+        mappable = 102 - summary["not_retrieved"]
+        assert f"| pooled | 16 | {title} | ranked below 3 | {mappable} |" in compared
         assert f"| {counts} |" in row
         for share in ("precision", "recall", "specificity"):
             low, high = counted[f"{share}_interval"]
@@ -436,8 +438,6 @@ def test_the_study_puts_both_checks_side_by_side(
     assert "426, 423, 34, 235" in compared
 
 
-@pytest.mark.slow
-def test_the_study_of_a_calibration_is_what_that_calibration_decides(
 def test_figures_of_one_kind_of_positives_do_not_call_them_all_that_are_misplaced(tmp_path: Path) -> None:
     labels, counts = np.array([True, False] * 10), count_decisions([True, False], [True, False])
     probability = np.linspace(0.1, 0.9, 20)
@@ -448,6 +448,8 @@ def test_figures_of_one_kind_of_positives_do_not_call_them_all_that_are_misplace
         assert f"share {words} (%)" in drawn
 
 
+@pytest.mark.slow
+def test_the_study_of_a_calibration_is_what_that_calibration_decides(
     base: KnowledgeBase, items: list[Item], labelled: LabelledQuestions, fitted: Calibration, tmp_path: Path
 ) -> None:
     fitted.write(tmp_path / "preflight.json")
@@ -551,9 +553,9 @@ def test_the_study_tells_the_kinds_of_positives_apart_and_pools_no_titles_silent
     assert area["low"] <= area["auc"] <= area["high"]
     assert any("worded as the title" in warning for warning in summary["warnings"])
     report = (folder / "report.md").read_text()
-    titles_row = report.index("| titles (12, titles of their papers)")
-    assert report.index("| set 0 (45)") < titles_row < report.index("| pooled (102)")
-    assert "| pooled, without questions that are titles (90) |" in report
+    titles_row = report.index("| titles (titles of their papers)")
+    assert report.index("| set 0 |") < titles_row < report.index("| pooled |")
+    assert "| pooled, without questions that are titles |" in report
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
     assert {row["kind"] for row in rows} <= {"placed", "ranked_below", "not_retrieved"}
     assert sum(row["is_title"] for row in rows) == 12

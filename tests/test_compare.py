@@ -158,7 +158,7 @@ def test_a_preflight_run_is_compared_by_its_decisions(run: Run, questions: str, 
     code, compared, _ = run("compare", str(tmp_path / "preflight"))
     assert code == 0
     counts = " | ".join(str(summary["iou"][name]) for name in ("tp", "fp", "fn", "tn"))
-    assert f"| preflight | all (1) | 16 | IoU | both | {counts} |" in compared
+    assert f"| preflight | all | 16 | IoU | both | 1 | {counts} |" in compared
     assert "Too few labelled questions" in compared
     for published in ("426, 423, 34, 235", "50.18", "92.61", "65.09", "35.71", "24.1%"):
         assert published in compared

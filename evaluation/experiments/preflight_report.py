@@ -16,6 +16,8 @@ from briefcontext.evaluation.statistics.tables import (
 
 _SHARES = ("precision", "recall", "specificity")
 """Those that have an interval."""
+_COUNTS = ("tp", "fp", "fn", "tn")
+_N: Columns = {"n": lambda one: sum(itemgetter(*_COUNTS)(one))}
 _MEANS: Columns = {"F1": percent_of("f1"), "skip the map": percent_of("skip_share")}
 _KINDS = {"ranked_below": "ranked below 3", "not_retrieved": "not retrieved", "misplaced": "both"}
 _CHECKS = {"iou": "IoU", "calibrated": "Calibrated"}
@@ -24,15 +26,17 @@ _CHECKS = {"iou": "IoU", "calibrated": "Calibrated"}
 def decisions_table(summary: Record) -> Table:
     """Return what the checks decide of each data set and kind of positives; the summary is one of `run_preflight`."""
     groups = {
-        f"{group} ({counted['n']:,}{', titles of their papers' if counted['titles'] == counted['n'] else ''})": counted
+        f"{group}{' (titles of their papers)' if counted['titles'] == counted['n'] else ''}": counted
         for group, counted in summary["groups"].items()
     }
-    groups[f"{'pooled' if groups else 'all'} ({summary['n']:,})"] = summary
+    groups["pooled" if groups else "all"] = summary
     decided = [
         {**one, "questions": group, "k": summary["k"]} for group, counted in groups.items() for one in _decided(counted)
     ]
     columns: Columns = {
-        **{name: itemgetter(name) for name in ("questions", "k", "check", "positives", "tp", "fp", "fn", "tn")},
+        **{name: itemgetter(name) for name in ("questions", "k", "check", "positives")},
+        **_N,
+        **{name: itemgetter(name) for name in _COUNTS},
         **{name: _share_of(name) for name in _SHARES},
         **_MEANS,
         "AUC": interval_of("auc"),
@@ -43,12 +47,16 @@ def decisions_table(summary: Record) -> Table:
 def iou_table(summary: Record) -> Table:
     """Return what the IoU check decides with other numbers of documents and thresholds."""
     columns: Columns = {
-        **{name: itemgetter(name) for name in ("k", "n")},
+        "k": itemgetter("k"),
+        "top n": itemgetter("n"),
         "threshold": lambda row: f"{row['threshold']:g}",
+        **_N,
         **{name: percent_of(name) for name in _SHARES},
         **_MEANS,
     }
-    return Table.of("IoU check, by k, n and threshold", summary["iou_table"], columns)
+    return Table.of(
+        "IoU check, by k, top n and threshold", summary["iou_table"], columns, "Positives are those of both kinds."
+    )
 
 
 def _calibrated(summary: Record) -> str:
