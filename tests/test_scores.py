@@ -127,7 +127,8 @@ def test_every_mean_counts_each_question_alike_where_calls_failed() -> None:
     rows = [row(item, position, repeat) for item in "ab" for position in (0, 25, 50, 75, 100) for repeat in (0, 1)]
     (cell,) = found = cells(rows, seed=0, by=("k",))
     assert (cell["n"], cell["score"], cell["mirage"], cell["failed"]) == (2, 0.5, 0.5, 8)
-    assert next(one["mean"] for one in repeat_rows(rows) if "position" not in one["condition"]) == 0.5
+    (over,) = (one for one in repeat_rows(rows) if "position" not in one["condition"])
+    assert (over["n"], over["repeats"], over["mean"]) == (2, 2, 0.5)
     (table,) = cells_tables("on average", found)
     assert "failed count answers, of which a question may have several" in table.note
 

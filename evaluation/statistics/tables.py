@@ -209,13 +209,15 @@ def repeat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
         by_repeat = grouped(some, lambda row: row.get("repeat", 0)).values()
         means = [fmean(question_means((row["item"], float(row["score"])) for row in own)) for own in by_repeat]
         if len(means) > 1:
-            found.append({**head, "repeats": len(means), "mean": fmean(means), "sd": stdev(means)})
+            n = len({row["item"] for row in some})
+            found.append({**head, "n": n, "repeats": len(means), "mean": fmean(means), "sd": stdev(means)})
     return found
 
 
 REPEATS: Columns = {
     **METHOD,
     "Condition": lambda one: label_of(one["condition"]),
+    **N,
     "Repeats": itemgetter("repeats"),
     "Mean": percent_of("mean"),
     "SD": percent_of("sd"),
