@@ -262,6 +262,12 @@ def test_failed_calls_are_reported_and_asked_again_on_the_next_start(tmp_path: P
     assert len(server.calls) - count == 5
 
 
+@pytest.mark.parametrize("prices", [{"input": 1.0}, {"output": 0.0}])
+def test_one_price_alone_is_refused(prices: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="give both"):
+        Prices(**prices)
+
+
 @pytest.mark.parametrize("silent", ["compound 1", ""], ids=["of one question", "of none"])
 def test_tokens_that_the_provider_did_not_report_are_no_figures(
     tmp_path: Path, server: OpenAIServer, silent: str

@@ -12,6 +12,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from tqdm import tqdm  # type: ignore[import-untyped]
 
+from briefcontext.errors import InputError
 from briefcontext.evaluation.methods.models import DOCUMENT, CallTrace, TracedCall
 from briefcontext.evaluation.statistics.tables import Table, title_of
 
@@ -26,16 +27,20 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Prices:
-    """US dollars for a million tokens; None where they are not known."""
+    """US dollars for a million tokens; None where they are not known. Raises InputError where only one is."""
 
     input: float | None = None
     output: float | None = None
 
+    def __post_init__(self) -> None:
+        if (self.input is None) != (self.output is None):
+            raise InputError("--input-price and --output-price belong together: give both, or the cost would be wrong.")
+
     def cost(self, input_tokens: float, output_tokens: float) -> float | None:
         """Return what the tokens cost in US dollars; None without prices."""
-        if self.input is None and self.output is None:
+        if self.input is None or self.output is None:
             return None
-        return (input_tokens * (self.input or 0) + output_tokens * (self.output or 0)) / _MILLION
+        return (input_tokens * self.input + output_tokens * self.output) / _MILLION
 
     def words(self, input_tokens: float, output_tokens: float) -> str:
         """Return the cost, or the tokens where there are no prices."""
