@@ -178,6 +178,16 @@ def test_what_a_report_has_is_compared(tmp_path: Path, server: OpenAIServer) -> 
     assert "-5.3 points" in compared
 
 
+def test_runs_that_asked_other_questions_are_told_apart(tmp_path: Path) -> None:
+    asked = {"one": "a" * 64, "two": "b" * 64, "three": "a" * 64}
+    for name, digest in asked.items():
+        write_summary(tmp_path / name, questions_sha256=digest)
+    lines = compare_runs([tmp_path / name for name in asked]).splitlines()
+    head = next(line for line in lines if line.startswith("| Run |")).split("|")
+    rows = [line.split("|") for line in lines if line.startswith(tuple(f"| {name} |" for name in asked))]
+    assert [row[head.index(" Questions ")].strip() for row in rows] == ["a" * 8, "b" * 8, "a" * 8]
+
+
 def test_each_papers_figures_stand_in_a_column_of_their_own(tmp_path: Path) -> None:
     write_summary(tmp_path, experiment="position")
     lines = compare_runs([tmp_path]).splitlines()

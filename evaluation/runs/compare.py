@@ -19,6 +19,8 @@ NPJ = "Zhang et al., BriefContext, npj Digital Medicine 8, 239, 2025"
 PREPRINT = "Zhang et al., BriefContext, arXiv 2412.15271, 2024"
 OP_RAG = "Yu et al., OP-RAG, arXiv 2409.01666, 2024"
 
+_HASH = 8
+"""Characters of a SHA-256 that tell runs' questions apart."""
 _PAPERS = {"npj": NPJ, "preprint": PREPRINT, "OP-RAG": OP_RAG}
 
 
@@ -78,14 +80,16 @@ def _runs_table(summaries: Mapping[str, Record]) -> Table:
             str(summary["experiment"]),
             str(summary["model"] or "none"),
             str(summary["data_set"] or "–"),
+            summary.get("questions_sha256", "–")[:_HASH],
             "{passages:,} passages, {encoder}".format(**base) if (base := summary["knowledge_base"]) else "–",
             *("–" if summary.get(column) is None else f"{summary[column]:,}" for column in columns),
             "yes" if summary["simulation"] else "no",
         ]
         for name, summary in summaries.items()
     ]
-    heads = ["Experiment", "Model", "Data set", "Knowledge base", "n", "Answers", "Failed", "Requests"]
-    return Table("Runs", ["Run", *heads, "Input tokens", "Output tokens", "Simulation"], rows)
+    heads = ["Experiment", "Model", "Data set", "Questions", "Knowledge base", "n", "Answers", "Failed", "Requests"]
+    note = "Runs of an experiment that have the same hash in the column Questions asked the same ones."
+    return Table("Runs", ["Run", *heads, "Input tokens", "Output tokens", "Simulation"], rows, note)
 
 
 def _joined(title: str, tables: Sequence[tuple[str, Table]]) -> Table:

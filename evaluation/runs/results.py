@@ -48,6 +48,7 @@ def write_results(
         "experiment": config["experiment"],
         "model": config["model"],
         "data_set": config["data_set"]["name"],
+        "questions_sha256": config["items_sha256"],
         "knowledge_base": config.get("knowledge_base"),
         "simulation": config["simulation"],
         **facts,
