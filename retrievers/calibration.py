@@ -151,7 +151,7 @@ class Calibration(_Part):
             if (version := stored_version(text)) > FORMAT_VERSION:
                 raise InputError(
                     f"The calibration {path} has format version {version}, and this BriefContext reads up to "
-                    f"{FORMAT_VERSION}: a newer one reads it; or {again}."
+                    f"{FORMAT_VERSION}: install a newer one, or {again}."
                 )
             return cls.model_validate_json(text)
         except ValidationError as error:

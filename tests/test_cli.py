@@ -128,7 +128,10 @@ def test_rankings_that_disagree_show_what_each_partition_gave(run: Run) -> None:
     assert "Partitions" in out
 
 
-def test_passages_of_one_article_are_told_apart_in_both_rankings(run: Run, tmp_path: Path) -> None:
+def test_passages_of_one_article_are_told_apart_in_both_rankings(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     path = tmp_path / "colds.md"
     trials = {
         drug: " ".join(f"Trial {n} of {drug} was {'very ' * (n % 7)}small." for n in range(80))

@@ -58,8 +58,8 @@ def test_without_an_encoder_a_new_base_has_medcpt_and_another_keeps_its_own(tmp_
     ("options", "message"),
     [
         ({"encoder": "bge"}, "built with encoder 'hashing', not 'bge': use the same"),
-        ({"chunk_tokens": 64}, "chunk_tokens=None, not 64"),
-        ({"store": "http://localhost:1"}, "store=None, not 'http://localhost:1'"),
+        ({"chunk_tokens": 64}, "without chunk_tokens, not with 64"),
+        ({"store": "http://localhost:1"}, "without store, not with http://localhost:1"),
     ],
 )
 def test_what_the_base_was_not_built_with_is_refused_before_weights_are_loaded(

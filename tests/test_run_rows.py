@@ -151,7 +151,7 @@ def test_answers_that_are_not_there_are_said_loudly(tmp_path: Path, server: Open
         "Answers that are not there: 2. Give the command that began it again to get them."
     ]
     (tmp_path / "run" / "summary.json").unlink()
-    with pytest.raises(InputError, match=r"no finished run.* Give the command that began it again"):
+    with pytest.raises(InputError, match=r"no finished run.* give the command that began the run again"):
         verify_run(tmp_path / "run")
 
 

@@ -80,14 +80,14 @@ def _runs_table(summaries: Mapping[str, Record]) -> Table:
             str(summary["experiment"]),
             str(summary["model"] or "none"),
             str(summary["data_set"] or "–"),
-            summary.get("questions_sha256", "–")[:_HASH],
             "{passages:,} passages, {encoder}".format(**base) if (base := summary["knowledge_base"]) else "–",
+            summary.get("questions_sha256", "–")[:_HASH],
             *("–" if summary.get(column) is None else f"{summary[column]:,}" for column in columns),
             "yes" if summary["simulation"] else "no",
         ]
         for name, summary in summaries.items()
     ]
-    heads = ["Experiment", "Model", "Data set", "Questions", "Knowledge base", "n", "Answers", "Failed", "Requests"]
+    heads = ["Experiment", "Model", "Data set", "Knowledge base", "Questions", "n", "Answers", "Failed", "Requests"]
     note = "Runs of an experiment that have the same hash in the column Questions asked the same ones."
     return Table("Runs", ["Run", *heads, "Input tokens", "Output tokens", "Simulation"], rows, note)
 

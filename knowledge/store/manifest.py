@@ -250,7 +250,7 @@ class Manifest(BaseModel):
             if (version := stored_version(content)) > FORMAT_VERSION:
                 raise KnowledgeBaseError(
                     f"{place} has format version {version}, and this BriefContext reads up to {FORMAT_VERSION}: "
-                    "a newer one reads it."
+                    "install a newer one."
                 )
             if version < FORMAT_VERSION:
                 raise KnowledgeBaseError(
