@@ -55,7 +55,7 @@ _PER = (
     rf"|\s(?:once )?(?:(?:an?|each|every) (?:hour|day|week|month|year)|{_any(_ADVERBS)})\b"
 )
 _FIGURE = re.compile(
-    rf"(?:(?P<power>(?<=10)[⁰¹²³⁴-⁹]+)"
+    rf"(?:(?P<power>(?<=(?<![\d.,])10)[⁰¹²³⁴-⁹]+)"
     rf"|(?P<relation>[<>≤≥]\s?)?(?P<sign>{SIGN})?(?<![\w.])(?<![^\W\d_]-)"  # no part of a name: B12, COVID-19
     rf"(?:(?P<digits>{_THOUSANDS}(?![\d,])(?:\.\d+)?|(?:0,\d+|\d+,\d{{1,2}})(?![\d,])|\d*+\.\d++|\d++(?!\.\d))|(?P<word>{_any(_WORDS)})(?=\b|fold)))"
     rf"(?:[\s-]?(?P<unit>{_UNIT})s?(?![^\W\d_])|(?![^\W\d_⁰-⁹²³¹]))(?P<per>(?:{_PER})*)"

@@ -35,7 +35,7 @@ _MARK = re.compile(MARK)
 _MARKS = re.compile(rf"(?:[*_\s]*(?:\({MARK}\)|{MARK})\s*)*")
 """The citations behind a sentence, also behind what sets it in bold: `**It is so.** [1]`."""
 _MARKS_BEFORE = re.compile(rf"(?:{MARK}\s*)*\Z")
-_BREAK_BEFORE_MARKS = re.compile(rf"\n\s*(?=(?:{MARK}[ \t]*)+$)", re.MULTILINE)
+_BREAK_BEFORE_MARKS = re.compile(rf"(?<=\S)[^\S\n]*+\n\s*+(?=(?:{MARK}[ \t]*+)++$)", re.MULTILINE)
 """Before a line of citations alone, which are those of the line above."""
 _MARKS_WITHIN = 80
 """Characters in which the citations before a sentence stand."""

@@ -122,6 +122,13 @@ def test_a_range_or_a_compound_that_a_line_ends_in_goes_on_as_one() -> None:
     assert entry.page_content == text
 
 
+def test_a_word_that_is_broken_in_a_narrow_column_under_a_wide_one_is_whole() -> None:
+    wide = "This abstract goes over the whole width of its page."
+    (entry,) = read(pdf(f"@20 280\n{wide}\n{wide}\n@20 200\nIn severe hypo-\nglycaemia hypo-\nthermia is rare"))
+    assert isinstance(entry, Document)
+    assert "In severe hypoglycaemia hypothermia is rare" in entry.page_content
+
+
 def test_a_sign_in_the_last_cell_of_a_row_joins_no_words() -> None:
     rows = "@20 200\nfirst\n@100 200\nER-\n@20 186\npositive for years\n@150 186\nRh-\n@20 150\nshort-\nand long-term"
     (entry,) = read(pdf(f"{rows}\n@20 100\nAll in this group were ER-\npositive. Some were Rh-"))

@@ -176,7 +176,7 @@ def test_what_stands_apart_on_a_page_makes_no_new_word() -> None:
     page = "<legend>Dose</legend>5<img src='a'>10 mg, P<img alt='≤'>0.05<center>40</center>50"
     (entry,) = read_html(io.BytesIO(page.encode()), "f/a.html")
     assert isinstance(entry, Document)
-    assert entry.page_content.split("\n\n") == ["Dose", "5 10 mg, P ≤ 0.05", "40", "50"]
+    assert entry.page_content.split("\n\n") == ["Dose", "5 10 mg, P≤0.05", "40", "50"]
 
 
 LISTS = """<h2>Do <b>not</b> use</h2><ul><li><p>In adults:</p><p>See below.</p><ul><li>Asthma</ul>or<li></li><li>In
@@ -350,6 +350,23 @@ STRUCK = ("<del>10</del>", "<s>10</s>", "<strike>10</strike>", "<i hidden>10</i>
     "<i style='color: red; visibility:hidden'>1<b>0</b></i>", "<i style='text-decoration: line-through'>10</i>",
     "<video>10</video>",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<table><tr><td>10</td><td style='vertical-align: super'>5 mg</td></tr></table>", "10\t5 mg"),
+        ("<p>Give 10</p><p style='vertical-align:super'>5 mg</p>", "Give 10\n\n5 mg"),
+        ("<table><tr><td>12</td><td><sup>1</sup> with food</td></tr></table>", "12\t1 with food"),
+        ("<p>In 2010</p><p><sup>99m</sup>Tc</p>", "In 2010\n\n99mTc"),
+        ("<p><i aria-hidden='true'>Never give it.</i> Let <b>it</b> <math>x</math>.</p>", "Never give it. Let it x."),
+        ("<p>5 <img alt='µ'>g, 1<img alt='.'>5, <img alt='−'>3</p>", "5 µg, 1.5, −3"),
+    ],
+)
+def test_what_stands_in_another_cell_or_paragraph_is_no_part_of_a_number(page: str, text: str) -> None:
+    (entry,) = read_html(io.BytesIO(page.encode()), "f/a.html")
+    assert isinstance(entry, Document)
+    assert entry.page_content == text
 
 
 def test_what_a_page_hides_from_screen_readers_alone_is_read() -> None:

@@ -121,6 +121,8 @@ def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
 
     short = "<w:tr><w:trPr><w:gridBefore w:val='2'/></w:trPr>" + cell("9 mg") + "</w:tr>"
     shorter = "<w:tr><w:trPr><w:gridAfter w:val='1'/></w:trPr>" + cell("Men") + cell("3") + "</w:tr>"
+    middle = "<w:tr><w:trPr><w:gridBefore w:val='1'/><w:gridAfter w:val='1'/></w:trPr>" + cell("3") + "</w:tr>"
+    whole = "<w:tr><w:trPr><w:gridBefore w:val='0'/></w:trPr>" + cell("All") + cell("4") + cell("2 mg") + "</w:tr>"
     mark = '<w:bookmarkStart w:id="1" w:name="a"/>'
     table = (
         row(cell("Who"), cell("Day"), cell("Dose"), header=True)
@@ -129,10 +131,12 @@ def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
         + row(cell("", goes_on), cell("2"), cell("1 mg"))
         + short
         + shorter
+        + middle
+        + whole
     )
     assert blocks(f"<w:tbl>{table}</w:tbl>") == [
         *("Who: Adults | Day: 1 | Dose: 5 mg", "Who: Adults | Day: 2 | Dose: 1 mg"),
-        *("Dose: 9 mg", "Who: Men | Day: 3"),
+        *("Dose: 9 mg", "Who: Men | Day: 3", "Day: 3", "Who: All | Day: 4 | Dose: 2 mg"),
     ]
 
 
@@ -145,6 +149,7 @@ def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
         (run("10") + run("9 ", '<w:rStyle w:val="Up"/>') + run("cells"), "10^9 cells"),
         (run("10") + '<w:bookmarkStart w:id="1" w:name="a"/>' + run("9", '<w:rStyle w:val="Up"/>'), "10^9"),
         (run("\uf0b3") + run("\uf0b35 m", '<w:rFonts w:ascii="Symbol"/>') + run("g"), "\uf0b3≥5 μg"),
+        ('<w:r><w:sym w:font="Symbol"/><w:sym w:char="0001"/><w:t>5</w:t></w:r>', "5"),
         ('<w:r><w:sym w:font="Symbol" w:char="f0a3"/><w:sym w:font="Arial" w:char="2265"/></w:r>', "≤≥"),
     ],
 )

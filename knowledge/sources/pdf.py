@@ -191,11 +191,12 @@ def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int
     text, page_starts = "", list[tuple[int, int]]()
     before: _Line | None = None
     for line in lines:
-        if before is not None and before.hyphenated and _is_full(before, rights):
+        goes_on = before is not None and _goes_on(before, line, gap, rights)
+        if before is not None and before.hyphenated and (goes_on or _is_full(before, rights)):
             text += _hyphen(before.text, line.text, words)
         elif before is not None:
             blank = "" if _RANGE.search(before.text) and line.text[0].isdecimal() else " "
-            text += "-" * before.hyphenated + (blank if _goes_on(before, line, gap, rights) else "\n\n")
+            text += "-" * before.hyphenated + (blank if goes_on else "\n\n")
         if before is None or before.page != line.page:
             page_starts.append((len(text), line.page))
         text += line.text

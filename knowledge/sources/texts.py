@@ -58,6 +58,7 @@ _ITEM_MARK = re.compile(r"[ \t]*(?:(?:[-*+]|\d+[.)])[ \t]+)*")
 """The mark of an item of a list, which the headers of a table may stand behind."""
 _DASHES = frozenset("|:- \t\r")
 """What stands between the headers and the rows of a table in Markdown."""
+_BESIDE_MATH = "not(.//math) and (preceding-sibling::*[1] | following-sibling::*[1])/descendant-or-self::math"
 _CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that HTML may have, by mistake, and XML may not."""
 _CELL_MARK = "\ufdd1"
@@ -147,10 +148,10 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     for element in list(root.iterdescendants()):
         style = "".join(element.get("style", "").split()).lower()
         # Pages have a formula a second time for the eye, its powers without a mark, and that is `aria-hidden`.
-        second = element.get("aria-hidden") == "true" and element.xpath("not(.//math) and ..//math")
+        second = element.get("aria-hidden") == "true" and element.xpath(_BESIDE_MATH)
         if second or "hidden" in element.attrib or any(unseen in style for unseen in _UNSEEN):
             element.drop_tree()
-        elif "vertical-align:super" in style:
+        elif "vertical-align:super" in style and element.tag not in (*_BLOCKS, *CELLS):
             element.tag = "sup"
         elif element.tag == "img" and len(sign := element.get("alt", "")) == 1:
             element.text = sign
@@ -173,6 +174,8 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
 
 def _name_cells(root: html.HtmlElement) -> None:
     for element in root.iter(*_BLOCKS, "br", "img", "input"):
+        if element.tag == "img" and element.text:
+            continue
         element.text = " " + _CONTROLS.sub(" ", element.text or "")
         element.tail = " " + _CONTROLS.sub(" ", element.tail or "")
     for table in root.iter("table"):

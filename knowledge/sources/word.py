@@ -31,6 +31,7 @@ _READ_AS = {
 }
 """Elements that mammoth does not know, or that part what belongs together for it, by one that it reads as they are."""
 _LEVELS = 6
+_CODE = re.compile("[0-9a-fA-F]{2,4}")
 _ENCRYPTED_OR_OLD = b"\xd0\xcf\x11\xe0"
 
 
@@ -97,10 +98,11 @@ def _show(tree: etree._Element, styles: dict[str, etree._Element]) -> None:
         for element in tree.iter(f"{_W}{name}"):
             element.tag = f"{_W}{other}"
     for row in tree.iter(f"{_W}tr"):
-        for name, place in (("gridBefore", 0), ("gridAfter", len(row))):
-            if left_out := _value(row, f"trPr/{name}"):
-                row.insert(place, cell := etree.Element(f"{_W}tc"))
+        for name in ("gridBefore", "gridAfter"):
+            if (left_out := _value(row, f"trPr/{name}")) not in (None, "0"):
+                cell = etree.Element(f"{_W}tc")
                 etree.SubElement(etree.SubElement(cell, f"{_W}tcPr"), f"{_W}gridSpan", {f"{_W}val": left_out})
+                row.insert(0 if name == "gridBefore" else len(row), cell)
     for formula in tree.iter(_FORMULAS):
         tail = formula.tail
         formula.clear()
@@ -117,7 +119,7 @@ def _show(tree: etree._Element, styles: dict[str, etree._Element]) -> None:
         for text in run.iterchildren(f"{_W}t", f"{_W}sym"):
             holder = run.find(f"{_W}rPr/{_W}rFonts") if text.tag == f"{_W}t" else text
             font = None if holder is None else holder.get(f"{_W}font", holder.get(f"{_W}ascii"))
-            signs = text.text or "" if text.tag == f"{_W}t" else chr(int(text.get(f"{_W}char", ""), 16))
+            signs = text.text or "" if text.tag == f"{_W}t" else _sign(text.get(f"{_W}char", ""))
             codes = [(font, ord(sign) - 0xF000 * ("\uf000" <= sign <= "\uf0ff")) for sign in signs]
             text.tag = f"{_W}t"
             text.text = "".join(chr(dingbats.get(code, ord(sign))) for code, sign in zip(codes, signs, strict=True))
@@ -157,6 +159,12 @@ def _chain(style: str | None, styles: dict[str, etree._Element]) -> Iterator[etr
 def _value(element: etree._Element | None, path: str) -> str | None:
     found = None if element is None else element.find("/".join(f"{_W}{name}" for name in path.split("/")))
     return None if found is None else found.get(f"{_W}val", "1")
+
+
+def _sign(code: str) -> str:
+    """Return the sign of a code in hexadecimal digits; empty where it is none that a text may hold."""
+    number = int(code, 16) if _CODE.fullmatch(code) else 0
+    return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number < 0xFFFE else ""
 
 
 def _of_run(run: etree._Element, name: str, styles: dict[str, etree._Element]) -> str | None:

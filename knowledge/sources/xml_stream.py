@@ -19,6 +19,8 @@ _SAFE: Any = {
     **{"remove_comments": True, "remove_pis": True},
 }
 _POWER = re.compile(r"\s*([-+−–]?\d.*)", re.DOTALL)
+_PARAGRAPHS = ("caption", "li", "p", "td", "th", "title")
+"""What stands before one of them is no number whose exponent is in it."""
 _NUMBER_END = re.compile(r"\d[.,]?\Z")
 
 
@@ -106,8 +108,11 @@ def write_out_formulas(element: etree._Element) -> None:
     for raised in element.iter("{*}sup", "{*}msup"):
         if local_name(raised) == "msup" and len(raised) == 2:
             raised = raised[1]
-        before: Any = raised.xpath("preceding::text()[1]")
         parent = raised.getparent()
+        block = next((each for each in raised.iterancestors() if local_name(each) in _PARAGRAPHS), None)
+        before: Any = raised.xpath("preceding::text()[1]")
+        if before and block is not None and block not in (above := before[0].getparent(), *above.iterancestors()):
+            before = []
         cited = raised.find("{*}xref") is not None or (parent is not None and local_name(parent) == "xref")
         power = _POWER.fullmatch("".join(map(str, raised.itertext())))
         if power and (cited or (before and _NUMBER_END.search(before[0]))):
