@@ -105,13 +105,14 @@ def check_sentence(
     if negations and not any(_DENIED.search(source) for source in near or sources):
         missing += negations
     whole = _whole(documents)
-    missing += missing_drugs(said, plain_text(whole))
+    plain_whole = plain_text(whole)
+    missing += missing_drugs(said, plain_whole)
     # Two words that exclude each other say more than that one of them is missing.
     if missing or not (exchanged_words := _exchanged(said, sources)):
         missing += missing_names(sentence, whole)
     if missing:
         return list(dict.fromkeys(missing)), _not_in(missing)
-    return [], _contradiction(said, near, exchanged_words, plain_text(whole))
+    return [], _contradiction(said, near, exchanged_words, plain_whole)
 
 
 def unmentioned_names(text: str, documents: Sequence[Document]) -> list[str]:

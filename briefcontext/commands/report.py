@@ -19,6 +19,7 @@ from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.chains.support import marked
 from briefcontext.commands.terminal import counted, printable, printable_line
+from briefcontext.knowledge.encoders.encoder import title_of
 from briefcontext.study_type import source_notes
 
 UNWRAPPED = 1_000_000
@@ -146,7 +147,7 @@ def _route(answer: Answer, documents: Sequence[Document]) -> Iterator[Renderable
 
 def _passage_names(documents: Sequence[Document]) -> dict[str, str]:
     """Name passages by their titles, and those of one title by section and beginning, too."""
-    names = {str(each.id): str(each.metadata.get("title") or each.id) for each in documents}
+    names = {str(each.id): title_of(each) or str(each.id) for each in documents}
     titles = Counter(names.values())
     for each in documents:
         if titles[title := names[str(each.id)]] > 1:
@@ -177,7 +178,7 @@ def _documents(documents: Sequence[Document], *, texts: bool) -> Iterator[Render
     for place, document in enumerate(documents, start=1):
         known = document.metadata
         score = f"  {known['score']:.3f}" if known.get("score") is not None else ""
-        title = str(known.get("title") or document.id)
+        title = title_of(document) or str(document.id)
         yield _item(f"{place:>3}{score} ", title)
         page = known.get("page") and f"page {known['page']}"
         section, year, url = (known.get(name) for name in ("section", "year", "url"))

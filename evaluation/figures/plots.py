@@ -14,6 +14,7 @@ from briefcontext.errors import needing
 from briefcontext.evaluation.statistics.inference import wilson
 from briefcontext.evaluation.statistics.tables import SCORE_NAMES, Cell, by_metric, title_of
 from briefcontext.files import replacing
+from briefcontext.retrievers.calibration import Positive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -251,7 +252,7 @@ def draw_preflight(
     calibrated: Mapping[str, Any],
     iou: Mapping[str, Any],
     *,
-    positive: str,
+    positive: Positive,
     held_out: str,
 ) -> list[str]:
     """Write a preflight check's calibration and precision-recall curves into a folder, each as PNG and SVG.
@@ -261,7 +262,7 @@ def draw_preflight(
     Args:
         labels, probability: True for positives (n,), and the probability (n,) that the model gave without seeing it.
         calibrated, iou: what the two checks decide, as `count_decisions` gives it.
-        positive, held_out: what is positive, a key of `KINDS`, and how it did not see them, for the titles.
+        positive, held_out: what is positive, and how the model did not see them, for the titles.
 
     Raises:
         MissingExtraError: matplotlib is not installed.

@@ -193,7 +193,8 @@ def _with_named_cells(text: str) -> str:
         elif dashes and not headers and lines and "|" in lines[-1] and "|" in following:
             marks = line[: len(line) - len(row)]
             headers = _headers(lines[-1].removeprefix(marks), len(_cells(row)))
-            del lines[len(lines) - bool(headers) :]
+            if headers:
+                lines.pop()
         if not (dashes and headers):
             lines.append(marks + named(headers, _cells(line.removeprefix(marks))) if headers else line)
     return "\n".join(lines)

@@ -26,8 +26,8 @@ _NOT_SHOWN = ("strike", "dstrike", "vanish")
 _FIELDS = (f"{_W}rPr", f"{_W}fldChar", f"{_W}instrText")
 """What a run may have beside what is shown of it."""
 _READ_AS = {
-    **dict.fromkeys(("bdo", "dir", "fldSimple", "ruby", "rubyBase"), "smartTag"),
-    **{"cr": "tab", "ptab": "tab", "bookmarkStart": "bookmarkEnd"},
+    **dict.fromkeys((f"{_W}{name}" for name in ("bdo", "dir", "fldSimple", "ruby", "rubyBase")), f"{_W}smartTag"),
+    **{f"{_W}cr": f"{_W}tab", f"{_W}ptab": f"{_W}tab", f"{_W}bookmarkStart": f"{_W}bookmarkEnd"},
 }
 """Elements that mammoth does not know, or that part what belongs together for it, by one that it reads as they are."""
 _LEVELS = 6
@@ -91,12 +91,9 @@ def _parsed(text: bytes) -> etree._Element:
 
 
 def _show(tree: etree._Element, styles: dict[str, etree._Element]) -> None:
-    from mammoth.docx.dingbats import dingbats
-
     _place_boxes(tree)
-    for name, other in _READ_AS.items():
-        for element in tree.iter(f"{_W}{name}"):
-            element.tag = f"{_W}{other}"
+    for element in tree.iter(*_READ_AS):
+        element.tag = _READ_AS[element.tag]
     for row in tree.iter(f"{_W}tr"):
         for name in ("gridBefore", "gridAfter"):
             if (left_out := _value(row, f"trPr/{name}")) not in (None, "0"):
@@ -116,13 +113,12 @@ def _show(tree: etree._Element, styles: dict[str, etree._Element]) -> None:
         properties = run.find(f"{_W}rPr")
         if properties is not None and _of_run(run, "vertAlign", styles) == "superscript":
             etree.SubElement(properties, f"{_W}vertAlign", {f"{_W}val": "superscript"})
-        for text in run.iterchildren(f"{_W}t", f"{_W}sym"):
-            holder = run.find(f"{_W}rPr/{_W}rFonts") if text.tag == f"{_W}t" else text
-            font = None if holder is None else holder.get(f"{_W}font", holder.get(f"{_W}ascii"))
-            signs = text.text or "" if text.tag == f"{_W}t" else _sign(text.get(f"{_W}char", ""))
-            codes = [(font, ord(sign) - 0xF000 * ("\uf000" <= sign <= "\uf0ff")) for sign in signs]
-            text.tag = f"{_W}t"
-            text.text = "".join(chr(dingbats.get(code, ord(sign))) for code, sign in zip(codes, signs, strict=True))
+        fonts = run.find(f"{_W}rPr/{_W}rFonts")
+        for text in run.iterchildren(f"{_W}t"):
+            text.text = _in_font(text.text or "", None if fonts is None else fonts.get(f"{_W}ascii"))
+        for symbol in run.iterchildren(f"{_W}sym"):
+            symbol.tag = f"{_W}t"
+            symbol.text = _in_font(_sign(symbol.get(f"{_W}char", "")), symbol.get(f"{_W}font"))
     for paragraph in tree.iter(f"{_W}p"):
         level = _level(paragraph, styles)
         if level is not None and level < 9:
@@ -165,6 +161,14 @@ def _sign(code: str) -> str:
     """Return the sign of a code in hexadecimal digits; empty where it is none that a text may hold."""
     number = int(code, 16) if _CODE.fullmatch(code) else 0
     return chr(number) if 0x20 <= number < 0xD800 or 0xE000 <= number < 0xFFFE else ""
+
+
+def _in_font(signs: str, font: str | None) -> str:
+    """Return the signs that a font draws: some have others in the place of letters, as Symbol has μ in that of m."""
+    from mammoth.docx.dingbats import dingbats
+
+    codes = ((ord(sign), ord(sign) - 0xF000 * ("\uf000" <= sign <= "\uf0ff")) for sign in signs)
+    return "".join(chr(dingbats.get((font, drawn), code)) for code, drawn in codes)
 
 
 def _of_run(run: etree._Element, name: str, styles: dict[str, etree._Element]) -> str | None:

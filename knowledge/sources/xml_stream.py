@@ -108,16 +108,22 @@ def write_out_formulas(element: etree._Element) -> None:
     for raised in element.iter("{*}sup", "{*}msup"):
         if local_name(raised) == "msup" and len(raised) == 2:
             raised = raised[1]
-        parent = raised.getparent()
-        block = next((each for each in raised.iterancestors() if local_name(each) in _PARAGRAPHS), None)
-        before: Any = raised.xpath("preceding::text()[1]")
-        if before and block is not None and block not in (above := before[0].getparent(), *above.iterancestors()):
-            before = []
-        cited = raised.find("{*}xref") is not None or (parent is not None and local_name(parent) == "xref")
         power = _POWER.fullmatch("".join(map(str, raised.itertext())))
-        if power and (cited or (before and _NUMBER_END.search(before[0]))):
+        parent = raised.getparent()
+        cited = raised.find("{*}xref") is not None or (parent is not None and local_name(parent) == "xref")
+        if power and (cited or _is_behind_a_number(raised)):
             del raised[:]
             raised.text = f"[{power[1].strip()}]" if cited else f"^{power[1]}"
+
+
+def _is_behind_a_number(element: etree._Element) -> bool:
+    """Return whether a number ends right before an element, in the same paragraph or cell."""
+    before: Any = element.xpath("preceding::text()[1]")
+    if not before or not _NUMBER_END.search(before[0]):
+        return False
+    block = next((each for each in element.iterancestors() if local_name(each) in _PARAGRAPHS), None)
+    above = before[0].getparent()
+    return block is None or block in (above, *above.iterancestors())
 
 
 def flatten(element: etree._Element | None) -> str:
