@@ -30,29 +30,32 @@ Route = Literal["map_reduce", "vanilla", "order_preserving", "abstain"]
 
 
 class Preflight(TypedDict):
-    """The preflight check: how far the two rankings agree, and which way the question took."""
+    """The preflight check: the overlap of the two rankings, and the route it led to."""
 
     iou: float | None
-    """Intersection over union of the two top-n sets; None when nothing was retrieved, or BM25 has no top n."""
+    """Intersection over union of the two top n; null if nothing was retrieved or BM25 has no top n."""
     n: int
+    """The number of documents at the top of each ranking that are compared."""
     threshold: float
+    """The rankings agree if `iou` is above this."""
     dense_top: list[str]
+    """Ids of the first n documents of the retriever's ranking, best first."""
     bm25_top: list[str]
-    """Ids of the first n documents of each ranking, best first; BM25's is empty where its scores do not tell them."""
+    """Ids of the first n documents of BM25's ranking, best first; empty if its scores tie."""
     consistent: bool | None
-    """Whether `iou` is above `threshold`; None where there is none."""
+    """Whether `iou` is above `threshold`; null if there is no IoU."""
     method: Literal["iou", "calibrated"]
-    """Which check decides: the overlap, or a calibration's prediction."""
+    """The check that decides: the overlap, or a calibration's prediction."""
     probability: float | None
-    """Calibrated: the probability that the key document is below rank 3 or was not retrieved."""
+    """Calibrated: probability that the key document is ranked below 3 or was not retrieved."""
     probability_threshold: float | None
-    """The question goes to the map when `probability` reaches it."""
+    """Calibrated: the documents are mapped if `probability` reaches this."""
     contributions: dict[str, float] | None
-    """Log-odds that each signal adds to the calibration's mean, the strongest first."""
+    """Calibrated: log-odds that each signal adds to the calibration's mean, the strongest first."""
     caution: str | None
-    """Why the calibration may promise too much here."""
+    """Calibrated: why the promised recall may not hold here."""
     reason: str
-    """Why the route was taken, in words."""
+    """The reason for the route, in words."""
 
 
 class Conflict(TypedDict):
@@ -61,77 +64,88 @@ class Conflict(TypedDict):
     choices: dict[str, list[int]]
     """Option letter to the indices of the partitions that chose it; empty for a free answer."""
     statement: str | None
-    """Which sources say what, in the reader's words, with citation numbers."""
+    """Which sources say what, in the model's words, with citation numbers."""
     settled: str | None
     """The letter of the final answer."""
 
 
 class ReadDocument(TypedDict):
-    """A document that the answer was looked for in."""
+    """A document that was read for the answer."""
 
     document_id: str
+    """The id of the passage."""
     source_id: str
+    """The id of its source: a PMID if there is one."""
     rank: int | None
-    """From 1, the best, among all that was found; retracted articles that were left out have theirs, too."""
+    """The rank among all retrieved documents, from 1; retracted articles that were left out count."""
     score: float | None
+    """The retriever's score; null if it gives none."""
 
 
 class Searched(TypedDict):
-    """What was searched for the documents, as it was then."""
+    """The collection that was searched, in the state that was searched."""
 
     name: str | None
-    """The last part of a knowledge base's or a document's path; the class of a retriever of the caller's own; None
-    for documents that came with the question."""
+    """The name of the knowledge base or file, or the class of your own retriever; null for documents
+    that came with the question."""
     version: str | None
-    """Of a knowledge base the number of its state, of a file the SHA-256; None where it has none."""
+    """The version of the knowledge base, or the SHA-256 of the file; null if there is none."""
     updated: str | None
-    """When a knowledge base was last updated, in UTC, as ISO 8601."""
+    """When the knowledge base was last updated: UTC, ISO 8601."""
     filters: NotRequired[str]
-    """In words, what alone was searched for; only where something was left out."""
+    """The filters in words; missing if there are none."""
 
 
 class Provenance(TypedDict):
-    """What made an answer."""
+    """The software, model and collection that produced an answer."""
 
     version: str
-    """Of BriefContext."""
+    """The version of BriefContext."""
     model: str
-    """What answered: a model's name, or `extractive` where sentences were copied."""
+    """The model's name, or `extractive` if sentences were copied."""
     searched: Searched
+    """The collection."""
 
 
 class Answer(TypedDict):
     """An answer and everything needed to check it."""
 
     question: str
+    """The question, after a follow-up was rewritten."""
     options: dict[str, str]
     """Letter to text; empty unless the question is multiple choice."""
     text: str
     """The answer, with citation numbers in square brackets."""
     choice: str | None
-    """The letter chosen, for multiple choice."""
+    """The chosen letter, for multiple choice."""
     abstained: bool
-    """Whether no answer was found in the documents; `text` is then the reason."""
+    """Whether the documents contain no answer; `text` then gives the reason."""
     citations: list[Citation]
+    """The cited passages, in the order of their keys."""
     references: list[Reference]
-    """The articles that the citations are of, each once."""
+    """The cited articles, each once."""
     documents: list[ReadDocument]
-    """All that was read, best first, cited or not."""
+    """All documents that were read, best first, cited or not."""
     evidence: Evidence
-    """What kinds of evidence the citations are, taken together."""
+    """The kinds of evidence among the cited articles."""
     route: Route
+    """The route through the graph."""
     preflight: Preflight
+    """The preflight check, which decided the route."""
     extractions: list[Extraction]
-    """What each partition gave, in order; empty unless the route is `map_reduce`."""
+    """The result of each partition, in order; empty unless the route is `map_reduce`."""
     conflict: Conflict | None
+    """Contradicting evidence; null if none was reported."""
     usage: Usage
+    """Model calls, tokens and time."""
     doubts: list[Doubt]
-    """Sentences that cite nothing, or say what they cite does not: by figures, names, negations or contrary words."""
+    """Sentences that cite nothing or say something that their citations do not."""
     cautions: list[str]
-    """Warnings that bear on safety: to be shown before the answer."""
+    """Safety warnings, to be shown before the answer."""
     warnings: list[str]
-    """What else a reader of the answer ought to know: quotes not found, parts not read, sentences not cited."""
+    """Other notes: quotes that were not found, parts that were not read, sentences without a citation."""
     provenance: Provenance
+    """The software, model and collection that produced the answer."""
 
 
 def compose(

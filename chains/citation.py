@@ -43,54 +43,64 @@ _LINK = re.compile(r"(?:https?|file)://\S+")
 
 
 class CitedQuote(Quote):
-    """A quote, and where a person finds it."""
+    """A quote with its place in the document."""
 
     section: str
-    """What it stands under, the heading and the lines that introduce its list; empty where none is known."""
+    """The heading it is under, with the lines that introduce its list; empty if unknown."""
     paragraph: int | None
     """The number of its paragraph in that section, from 1."""
     page: int | None
-    """The page of a PDF that it begins on."""
+    """The page of a PDF on which it begins."""
 
 
 class Citation(TypedDict):
-    """A passage that the answer rests on."""
+    """A passage that the answer cites."""
 
     key: str
-    """What stands for it in the answer's text, in square brackets: the number of its source, and a letter where
-    several passages of it are cited."""
+    """Its mark in the answer's text, in square brackets: the number of its source, and a letter if
+    several passages of the source are cited."""
     document_id: str
+    """The id of the passage."""
     source_id: str
-    """The source's own identifier: a PMID where there is one."""
+    """The id of the source: a PMID if there is one."""
     title: str
+    """The title of the source."""
     quote: str | None
-    """The document's own words; None when the reader cited the document without quoting it."""
+    """The document's own words; null if the model cited the document without quoting it."""
     start: int | None
+    """Where the quote begins in the passage, in characters; null for words of the title."""
     end: int | None
-    """Character offsets of the quote in the document's text; None for words of its title, or without a quote."""
+    """Where the quote ends in the passage."""
     source_start: int | None
+    """Where the quote begins in the whole source, of which the passage may be a chunk."""
     source_end: int | None
-    """Character offsets of the quote in the whole source, of which the document may be a chunk."""
+    """Where the quote ends in the whole source."""
     match: Match | None
+    """How the quote was located; null without a quote."""
     quotes: list[CitedQuote]
-    """All quotes from this document, the first one included."""
+    """All quotes from this passage, including the first one."""
     page: int | None
-    """The page of a PDF that the quote begins on."""
+    """The page of a PDF on which the quote begins."""
     year: int | None
+    """The year of publication."""
     publication_types: str
+    """PubMed's publication types, separated by semicolons."""
     study_type: StudyType | None
-    """What kind of evidence the source is."""
+    """The kind of evidence; null if unknown."""
     journal: str
+    """The journal; empty if unknown."""
     species: list[str]
-    """Whom the study was of, by its MeSH headings."""
+    """The species that were studied, by MeSH headings."""
     retracted: bool
+    """Whether the source was retracted."""
     corrected: bool
+    """Whether the source was corrected."""
     expression_of_concern: bool
-    """Whether the source was corrected, or its publisher warns that it may not be trusted."""
+    """Whether the publisher warns that the source may not be reliable."""
     notes: list[str]
-    """What is shown of the source beside its reference: RETRACTED, the kind of evidence, and so on."""
+    """Labels shown beside the reference: RETRACTED, the kind of evidence, and others."""
     url: str | None
-    """The source's page on the web; for a PDF its file, opened at that page, unless a server is asked."""
+    """The source's web page; for a PDF its file, opened at the page, unless a server is asked."""
 
 
 def assign_keys(question: str, documents: Sequence[Document]) -> list[Document]:

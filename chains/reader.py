@@ -19,18 +19,20 @@ Match = Literal["exact", "normalised", "fuzzy", "title"]
 
 
 class Quote(TypedDict):
-    """A quote, found in its document."""
+    """A quote, located in its document."""
 
     text: str
-    """The words as the document has them."""
+    """The words as they are in the document."""
     document_id: str
+    """The id of the passage."""
     start: int | None
+    """Where the words begin in the passage, in characters; null for words of its title."""
     end: int | None
-    """Character offsets of the words in the document's text; None for words of its title."""
+    """Where the words end in the passage."""
     match: Match
-    """How the reader's words were found in the document; `title`: in its title, by any of the three ways."""
+    """How the words were located; `title` means in the document's title."""
     score: NotRequired[float]
-    """How likely the reader thinks it that the words bear on the question, 0 to 1, where it ranks what it quotes."""
+    """How likely the words bear on the question, 0 to 1; only without a model."""
 
 
 def distinct(quotes: Iterable[Quote]) -> list[Quote]:
@@ -45,15 +47,19 @@ class Extraction(TypedDict):
     index: int
     """The partition's place in the ranking, from 0."""
     document_ids: list[str]
+    """Ids of the passages in the partition."""
     status: Literal["evidence", "none", "failed"]
-    """`none`: the documents were read and do not bear on the question; `failed`: they were not read."""
+    """`none`: nothing in the documents bears on the question. `failed`: they were not read."""
     finding: str
+    """The evidence in the model's words, with citation numbers."""
     quotes: list[Quote]
+    """The quotes that support the finding."""
     choice: str | None
+    """The letter that the partition supports, for multiple choice."""
     confidence: float | None
-    """The reader's own estimate, 0 to 1."""
+    """The model's own estimate, 0 to 1."""
     error: str | None
-    """What went wrong, or which part of the reader's reply was not used."""
+    """What went wrong, or which part of the model's reply was not used."""
 
 
 def extraction_of(

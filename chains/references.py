@@ -22,20 +22,31 @@ class Reference(TypedDict):
     """An article that the answer cites."""
 
     number: str
+    """Its number in the list of references."""
     keys: list[str]
-    """Keys of the citations that point at it, each at a passage."""
+    """Keys of the citations of this article, one for each passage."""
     source_id: str
+    """The id of the source: a PMID if there is one."""
     title: str
+    """The title."""
     authors: list[str]
-    """`Smith, JA`; a group by its name."""
+    """Authors as `Smith, JA`; a group by its name."""
     journal: str
+    """The journal; empty if unknown, as are the following."""
     year: int | None
+    """The year of publication; null if unknown."""
     volume: str
+    """The volume."""
     issue: str
+    """The issue."""
     pages: str
+    """The pages."""
     doi: str
+    """The DOI."""
     pmid: str
+    """The PubMed id."""
     url: str | None
+    """The article's web page."""
     citation: str
     """The reference in the style of the National Library of Medicine."""
 
@@ -217,13 +228,13 @@ class Evidence(TypedDict):
     """The articles that an answer cites, taken together."""
 
     study_types: dict[str, int]
-    """How many articles of each study type, the strongest first; `unknown`, which is any other, last."""
+    """Number of articles of each study type, the strongest first; `unknown` last."""
     newest: int | None
-    """Year of the newest."""
+    """The year of the newest article."""
     conflict: bool | None
-    """Whether partitions, or the reader, say that the evidence contradicts itself; None where no model read it."""
+    """Whether the evidence contradicts itself; null if no model read it."""
     summary: str
-    """The same in words; empty where neither a study type nor a year is known."""
+    """The same in words; empty if neither a study type nor a year is known."""
 
 
 _PLURALS = {

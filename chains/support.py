@@ -19,14 +19,16 @@ NO_CITATION = "no citation"
 
 
 class Doubt(TypedDict):
-    """A sentence of the answer that cannot be traced as it stands."""
+    """A sentence of the answer that cannot be traced as it is."""
 
     sentence: str
+    """The sentence."""
     start: int
+    """Where the sentence begins in the answer's text, in characters."""
     end: int
-    """Character offsets of the sentence in the answer's text."""
+    """Where the sentence ends in the answer's text."""
     missing: list[str]
-    """Figures with their units, names and negations that stand nowhere in what the sentence cites."""
+    """Figures with their units, names and negations that the cited documents do not contain."""
     reason: str
     """What is wrong, in a few words."""
 

@@ -28,43 +28,47 @@ class ModelCall(TypedDict):
 
 
 class UsageSum(TypedDict):
-    """Several calls, added up."""
+    """The sum of several calls."""
 
     calls: int
-    """Calls that went out, those that failed included."""
+    """Calls that were sent, including those that failed."""
     failed_calls: int
+    """Calls that failed."""
     retries: int
     """Calls that repeated one that had failed."""
     cache_hits: int
-    """Replies from the cache; they count as no call and cost nothing."""
+    """Replies from the cache; they are not calls and cost nothing."""
     input_tokens: int
+    """Input tokens, as the provider counts them."""
     cached_input_tokens: int
+    """Input tokens that the provider had in its prompt cache."""
     output_tokens: int
+    """Output tokens, as the provider counts them."""
     seconds: float
-    """Wall time from the start of the first to the end of the last."""
+    """Wall time from the start of the first call to the end of the last."""
 
 
 class Usage(UsageSum):
-    """All calls of one answer, added up, beside what vanilla would have used; `seconds` is from question to answer.
+    """All calls of one answer, beside an estimate for one call over the same documents.
 
-    The paper weighs the map against vanilla by the tokens that each reads and writes (Zhang et al., npj Digital
-    Medicine 2025, equations 4 and 5). Here those of the calls made are what the provider counted, retries and
-    repairs included; those of the vanilla call, which was not made, are estimates. On a route of one call, the two
-    are nearly the same.
+    The paper compares the tokens that the map and vanilla read and write (Zhang et al., npj Digital
+    Medicine 2025, equations 4 and 5). Here the calls that were made are counted by the provider,
+    including retries and repairs. The vanilla call, which was not made, is estimated.
     """
 
     stages: dict[str, UsageSum]
+    """The sums by node: `extract`, `reduce`, `vanilla` or `order_preserving`."""
     models: dict[str, UsageSum]
+    """The sums by model."""
     vanilla_input_tokens: int | None
-    """Estimate of what one call over the same documents would have read: its prompt's characters, at the tokens per
-    character of the calls made. None without a model, or where it reports no tokens."""
+    """Estimated input tokens of one call over the same documents; null if no tokens were counted."""
     input_ratio: float | None
-    """Input tokens over `vanilla_input_tokens`: what the map cost against one call."""
+    """`input_tokens` divided by `vanilla_input_tokens`."""
     vanilla_output_tokens: int | None
-    """Estimate of what that call would have written: as much as the call that wrote the answer, and on the map a
-    quote of each document with evidence, which vanilla's prompt asks for besides. None where no answer was written."""
+    """Estimated output tokens of that call: those of the call that wrote the answer and, after a map,
+    a quote of each document with evidence; null if no answer was written."""
     output_ratio: float | None
-    """Output tokens over `vanilla_output_tokens`."""
+    """`output_tokens` divided by `vanilla_output_tokens`."""
 
 
 def summarise(
