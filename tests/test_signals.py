@@ -136,5 +136,5 @@ def test_documents_that_cannot_be_measured_are_refused(documents: list[Document]
 
 
 def test_each_signal_that_an_answer_shows_is_explained() -> None:
-    explained = (Path(__file__).parents[1] / "evaluation" / "README.md").read_text(encoding="utf-8")
+    explained = (Path(__file__).parents[1] / "docs" / "preflight.md").read_text(encoding="utf-8")
     assert [name for name in SIGNALS if f"| `{name}` |" not in explained] == []

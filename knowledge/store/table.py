@@ -220,7 +220,7 @@ def _effort() -> float:
 
 
 def _partitions(rows: int) -> int:
-    # As many must be looked into for a recall, however many there are (benchmarks/README.md): more, smaller ones leave
+    # As many must be looked into for a recall, however many there are (docs/benchmarks.md): more, smaller ones leave
     # less to read, and training compares with more of them.
     return round(math.pow(rows, 0.6) / 11)
 
