@@ -120,6 +120,20 @@ def test_many_questions_give_a_line_of_json_each_also_where_a_call_failed(
     assert "so long" in second["error"]
 
 
+def test_questions_of_a_file_are_asked_side_by_side_and_keep_their_order(
+    run: Run, model: str, server: OpenAIServer, tmp_path: Path
+) -> None:
+    path = tmp_path / "questions.jsonl"
+    rows = [{"id": f"{n}", "question": f"Which drug is first choice for disease {n}?"} for n in range(4)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    # The server answers once four extractions, one of each question, are in flight: the last first.
+    server.together = 4
+    one_partition = ("--route", "map_reduce", "--partition-size", "16")
+    code, out, _ = run("ask", "--questions", str(path), "--model", model, "--at-once", "4", *one_partition)
+    assert code == 0
+    assert [json.loads(line)["id"] for line in out.splitlines()] == ["0", "1", "2", "3"]
+
+
 def test_rankings_that_disagree_show_what_each_partition_gave(run: Run) -> None:
     code, out, _ = run("ask", MIDDLE)
     assert code == 0
@@ -270,6 +284,7 @@ def test_options_may_follow_one_another_or_be_repeated(
         (["ask"], "no question"),
         (["ask", "--questions", "q.jsonl", "Is it?"], "leave out"),
         (["ask", "--questions", "/nowhere.jsonl"], "/nowhere.jsonl"),
+        (["ask", "--at-once", "4", "Is it?"], "--questions"),
         (["ask", ""], "empty"),
         (["ask", "  "], "empty"),
         (["ask", "x" * 100_000], "100,000"),
@@ -403,7 +418,7 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("command", "own"),
     [
-        ("ask", {"words", "questions", "earlier", "options", "as_json", "references", "verbose"}),
+        ("ask", {"words", "questions", "at_once", "earlier", "options", "as_json", "references", "verbose"}),
         ("serve", {"uploads", "host", "port", "token"}),
         ("mcp", {"http", "host", "port", "token"}),
         ("kb search", {"folder", "query", "k", "method", "as_json"}),

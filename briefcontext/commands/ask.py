@@ -30,6 +30,9 @@ def ask(
             help="Ask the questions of a .jsonl file, or of a data set as KIND:PATH; print a line of JSON for each.",
         ),
     ] = None,
+    at_once: Annotated[
+        int | None, typer.Option(min=1, help="With --questions: questions asked at the same time. Default: 8.")
+    ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option(metavar="LETTER=TEXT", help='Multiple choice: --options "A=yes" "B=no".'),
@@ -51,6 +54,8 @@ def ask(
     **given: Any,
 ) -> None:
     """Answer a question over a knowledge base, with citations."""
+    if at_once and questions is None:
+        raise InputError("--at-once is for the questions of a file. Name one with --questions.")
     if questions is None:
         question, choices = _question_and_options(words or [], options or [])
     elif words or options or earlier or references:
@@ -67,7 +72,7 @@ def ask(
     from briefcontext.commands.report import print_answer
 
     if questions is not None:
-        raise typer.Exit(_ask_many(questions, settings))
+        raise typer.Exit(_ask_many(questions, settings, at_once or 8))
     state = run({"question": question, "options": choices, "earlier": earlier}, settings)
     if as_json:
         print_json(state["answer"])
@@ -98,20 +103,25 @@ def prompts(
     typer.echo(f"Wrote {len(files)} prompts to {folder}. Delete those that stay as they are: they then follow updates.")
 
 
-def _ask_many(data_set: str, settings: "Settings") -> int:
+def _ask_many(data_set: str, settings: "Settings", at_once: int) -> int:
     """Print each question's `id` with its answer, or with the `error` of its calls; return the exit code."""
-    from briefcontext.commands.progress import run
+    from briefcontext.commands.progress import run_all
     from briefcontext.evaluation.data_sets import load_data_set
+    from briefcontext.graphs.state import Input
 
+    items = load_data_set(data_set).items
+    questions = [Input(question=item.question, options=dict(item.options)) for item in items]
     code = 0
-    for item in load_data_set(data_set).items:
-        told: dict[str, object] = {"id": item.id}
-        try:
-            told |= run({"question": item.question, "options": dict(item.options)}, settings)["answer"]
-        except ModelCallError as error:
-            told |= {"question": item.question, "options": dict(item.options), "error": str(error)}
+
+    def show(place: int, outcome: dict[str, Any] | ModelCallError) -> None:
+        nonlocal code
+        if isinstance(outcome, ModelCallError):
             code = EXIT_FAILED
-        print_json(told)
+            print_json({"id": items[place].id, **questions[place], "error": str(outcome)})
+        else:
+            print_json({"id": items[place].id, **outcome["answer"]})
+
+    run_all(questions, settings, at_once=at_once, show=show)
     return code
 
 

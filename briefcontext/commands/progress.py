@@ -1,7 +1,8 @@
 """Running a question from the command line, with live progress on standard error."""
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.commands.terminal import Interrupted, counted, printable, printable_line
+from briefcontext.errors import ModelCallError
 from briefcontext.graphs.events import AnswerToken, AnswerTokens, Event
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
@@ -162,6 +164,66 @@ def run(given: Input, settings: Settings) -> dict[str, Any]:
             return wait_for(_run(given, settings, lines, so_far))
     except KeyboardInterrupt:
         raise Interrupted(str(so_far)) from None
+
+
+def run_all(
+    questions: Sequence[Input],
+    settings: Settings,
+    *,
+    at_once: int,
+    show: Callable[[int, dict[str, Any] | ModelCallError], None],
+) -> None:
+    """Run the graph on several questions side by side.
+
+    Args:
+        questions: the graph's inputs.
+        settings: the settings of all of them.
+        at_once: how many run at the same time.
+        show: called with the place and the state of each question, or the error of its model
+            calls, in the order of the questions.
+
+    Raises:
+        BriefContextError: a question or the set-up cannot be used.
+        Interrupted: Ctrl-C; the calls in flight are dropped.
+    """
+    so_far = SoFar()
+    console = Console(stderr=True, highlight=False)
+    try:
+        with console.status(f"Asking {len(questions)} questions…") as status:
+
+            def show_next(place: int, outcome: dict[str, Any] | ModelCallError) -> None:
+                show(place, outcome)
+                status.update(f"{place + 1} of {len(questions)} questions answered…")
+
+            wait_for(_run_all(questions, settings, at_once, show_next, so_far))
+    except KeyboardInterrupt:
+        raise Interrupted(str(so_far)) from None
+
+
+async def _run_all(
+    questions: Sequence[Input],
+    settings: Settings,
+    at_once: int,
+    show: Callable[[int, dict[str, Any] | ModelCallError], None],
+    so_far: SoFar,
+) -> None:
+    slots = asyncio.Semaphore(at_once)
+    silent = ProgressLines(Console(quiet=True, stderr=True))
+
+    async def answer(question: Input) -> dict[str, Any] | ModelCallError:
+        async with slots:
+            try:
+                return await _run(question, settings, silent, so_far)
+            except ModelCallError as error:
+                return error
+
+    tasks = [asyncio.create_task(answer(question)) for question in questions]
+    try:
+        for place, task in enumerate(tasks):
+            show(place, await task)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _run(given: Input, settings: Settings, lines: ProgressLines, so_far: SoFar) -> dict[str, Any]:
