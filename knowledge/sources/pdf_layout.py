@@ -1,0 +1,254 @@
+"""The layout of a PDF page: its characters as cells, lines and columns in the order of reading."""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from statistics import median
+from typing import NamedTuple
+
+_WIDE = 0.8
+"""Width in font sizes from which a gap parts cells and columns."""
+PROSE = 10
+"""Width in font sizes from which a cell is a line of prose. Cells of tables are narrower."""
+FULL = 0.75
+"""Part of a column's width that a line of prose fills unless it ends a paragraph."""
+_HEIGHT = 24
+"""Points that a cell's parts are apart at most: a step in the search for them."""
+_COLUMN_LINES = 3
+"""Lines on either side of a gap from which it parts columns."""
+_SIGNS = "+-−–"
+
+
+class Sign(NamedTuple):
+    """A character in points, on a page that is turned so that its lines run to the right."""
+
+    text: str
+    left: float
+    right: float
+    base: float
+    size: float
+    after_blank: bool
+
+
+class Cell:
+    """Characters of one line, without a gap between them that is as wide as their size."""
+
+    def __init__(self, sign: Sign, place: int) -> None:
+        """Begin with a character and its place in the text layer."""
+        self.signs = [sign]
+        self.place = place
+        self.left, self.right, self.base, self.size = sign.left, sign.right, sign.base, sign.size
+
+    def append(self, sign: Sign) -> None:
+        """Add the character that follows in the text layer."""
+        self.signs.append(sign)
+        self._grow(sign)
+
+    def has_room(self, other: "Cell") -> bool:
+        """Return True if no character overlaps the other cell, which may be in a gap."""
+        edge = 0.3 * other.size
+        return other.left >= self.right - edge or not any(
+            sign.left < other.right - edge and sign.right > other.left + edge for sign in self.signs
+        )
+
+    def merge(self, other: "Cell") -> None:
+        """Add a cell that is elsewhere in the text layer."""
+        self.signs += other.signs
+        if other.left < self.right:
+            self.signs.sort(key=lambda sign: sign.left)
+        self._grow(other)
+
+    def _grow(self, other: "Sign | Cell") -> None:
+        self.left, self.right = min(self.left, other.left), max(self.right, other.right)
+        if other.size > self.size:
+            self.base, self.size = other.base, other.size
+
+    def is_beside(self, other: "Sign | Cell") -> bool:
+        """Return True if both are on one line. A superscript is on the line of its word."""
+        top = min(self.base + 0.7 * self.size, other.base + 0.7 * other.size)
+        return top - max(self.base, other.base) > 0.2 * min(self.size, other.size)
+
+    def is_next_to(self, other: "Sign | Cell", end: "Sign | Cell | None" = None) -> bool:
+        """Return True if both are on one line, without a wide gap between the end and the other."""
+        end = end or self
+        gap = max(other.left - end.right, end.left - other.right)
+        is_near = gap < _WIDE * max(self.size, other.size)
+        return is_near and (self.base == other.base or self.is_beside(other))
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it can be a line of prose."""
+        return self.right - self.left >= PROSE * self.size
+
+    @property
+    def text(self) -> str:
+        """Its characters, with `^` before an exponent."""
+        groups = groupby(self.signs, lambda sign: sign.base - self.base > 0.15 * self.size)
+        parts = [(raised, list(signs)) for raised, signs in groups]
+        text = ""
+        before: Sign | None = None
+        for index, (raised, signs) in enumerate(parts):
+            part = ""
+            for sign in signs:
+                gap = 0.0 if before is None else sign.left - before.right
+                is_blank = sign.after_blank or gap > (0.3 if raised else 0.15) * self.size
+                part += " " * is_blank + sign.text
+                before = sign
+            after = parts[index + 1][1] if raised and index + 1 < len(parts) else []
+            text += (_exponent_mark(text, part, after) if raised else "") + part
+        return text
+
+
+def _exponent_mark(before: str, raised: str, after: Sequence[Sign]) -> str:
+    """Return the mark before raised characters: `^`, or a blank before the fraction of 1 1/2."""
+    number = raised.lstrip(_SIGNS)
+    signed = number != raised
+    if not number[:1].isdecimal() or not before or before[-1].isspace():
+        return ""
+    if not before.rstrip(".,")[-1:].isdecimal():
+        return "^" if signed else ""
+    slash, denominator = (*after[:2], None, None)[:2]
+    is_fraction = (
+        slash is not None
+        and denominator is not None
+        and slash.text in "/⁄"
+        and denominator.text.isdecimal()
+        and denominator.size < 0.9 * max(sign.size for sign in after)
+    )
+    return " " if is_fraction and not signed else "^"
+
+
+def cells(signs: Iterable[Sign]) -> list[Cell]:
+    """Return the cells of the characters in a text layer, from the top to the bottom."""
+    runs = list[Cell]()
+    for place, sign in enumerate(signs):
+        if runs and runs[-1].is_next_to(sign, runs[-1].signs[-1]):
+            runs[-1].append(sign)
+        else:
+            runs.append(Cell(sign, place))
+    merged = defaultdict[int, list[Cell]](list)
+    for run in sorted(runs, key=lambda run: run.left):
+        height = round(run.base / _HEIGHT)
+        near = chain.from_iterable(merged[height + step] for step in (0, 1, -1))
+        cell = next((cell for cell in near if cell.is_next_to(run) and cell.has_room(run)), None)
+        if cell is None:
+            merged[height].append(run)
+        else:
+            cell.merge(run)
+    return sorted(chain.from_iterable(merged.values()), key=lambda cell: -cell.base)
+
+
+def rows(block: Sequence[Cell]) -> list[list[Cell]]:
+    """Return the lines of cells that are sorted from the top, each from left to right."""
+    lines = list[list[Cell]]()
+    for cell in block:
+        if lines and lines[-1][0].is_beside(cell):
+            lines[-1].append(cell)
+        else:
+            lines.append([cell])
+    return [sorted(line, key=lambda cell: cell.left) for line in lines]
+
+
+def blocks(block: Sequence[Cell]) -> Iterator[Sequence[Cell]]:
+    """Yield the cells of each column in the order of reading; tables are in one piece."""
+    columns = _columns(block)
+    if columns is None:
+        yield block
+    else:
+        for part in columns:
+            if part:
+                yield from blocks(part)
+
+
+def _columns(block: Sequence[Cell]) -> list[list[Cell]] | None:
+    """Part cells at the gap with the most lines on both sides: above, left, right and below."""
+    if not block:
+        return None
+    lines = _aligned(block)
+    gap = _WIDE * median(cell.size for cell in block)
+    lefts, rights = sorted(cell.left for cell in block), sorted(cell.right for cell in block)
+
+    def most_lines(edge: float) -> int:
+        return min(bisect_right(rights, edge), len(lefts) - bisect_left(lefts, edge + gap))
+
+    count, columns = _COLUMN_LINES - 1, None
+    for edge in sorted(set(rights), key=most_lines, reverse=True):
+        if most_lines(edge) <= count:
+            break
+        for start, end in _stretches(lines, edge, gap):
+            above, stretch, below = (
+                [cell for line in part for cell in line]
+                for part in (lines[:start], lines[start:end], lines[end:])
+            )
+            left, right = _sides(stretch, edge)
+            smaller = min(len(left), len(right))
+            if smaller > count and _are_columns(lines[start:end], edge):
+                count, columns = smaller, [above, left, right, below]
+    return columns
+
+
+def _aligned(block: Sequence[Cell]) -> list[list[Cell]]:
+    """Return lines of cells on the same base, as two columns may have lines at other heights."""
+    lines = list[list[Cell]]()
+    for cell in block:
+        if lines and abs(lines[-1][0].base - cell.base) < 0.2 * cell.size:
+            lines[-1].append(cell)
+        else:
+            lines.append([cell])
+    return [sorted(line, key=lambda cell: cell.left) for line in lines]
+
+
+def _stretches(
+    lines: Sequence[Sequence[Cell]], edge: float, gap: float
+) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of successive lines with a gap at the right of an edge.
+
+    Two or more rows of a table across the edge end a stretch.
+    """
+    free = [all(cell.right <= edge or cell.left >= edge + gap for cell in line) for line in lines]
+    table = [_is_table_row(line, edge) for line in lines]
+    near = [
+        a and (b or c)
+        for a, b, c in zip(table, [False, *table[:-1]], [*table[1:], False], strict=True)
+    ]
+    kinds = [is_free and not in_table for is_free, in_table in zip(free, near, strict=True)]
+    start = 0
+    for is_free, group in groupby(kinds):
+        end = start + len(list(group))
+        if is_free:
+            yield start, end
+        start = end
+
+
+def _sides(line: Sequence[Cell], edge: float) -> tuple[list[Cell], list[Cell]]:
+    left = [cell for cell in line if cell.right <= edge]
+    return left, [cell for cell in line if cell.right > edge]
+
+
+def _is_table_row(line: Sequence[Cell], edge: float) -> bool:
+    if len(line) == 1:
+        return False
+    left, right = _sides(line, edge)
+    return len(left) > 1 and bool(right) and not any(cell.is_wide for cell in right)
+
+
+def _are_columns(lines: Sequence[Sequence[Cell]], edge: float) -> bool:
+    """Return False if cells on both sides of an edge may be the rows of a table."""
+    left, right = _sides([cell for line in lines for cell in line], edge)
+    both_wide = all(median(cell.is_wide for cell in side) for side in (left, right))
+    if both_wide and max(cell.place for cell in left) < min(cell.place for cell in right):
+        return True
+    rows = [line for line in lines if all(_sides(line, edge))] or lines
+    left, right = _sides([cell for row in rows for cell in row], edge)
+    return _is_prose(left) or (2 * len(left) >= 3 * len(rows) and _is_prose(right))
+
+
+def _is_prose(column: Sequence[Cell]) -> bool:
+    """Return True if most cells are full lines, and most begin within a sentence."""
+    width = max(cell.right for cell in column) - min(cell.left for cell in column)
+    full = sum(cell.is_wide and cell.right - cell.left >= FULL * width for cell in column)
+    starts = [cell.signs[0].text for cell in column]
+    capitals = sum(start.isupper() for start in starts)
+    others = sum(not start.isdecimal() for start in starts) - capitals
+    return 3 * full >= 2 * len(column) and others >= max(capitals, 1)
