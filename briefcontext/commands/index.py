@@ -171,5 +171,10 @@ def _print_report(report: "BuildReport", skipped: "list[SkippedFile]", synced: "
         removed = counted(synced.counts.deleted - synced.counts.indexed, "record")
         say_line(f"Removed {removed} of files that are gone.")
     say_line(f"{report.path} holds {counted((synced or report).passages, 'passage')}.")
+    if counts.lost_characters:
+        say_line(
+            f"{counted(counts.lost_characters, 'character')} of PDF files have no Unicode and are □: "
+            "check the passages, or run text recognition (OCR) on the files."
+        )
     if counts.rejected:
         say_line(f"Why records were rejected: {report.rejects_file}")

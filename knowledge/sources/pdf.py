@@ -15,7 +15,7 @@ from functools import cache
 from io import BufferedIOBase
 from itertools import chain, pairwise
 from operator import attrgetter
-from statistics import median
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from briefcontext.knowledge.sources.pdf_layout import FULL, PROSE, Cell, Sign, blocks, cells, rows
@@ -31,15 +31,15 @@ _alone = threading.Lock()
 
 _HYPHENS = "\x02\xad"
 """The characters that PDFium has for a hyphen at the end of a line."""
+_BOXES = frozenset("☒☐☑")
 _HIDDEN = 0b100010
 """Flags of a field that is not shown."""
-_FREQUENT, _FREQUENT_SHARE = frozenset("aeinorst"), 0.45
-"""Letters that make up at least this share of a text in a European language; of others 0.31."""
+_LETTERS, _RARE = "eanitodrsulgckhmwypzbvfjxq", 9.0
+"""Letters by their frequency in 13 languages. The mean rank is 5 to 8.5 in text, 10 to 15 in text
+with shifted letters."""
 _MARGIN_LINES = 3
 """Lines at the top and at the bottom of a page that can be its running heads."""
-_FILE_NAME = re.compile(
-    r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)", re.IGNORECASE
-)
+_FILE_NAME = re.compile(r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)", re.IGNORECASE)
 """Titles that programs give to files without a title."""
 _NUMBER = re.compile(r"\d{1,9}")
 _PAGE_NUMBER = re.compile(rf"{_NUMBER.pattern}|\A[ivxlc]+\Z")
@@ -59,7 +59,7 @@ class _Line:
     base: float
     size: float
     is_row: bool
-    """It has several cells."""
+    """It has several cells, or a box."""
     hyphenated: bool
     """A word continues in the next line; its hyphen is not in the text."""
 
@@ -97,8 +97,7 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
         raise UnreadableError(
             f"None of its {len(pages)} pages can be read, the first because: {rejects[0].reason}"
             if rejects
-            else f"None of its {len(pages)} pages has text, as in a scan: run text recognition "
-            "(OCR) over it first."
+            else f"None of its {len(pages)} pages has text, as in a scan: run text recognition (OCR) over it first."
         )
     text, page_starts = _running_text(pages)
     counts = {
@@ -180,9 +179,7 @@ def _flatten(document: "PdfDocument", number: int) -> list[tuple[str, Any]]:
     return boxes
 
 
-def _signs(
-    layer: "PdfTextPage", boxes: Sequence[tuple[str, Any]]
-) -> tuple[dict[int, list[Sign]], list[str]]:
+def _signs(layer: "PdfTextPage", boxes: Sequence[tuple[str, Any]]) -> tuple[dict[int, list[Sign]], list[str]]:
     """Return the characters by the angle of their lines, and the text of each font."""
     from pypdfium2 import raw
 
@@ -260,12 +257,10 @@ def _character(character: str, font: str, unmapped: bool) -> str:
 
 
 def _is_language(text: str) -> bool:
-    """Return False if the letters of the longer words are too rare ones to be any language."""
-    words = (word for word in text.split() if len(word) > 3 and word.isascii() and word.isalpha())
-    letters = "".join(words).casefold()
-    share = sum(letter in _FREQUENT for letter in letters) / max(len(letters), 1)
-    error = math.sqrt(share * (1 - share) / max(len(letters), 1))
-    return not letters or share + 2 * error >= _FREQUENT_SHARE
+    """Return False if the letters of longer words are surely rarer than in any language."""
+    words = [word for word in text.split() if len(word) > 3 and word.isascii() and word.isalpha()]
+    ranks = [_LETTERS.index(letter) for word in words for letter in word.lower()]
+    return len(ranks) < 2 or fmean(ranks) - 2 * stdev(ranks) / math.sqrt(len(ranks)) <= _RARE
 
 
 def _line(row: Sequence[Cell], page: int) -> _Line:
@@ -274,7 +269,8 @@ def _line(row: Sequence[Cell], page: int) -> _Line:
     text = " ".join(_storable(" ".join(cell.text for cell in row)).replace("\ufffd", LOST).split())
     hyphenated = len(row) == 1 and text[-1] in "-‐" and text[-2:-1].isalnum()
     text = text[:-1] if hyphenated else text
-    return _Line(text, page, last.left, last.right, last.base, last.size, len(row) > 1, hyphenated)
+    is_row = len(row) > 1 or not _BOXES.isdisjoint(text)
+    return _Line(text, page, last.left, last.right, last.base, last.size, is_row, hyphenated)
 
 
 def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int, int]]]:
@@ -315,13 +311,7 @@ def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]
             words, place = _PAGE_NUMBER.sub("#", line.text), round(line.base / 3)
             for near in (place, place + 1):
                 alike[words, near].append(line)
-    heads = {
-        line
-        for lines in alike.values()
-        for pair in pairwise(lines)
-        if _recurs(*pair)
-        for line in pair
-    }
+    heads = {line for lines in alike.values() for pair in pairwise(lines) if _recurs(*pair) for line in pair}
     return [[line for line in page if line not in heads] for page in pages]
 
 
@@ -347,9 +337,7 @@ def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
     edges = {}
     for page in pages:
         for line in page:
-            rights = sorted(
-                other.right for other in page if abs(other.left - line.left) < 3 * line.size
-            )
+            rights = sorted(other.right for other in page if abs(other.left - line.left) < 3 * line.size)
             # A title may be wider than the column below it.
             edges[line] = rights[int(0.9 * (len(rights) - 1))]
     return edges

@@ -1,9 +1,10 @@
 """The layout of a PDF page: its characters as cells, lines and columns in the order of reading."""
 
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -66,15 +67,24 @@ class Cell:
 
     def is_beside(self, other: "Sign | Cell") -> bool:
         """Return True if both are on one line. A superscript is on the line of its word."""
+        if self.base == other.base:
+            return True
         top = min(self.base + 0.7 * self.size, other.base + 0.7 * other.size)
         return top - max(self.base, other.base) > 0.2 * min(self.size, other.size)
 
-    def is_next_to(self, other: "Sign | Cell", end: "Sign | Cell | None" = None) -> bool:
-        """Return True if both are on one line, without a wide gap between the end and the other."""
-        end = end or self
-        gap = max(other.left - end.right, end.left - other.right)
-        is_near = gap < _WIDE * max(self.size, other.size)
-        return is_near and (self.base == other.base or self.is_beside(other))
+    def is_continued_by(self, sign: Sign) -> bool:
+        """Return True for the next character of a line, to the left in Arabic and Hebrew."""
+        last = self.signs[-1]
+        if unicodedata.bidirectional(sign.text[0]) in ("R", "AL"):
+            step, gap = last.right - sign.right, last.left - sign.right
+        else:
+            step, gap = sign.left - last.left, sign.left - last.right
+        return step >= 0 and gap < _WIDE * max(self.size, sign.size) and self.is_beside(sign)
+
+    def is_next_to(self, other: "Cell") -> bool:
+        """Return True if both are on one line, without a wide gap between."""
+        gap = max(other.left - self.right, self.left - other.right)
+        return gap < _WIDE * max(self.size, other.size) and self.is_beside(other)
 
     @property
     def is_wide(self) -> bool:
@@ -123,7 +133,7 @@ def cells(signs: Iterable[Sign]) -> list[Cell]:
     """Return the cells of the characters in a text layer, from the top to the bottom."""
     runs = list[Cell]()
     for place, sign in enumerate(signs):
-        if runs and runs[-1].is_next_to(sign, runs[-1].signs[-1]):
+        if runs and runs[-1].is_continued_by(sign):
             runs[-1].append(sign)
         else:
             runs.append(Cell(sign, place))
@@ -172,19 +182,18 @@ def _columns(block: Sequence[Cell]) -> list[list[Cell]] | None:
     def most_lines(edge: float) -> int:
         return min(bisect_right(rights, edge), len(lefts) - bisect_left(lefts, edge + gap))
 
-    count, columns = _COLUMN_LINES - 1, None
+    best, columns = (_COLUMN_LINES, 0), None
     for edge in sorted(set(rights), key=most_lines, reverse=True):
-        if most_lines(edge) <= count:
+        if most_lines(edge) < best[0]:
             break
         for start, end in _stretches(lines, edge, gap):
             above, stretch, below = (
-                [cell for line in part for cell in line]
-                for part in (lines[:start], lines[start:end], lines[end:])
+                [cell for line in part for cell in line] for part in (lines[:start], lines[start:end], lines[end:])
             )
             left, right = _sides(stretch, edge)
-            smaller = min(len(left), len(right))
-            if smaller > count and _are_columns(lines[start:end], edge):
-                count, columns = smaller, [above, left, right, below]
+            size = min(len(left), len(right)), len(stretch)
+            if size > best and _are_columns(lines[start:end], edge):
+                best, columns = size, [above, left, right, below]
     return columns
 
 
@@ -199,24 +208,20 @@ def _aligned(block: Sequence[Cell]) -> list[list[Cell]]:
     return [sorted(line, key=lambda cell: cell.left) for line in lines]
 
 
-def _stretches(
-    lines: Sequence[Sequence[Cell]], edge: float, gap: float
-) -> Iterator[tuple[int, int]]:
+def _stretches(lines: Sequence[Sequence[Cell]], edge: float, gap: float) -> Iterator[tuple[int, int]]:
     """Yield the start and end of successive lines with a gap at the right of an edge.
 
     Two or more rows of a table across the edge end a stretch.
     """
-    free = [all(cell.right <= edge or cell.left >= edge + gap for cell in line) for line in lines]
-    table = [_is_table_row(line, edge) for line in lines]
-    near = [
-        a and (b or c)
-        for a, b, c in zip(table, [False, *table[:-1]], [*table[1:], False], strict=True)
-    ]
-    kinds = [is_free and not in_table for is_free, in_table in zip(free, near, strict=True)]
+    ends = [any(cell.right > edge and cell.left < edge + gap for cell in line) for line in lines]
+    for place, (line, below) in enumerate(pairwise(lines)):
+        is_near = line[0].base - below[0].base < 3 * line[0].size
+        if is_near and _is_table_row(line, edge) and _is_table_row(below, edge):
+            ends[place] = ends[place + 1] = True
     start = 0
-    for is_free, group in groupby(kinds):
+    for is_end, group in groupby(ends):
         end = start + len(list(group))
-        if is_free:
+        if not is_end:
             yield start, end
         start = end
 
@@ -230,18 +235,24 @@ def _is_table_row(line: Sequence[Cell], edge: float) -> bool:
     if len(line) == 1:
         return False
     left, right = _sides(line, edge)
-    return len(left) > 1 and bool(right) and not any(cell.is_wide for cell in right)
+    is_label = bool(left) and (len(left) > 1 or not left[0].is_wide)
+    return is_label and bool(right) and not any(cell.is_wide for cell in right)
 
 
 def _are_columns(lines: Sequence[Sequence[Cell]], edge: float) -> bool:
     """Return False if cells on both sides of an edge may be the rows of a table."""
     left, right = _sides([cell for line in lines for cell in line], edge)
-    both_wide = all(median(cell.is_wide for cell in side) for side in (left, right))
-    if both_wide and max(cell.place for cell in left) < min(cell.place for cell in right):
+    is_left_wide, is_right_wide = (median(cell.is_wide for cell in side) for side in (left, right))
+    wide = [cell for cell in left if cell.is_wide]
+    if is_left_wide and max(cell.left for cell in wide) >= min(cell.right for cell in wide):
+        return False  # These are several columns.
+    is_in_order = max(cell.place for cell in left) < min(cell.place for cell in right)
+    if is_left_wide and is_right_wide and is_in_order:
         return True
-    rows = [line for line in lines if all(_sides(line, edge))] or lines
-    left, right = _sides([cell for row in rows for cell in row], edge)
-    return _is_prose(left) or (2 * len(left) >= 3 * len(rows) and _is_prose(right))
+    shared = [line for line in lines if all(_sides(line, edge))] or lines
+    left, right = _sides([cell for line in shared for cell in line], edge)
+    is_table = 2 * len(left) >= 3 * len(shared) and not is_left_wide
+    return _is_prose(right if is_table else left)
 
 
 def _is_prose(column: Sequence[Cell]) -> bool:
