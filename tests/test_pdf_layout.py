@@ -27,9 +27,7 @@ PAGE = (612, 792)
 
 prose = st.lists(st.sampled_from(WORDS), min_size=60, max_size=90)
 tables = st.integers(2, 4).flatmap(
-    lambda width: st.lists(
-        st.lists(st.sampled_from(CELLS), min_size=width, max_size=width), min_size=2, max_size=6
-    )
+    lambda width: st.lists(st.tuples(*[st.sampled_from(CELLS)] * width), min_size=2, max_size=6)
 )
 
 
@@ -105,16 +103,14 @@ def _wrapped(words: Sequence[str], width: float) -> list[str]:
 )
 def test_words_exponents_and_rows_come_out_in_order(
     columns: list[list[str]],
-    rows: list[list[str]],
+    rows: list[tuple[str, ...]],
     scale: str,
     rotation: int,
     by_row: bool,
     offset: float,
 ) -> None:
     page = Page(scale, rotation)
-    title = (
-        "Half of the usual dose of this toy drug in adults and children with renal disease, a trial"
-    )
+    title = "Half of the usual dose of this toy drug in adults and children with disease, a trial"
     page.draw(40, TOP, title)
     width = 520 / len(columns) - 20
     lines = [

@@ -13,9 +13,10 @@ from reportlab.pdfgen.canvas import Canvas
 from briefcontext.knowledge.sources.pdf import read_pdf
 
 WORDS = (
-    "in a trial of this toy drug adults with renal impairment were given half of the usual dose "
-    "every eight hours because it is excreted slowly and severe thrombocytopenia was observed"
-).split()
+    *("in", "a", "trial", "of", "this", "toy", "drug", "adults", "with", "renal", "impairment"),
+    *("were", "given", "half", "the", "usual", "dose", "every", "eight", "hours", "because"),
+    *("it", "is", "excreted", "slowly", "and", "severe", "thrombocytopenia", "was", "observed"),
+)
 LINES, LEADING, SIZE = 62, 11, 8
 COLUMNS = (50, 310)
 WORDS_A_LINE, WIDTH = 12, 215

@@ -52,10 +52,8 @@ class Record:
     @property
     def lost_characters(self) -> int:
         """Characters of its documents that have no Unicode."""
-        return sum(
-            document.metadata.get("characters_without_unicode", 0)
-            for document, _ in self.parts.values()
-        )
+        known = (document.metadata for document, _ in self.parts.values())
+        return sum(metadata.get("characters_without_unicode", 0) for metadata in known)
 
     def is_continued_by(self, other: "Record") -> bool:
         return self.source_id == other.source_id and self.parts.keys().isdisjoint(other.parts)
