@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _alone = threading.Lock()
 """PDFium may be used by one thread at a time."""
 
+_BLANK_GAP = 0.15
+"""Gap in font sizes from which a blank is between two characters."""
 _HYPHENS = "\x02\xad"
 """The characters that PDFium has for a hyphen at the end of a line."""
 _BOXES = frozenset("☒☐☑")
@@ -39,7 +41,10 @@ _LETTERS, _RARE = "eanitodrsulgckhmwypzbvfjxq", 9.0
 with shifted letters."""
 _MARGIN_LINES = 3
 """Lines at the top and at the bottom of a page that can be its running heads."""
-_FILE_NAME = re.compile(r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)", re.IGNORECASE)
+_FILE_NAME = re.compile(
+    r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)",
+    re.IGNORECASE,
+)
 """Titles that programs give to files without a title."""
 _NUMBER = re.compile(r"\d{1,9}")
 _PAGE_NUMBER = re.compile(rf"{_NUMBER.pattern}|\A[ivxlc]+\Z")
@@ -179,14 +184,17 @@ def _flatten(document: "PdfDocument", number: int) -> list[tuple[str, Any]]:
     return boxes
 
 
-def _signs(layer: "PdfTextPage", boxes: Sequence[tuple[str, Any]]) -> tuple[dict[int, list[Sign]], list[str]]:
+def _signs(
+    layer: "PdfTextPage",
+    boxes: Sequence[tuple[str, Any]],
+) -> tuple[dict[int, list[Sign]], list[str]]:
     """Return the characters by the angle of their lines, and the text of each font."""
     from pypdfium2 import raw
 
     x, y = ctypes.c_double(), ctypes.c_double()
     box, matrix = raw.FS_RECTF(), raw.FS_MATRIX()
     by_angle, fonts = defaultdict[int, list[Sign]](list), defaultdict[str, list[str]](list)
-    after_blank, last, font = False, 0, ""
+    blank_gap, last, font = _BLANK_GAP, 0, ""
     size, base, angle = 0.0, 0.0, 0
     text_page = layer.raw
     for place in range(layer.count_chars()):
@@ -194,7 +202,10 @@ def _signs(layer: "PdfTextPage", boxes: Sequence[tuple[str, Any]]) -> tuple[dict
         unmapped = bool(raw.FPDFText_HasUnicodeMapError(text_page, place))
         if not unmapped and (character.isspace() or character == "\0"):
             # PDFium generates blanks and ends of lines, also before a superscript.
-            after_blank |= character != "\0" and not raw.FPDFText_IsGenerated(text_page, place)
+            if not raw.FPDFText_IsGenerated(text_page, place):
+                blank_gap = blank_gap if character == "\0" else -math.inf
+            elif character == " ":
+                blank_gap = min(blank_gap, 0.05)
             fonts[font].append(" ")
             continue
         item = raw.FPDFText_GetTextObject(text_page, place)
@@ -210,15 +221,15 @@ def _signs(layer: "PdfTextPage", boxes: Sequence[tuple[str, Any]]) -> tuple[dict
         raw.FPDFText_GetLooseCharBox(text_page, place, box)
         left, right = (box.left, box.right) if angle == 0 else _extent(box, size, angle)
         shown = _character(character, font, unmapped)
-        by_angle[angle].append(Sign(shown, left, right, base, size, after_blank))
+        by_angle[angle].append(Sign(shown, left, right, base, size, blank_gap))
         fonts[font].append(character)
-        after_blank = False
+        blank_gap = _BLANK_GAP
     angle = max(by_angle, key=lambda angle: len(by_angle[angle]), default=0)
     for mark, box in boxes:
         size = box.top - box.bottom
         center, middle = _turned((box.left + box.right) / 2, (box.top + box.bottom) / 2, angle)
         left, right = center - size / 2, center + size / 2
-        by_angle[angle].append(Sign(mark, left, right, middle - 0.3 * size, size, True))
+        by_angle[angle].append(Sign(mark, left, right, middle - 0.3 * size, size, -math.inf))
     return by_angle, ["".join(text) for text in fonts.values()]
 
 
@@ -311,7 +322,8 @@ def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]
             words, place = _PAGE_NUMBER.sub("#", line.text), round(line.base / 3)
             for near in (place, place + 1):
                 alike[words, near].append(line)
-    heads = {line for lines in alike.values() for pair in pairwise(lines) if _recurs(*pair) for line in pair}
+    pairs = chain.from_iterable(map(pairwise, alike.values()))
+    heads = {line for pair in pairs if _recurs(*pair) for line in pair}
     return [[line for line in page if line not in heads] for page in pages]
 
 
@@ -337,7 +349,8 @@ def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
     edges = {}
     for page in pages:
         for line in page:
-            rights = sorted(other.right for other in page if abs(other.left - line.left) < 3 * line.size)
+            near = 3 * line.size
+            rights = sorted(each.right for each in page if abs(each.left - line.left) < near)
             # A title may be wider than the column below it.
             edges[line] = rights[int(0.9 * (len(rights) - 1))]
     return edges

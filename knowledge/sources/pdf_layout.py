@@ -29,7 +29,8 @@ class Sign(NamedTuple):
     right: float
     base: float
     size: float
-    after_blank: bool
+    blank_gap: float
+    """The gap, in font sizes, from which a blank is before it."""
 
 
 class Cell:
@@ -102,7 +103,8 @@ class Cell:
             part = ""
             for sign in signs:
                 gap = 0.0 if before is None else sign.left - before.right
-                is_blank = sign.after_blank or gap > (0.3 if raised else 0.15) * self.size
+                is_loose = (raised or sign is signs[0]) and sign.blank_gap > 0
+                is_blank = gap > (0.2 if is_loose else sign.blank_gap) * self.size
                 part += " " * is_blank + sign.text
                 before = sign
             after = parts[index + 1][1] if raised and index + 1 < len(parts) else []
@@ -157,7 +159,28 @@ def rows(block: Sequence[Cell]) -> list[list[Cell]]:
             lines[-1].append(cell)
         else:
             lines.append([cell])
-    return [sorted(line, key=lambda cell: cell.left) for line in lines]
+    lines = [sorted(line, key=lambda cell: cell.left) for line in lines]
+    for number, line in enumerate(lines):
+        neighbors = lines[max(number - 1, 0) : number] + lines[number + 1 : number + 2]
+        lines[number] = _unstretched(line, neighbors)
+    return lines
+
+
+def _unstretched(line: list[Cell], neighbors: Sequence[Sequence[Cell]]) -> list[Cell]:
+    """Join the cells of a justified line: text above and below covers the gap between them."""
+    joined = line[:1]
+    for cell in line[1:]:
+        end, start = joined[-1].right, cell.left
+        covers = [any(_covers(other, end, start) for other in each) for each in neighbors]
+        if covers and all(covers) and 0 <= start - end < 2 * cell.size:
+            joined[-1].merge(cell)
+        else:
+            joined.append(cell)
+    return joined
+
+
+def _covers(cell: Cell, left: float, right: float) -> bool:
+    return cell.left < left and cell.right > right
 
 
 def blocks(block: Sequence[Cell]) -> Iterator[Sequence[Cell]]:
@@ -187,9 +210,8 @@ def _columns(block: Sequence[Cell]) -> list[list[Cell]] | None:
         if most_lines(edge) < best[0]:
             break
         for start, end in _stretches(lines, edge, gap):
-            above, stretch, below = (
-                [cell for line in part for cell in line] for part in (lines[:start], lines[start:end], lines[end:])
-            )
+            parts = lines[:start], lines[start:end], lines[end:]
+            above, stretch, below = (list(chain.from_iterable(part)) for part in parts)
             left, right = _sides(stretch, edge)
             size = min(len(left), len(right)), len(stretch)
             if size > best and _are_columns(lines[start:end], edge):
@@ -208,7 +230,11 @@ def _aligned(block: Sequence[Cell]) -> list[list[Cell]]:
     return [sorted(line, key=lambda cell: cell.left) for line in lines]
 
 
-def _stretches(lines: Sequence[Sequence[Cell]], edge: float, gap: float) -> Iterator[tuple[int, int]]:
+def _stretches(
+    lines: Sequence[Sequence[Cell]],
+    edge: float,
+    gap: float,
+) -> Iterator[tuple[int, int]]:
     """Yield the start and end of successive lines with a gap at the right of an edge.
 
     Two or more rows of a table across the edge end a stretch.
