@@ -172,6 +172,21 @@ def test_a_table_next_to_prose_is_in_rows_of_its_own(prose_first: bool) -> None:
     assert text == "\n\n".join(blocks if prose_first else reversed(blocks))
 
 
+def test_an_empty_cell_does_not_move_its_neighbors() -> None:
+    rows = (
+        ("Drug", "Adult dose (mg/kg)", "Child dose"),
+        ("Morphine", "", "0.1 mg/kg"),
+        ("Paracetamol", "1 g", "15 mg/kg"),
+        ("Ibuprofen", "400 mg", ""),
+    )
+    assert _drawn((700, rows, (40, 160, 300))).splitlines() == [
+        "Drug | Adult dose (mg/kg) | Child dose",
+        "Morphine | | 0.1 mg/kg",
+        "Paracetamol | 1 g | 15 mg/kg",
+        "Ibuprofen | 400 mg |",
+    ]
+
+
 def test_a_long_label_stays_with_its_figures() -> None:
     assert _drawn((700, LABELS, (40, 300, 400))) == "\n".join(map(" ".join, LABELS))
 

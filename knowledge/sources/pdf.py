@@ -11,14 +11,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from io import BufferedIOBase
 from itertools import chain, pairwise
 from operator import attrgetter
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
-from briefcontext.knowledge.sources.pdf_layout import FULL, PROSE, Cell, Sign, blocks, cells, rows
+from briefcontext.knowledge.sources.pdf_layout import (
+    FULL,
+    PROSE,
+    Cell,
+    Sign,
+    blocks,
+    cells,
+    row_texts,
+    rows,
+)
 from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
 from briefcontext.knowledge.sources.symbol_fonts import LOST, symbol
 from briefcontext.knowledge.sources.texts import file_document, read_whole
@@ -149,12 +158,12 @@ def _lines(document: "PdfDocument", number: int) -> list[_Line]:
             "The text of the page is not language, as a font states wrong characters: run text "
             "recognition (OCR) on the file first."
         )
-    return [
-        _line(row, number)
-        for turned in sorted(by_angle.values(), key=len, reverse=True)
-        for block in blocks(cells(turned))
-        for row in rows(block)
-    ]
+    lines = list[_Line]()
+    for turned in sorted(by_angle.values(), key=len, reverse=True):
+        for block in blocks(cells(turned)):
+            in_rows = rows(block)
+            lines += map(partial(_line, number), in_rows, row_texts(in_rows))
+    return lines
 
 
 def _flatten(document: "PdfDocument", number: int) -> list[tuple[str, Any]]:
@@ -274,10 +283,10 @@ def _is_language(text: str) -> bool:
     return len(ranks) < 2 or fmean(ranks) - 2 * stdev(ranks) / math.sqrt(len(ranks)) <= _RARE
 
 
-def _line(row: Sequence[Cell], page: int) -> _Line:
-    """Return a row of cells as a line."""
+def _line(page: int, row: Sequence[Cell], text: str) -> _Line:
+    """Return a row of cells with its text as a line."""
     last = row[-1]
-    text = " ".join(_storable(" ".join(cell.text for cell in row)).replace("\ufffd", LOST).split())
+    text = " ".join(_storable(text).replace("\ufffd", LOST).split())
     hyphenated = len(row) == 1 and text[-1] in "-‐" and text[-2:-1].isalnum()
     text = text[:-1] if hyphenated else text
     is_row = len(row) > 1 or not _BOXES.isdisjoint(text)

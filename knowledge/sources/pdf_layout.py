@@ -18,6 +18,8 @@ _HEIGHT = 24
 """Points that a cell's parts are apart at most: a step in the search for them."""
 _COLUMN_LINES = 3
 """Lines on either side of a gap from which it parts columns."""
+_NO_HEADER = frozenset("0123456789☐☒")
+"""Characters that are in no header of a table."""
 _SIGNS = "+-−–"
 
 
@@ -102,7 +104,8 @@ class Cell:
         for index, (raised, signs) in enumerate(parts):
             part = ""
             for sign in signs:
-                gap = 0.0 if before is None else sign.left - before.right
+                # Arabic and Hebrew run to the left.
+                gap = max(sign.left - before.right, before.left - sign.right) if before else 0.0
                 is_loose = (raised or sign is signs[0]) and sign.blank_gap > 0
                 is_blank = gap > (0.2 if is_loose else sign.blank_gap) * self.size
                 part += " " * is_blank + sign.text
@@ -177,6 +180,42 @@ def _unstretched(line: list[Cell], neighbors: Sequence[Sequence[Cell]]) -> list[
         else:
             joined.append(cell)
     return joined
+
+
+def row_texts(lines: Sequence[Sequence[Cell]]) -> list[str]:
+    """Return the text of each line. In a table with empty cells, `|` keeps them in their places."""
+    texts = [" ".join(cell.text for cell in line) for line in lines]
+    end = 0
+    for start, header in enumerate(lines):
+        if start >= end and len(header) > 2 and _NO_HEADER.isdisjoint(texts[start]):
+            places = _placed(lines[start:])
+            end = start + len(places)
+            table = [place for place in places if len(place) > 1]
+            if any(len(place) < len(header) for place in table):
+                for number, place in enumerate(places, start):
+                    cells = (place[n].text if n in place else "" for n in range(len(header)))
+                    texts[number] = " | ".join(cells).strip() if len(place) > 1 else texts[number]
+    return texts
+
+
+def _placed(lines: Sequence[Sequence[Cell]]) -> list[dict[int, Cell]]:
+    """Return the cells of a header and of the rows below it, by the number of their column."""
+    columns = [(cell.left, cell.right) for cell in lines[0]]
+    rows = list[dict[int, Cell]]()
+    base = lines[0][0].base
+    for line in lines:
+        row = dict[int, Cell]()
+        for cell in line:
+            for number, (left, right) in enumerate(columns):
+                if cell.left < right and cell.right > left:
+                    row[number] = cell
+                    columns[number] = min(left, cell.left), max(right, cell.right)
+        cells = list(row.values())
+        if base - line[0].base > 3 * line[0].size or cells != list(line):
+            break
+        base = line[0].base
+        rows.append(row)
+    return rows
 
 
 def _covers(cell: Cell, left: float, right: float) -> bool:
