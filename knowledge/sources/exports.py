@@ -125,7 +125,7 @@ def _heading(value: str) -> str:
 def _related(value: str) -> str:
     """Return the PMID of a related record, or else its source."""
     source, _, pmid = value.partition("PMID: ")
-    return pmid.strip() or source.strip()
+    return pmid.strip() or source.strip().replace(";", ",")
 
 
 def _author(name: str) -> str:

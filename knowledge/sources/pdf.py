@@ -218,7 +218,8 @@ def _signs(
             fonts[font].append(" ")
             continue
         item = raw.FPDFText_GetTextObject(text_page, place)
-        if (address := ctypes.addressof(item.contents)) != last:
+        address = ctypes.addressof(item.contents) if item else last
+        if address != last:
             last, font = address, _font_name(item)
             raw.FPDFText_GetMatrix(text_page, place, matrix)
             operand = raw.FPDFText_GetFontSize(text_page, place)

@@ -14,8 +14,8 @@ PROSE = 10
 """Width in font sizes from which a cell is a line of prose. Cells of tables are narrower."""
 FULL = 0.75
 """Part of a column's width that a line of prose fills unless it ends a paragraph."""
-_HEIGHT = 24
-"""Points that a cell's parts are apart at most: a step in the search for them."""
+_NEAR = 24
+"""Points within which the parts of a cell are looked for."""
 _COLUMN_LINES = 3
 """Lines on either side of a gap from which it parts columns."""
 _NO_HEADER = frozenset("0123456789☐☒")
@@ -91,7 +91,7 @@ class Cell:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it can be a line of prose."""
+        """As wide as a line of prose."""
         return self.right - self.left >= PROSE * self.size
 
     @property
@@ -142,16 +142,19 @@ def cells(signs: Iterable[Sign]) -> list[Cell]:
             runs[-1].append(sign)
         else:
             runs.append(Cell(sign, place))
-    merged = defaultdict[int, list[Cell]](list)
+    found, near = list[Cell](), defaultdict[int, list[Cell]](list)
     for run in sorted(runs, key=lambda run: run.left):
-        height = round(run.base / _HEIGHT)
-        near = chain.from_iterable(merged[height + step] for step in (0, 1, -1))
-        cell = next((cell for cell in near if cell.is_next_to(run) and cell.has_room(run)), None)
+        heights = [round(run.base / _NEAR) + step for step in (0, 1, -1)]
+        for height in heights:
+            near[height] = [cell for cell in near[height] if cell.right > run.left - _NEAR]
+        beside = chain.from_iterable(near[height] for height in heights)
+        cell = next((cell for cell in beside if cell.is_next_to(run) and cell.has_room(run)), None)
         if cell is None:
-            merged[height].append(run)
+            found.append(run)
+            near[heights[0]].append(run)
         else:
             cell.merge(run)
-    return sorted(chain.from_iterable(merged.values()), key=lambda cell: -cell.base)
+    return sorted(found, key=lambda cell: -cell.base)
 
 
 def rows(block: Sequence[Cell]) -> list[list[Cell]]:
@@ -245,7 +248,9 @@ def _columns(block: Sequence[Cell]) -> list[list[Cell]] | None:
         return min(bisect_right(rights, edge), len(lefts) - bisect_left(lefts, edge + gap))
 
     best, columns = (_COLUMN_LINES, 0), None
-    for edge in sorted(set(rights), key=most_lines, reverse=True):
+    wide = [cell for cell in block if cell.is_wide]
+    edges = {cell.right for cell in wide} | {cell.left - gap - 0.1 for cell in wide}
+    for edge in sorted(edges, key=most_lines, reverse=True):
         if most_lines(edge) < best[0]:
             break
         for start, end in _stretches(lines, edge, gap):

@@ -182,7 +182,9 @@ def _notes(citation: etree._Element) -> dict[str, list[str]]:
     """Return the PMIDs, or else the sources, of records that are related to this one, by kind."""
     notes = defaultdict[str, list[str]](list)
     for note in citation.iterfind("CommentsCorrectionsList/CommentsCorrections"):
-        notes[note.get("RefType", "")].append(first_text(note, "PMID", "RefSource"))
+        # Semicolons part the names of a list.
+        named = first_text(note, "PMID", "RefSource").replace(";", ",")
+        notes[note.get("RefType", "")].append(named)
     return notes
 
 
