@@ -197,7 +197,8 @@ def source_notes(document: Document) -> list[str]:
     """Return what to know of a source beside its reference: what became of it, the kind of evidence, of whom."""
     kind, metadata = kind_of_evidence(document), document.metadata
     became = [words for name, words in _BECAME.items() if metadata.get(name)]
-    verb = "published as" if "preprint" in _labels(metadata.get("publication_types")) else "updated by"
+    is_preprint = "preprint" in _labels(metadata.get("publication_types"))
+    verb = "published as" if is_preprint else "updated by"
     for newer in _written(metadata.get("updated_by")):
         became.append(f"{verb} {'PMID ' * newer.isdecimal()}{newer}")
     return [*became, *([kind] if kind else []), *species(document)]

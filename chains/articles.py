@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from langchain_core.documents import Document
 
 _SPREAD = {"retracted": "retraction_of", "expression_of_concern": "concern_for"}
-"""Facts of an article that hold for all of its records, and the relation of a notice that states them."""
+"""Facts that hold for all records of an article, and the relation of their notices to it."""
 _PMID = re.compile(r"[1-9]\d{0,8}")
 
 
@@ -33,7 +33,10 @@ def related_sources(documents: Sequence[Document]) -> list[str]:
     return sorted(set(names).difference(map(source_id, documents)))
 
 
-def join_articles(documents: Sequence[Document], related: Sequence[Document] = ()) -> list[Document]:
+def join_articles(
+    documents: Sequence[Document],
+    related: Sequence[Document] = (),
+) -> list[Document]:
     """Return documents with the facts that any record of their article states.
 
     Records with the same PMID, PMCID or DOI are one article. A retraction or an expression of

@@ -48,7 +48,7 @@ def _document(given: object, place: int) -> Document:
 
 
 def without_retracted(found: Sequence[Document], settings: Settings) -> tuple[list[Document], list[str]]:
-    """Return the first k documents that may be used, and the ids of the retracted articles among them.
+    """Return the first k usable documents, and the ids of the retracted articles among them.
 
     A version is left out if a newer one of the same article is found.
     """

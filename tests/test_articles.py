@@ -36,7 +36,11 @@ def record(id: str, **metadata: Any) -> Document:
         (record("a", pmid=None, doi=None), record("b", pmid=None, doi=None), False),
     ],
 )
-def test_records_with_one_pmid_or_doi_are_one_article(first: Document, second: Document, is_same: bool) -> None:
+def test_records_with_one_pmid_or_doi_are_one_article(
+    first: Document,
+    second: Document,
+    is_same: bool,
+) -> None:
     ids = [article_id(document) for document in join_articles([first, second])]
     assert (len(set(ids)) == 1) is is_same
 
@@ -51,7 +55,8 @@ def test_records_are_joined_through_a_third() -> None:
 def test_a_fact_of_one_record_holds_for_all(fact: str, order: int) -> None:
     records = [record("11", **{fact: True}), record("PMC1", pmid="11"), record("12")][::order]
     joined = {document.metadata["source_id"]: document for document in join_articles(records)}
-    assert [bool(joined[id].metadata.get(fact)) for id in ("11", "PMC1", "12")] == [True, True, False]
+    facts = [bool(joined[id].metadata.get(fact)) for id in ("11", "PMC1", "12")]
+    assert facts == [True, True, False]
 
 
 def test_a_notice_is_known_of_the_article_that_it_names() -> None:
@@ -115,7 +120,10 @@ def test_a_base_knows_a_retraction_of_another_record(tmp_path: Path) -> None:
 
 
 @needs_field
-@pytest.mark.parametrize(("file", "is_cited"), [("record.xml", True), ("record-retracted.xml", False)])
+@pytest.mark.parametrize(
+    ("file", "is_cited"),
+    [("record.xml", True), ("record-retracted.xml", False)],
+)
 def test_field_records_of_one_article_are_one(tmp_path: Path, file: str, is_cited: bool) -> None:
     paths = [FIELD / "25-same-article" / name for name in (file, "full.nxml")]
     question = "Does examplomycin lower mortality in sepsis?"

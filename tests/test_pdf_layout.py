@@ -34,11 +34,14 @@ tables = st.integers(2, 4).flatmap(
 class Page:
     """A page that draws its text in one of the ways that programs do."""
 
-    def __init__(self, scale: str = "font", rotation: int = 0) -> None:
+    def __init__(self, scale: str = "font", rotation: int = 0, *, turned: bool = False) -> None:
         self.stream = io.BytesIO()
         self.scale = scale
-        self.canvas = Canvas(self.stream, pagesize=PAGE)
+        self.canvas = Canvas(self.stream, pagesize=PAGE[::-1] if turned else PAGE)
         self.canvas.setPageRotation(rotation)
+        if turned:
+            self.canvas.translate(PAGE[1], 0)
+            self.canvas.rotate(90)
 
     def draw(self, x: float, y: float, words: str) -> None:
         """Draw words, with what follows a ^ raised."""
@@ -98,6 +101,7 @@ def _wrapped(words: Sequence[str], width: float) -> list[str]:
     rows=tables,
     scale=st.sampled_from(("font", "matrix", "page")),
     rotation=st.sampled_from((0, 90, 180, 270)),
+    turned=st.booleans(),
     by_row=st.booleans(),
     offset=st.sampled_from((0, 2, 5)),
 )
@@ -106,10 +110,11 @@ def test_words_exponents_and_rows_come_out_in_order(
     rows: list[tuple[str, ...]],
     scale: str,
     rotation: int,
+    turned: bool,
     by_row: bool,
     offset: float,
 ) -> None:
-    page = Page(scale, rotation)
+    page = Page(scale, rotation, turned=turned)
     title = "Half of the usual dose of this toy drug in adults and children with disease, a trial"
     page.draw(40, TOP, title)
     width = 520 / len(columns) - 20

@@ -172,9 +172,10 @@ def _print_report(report: "BuildReport", skipped: "list[SkippedFile]", synced: "
         say_line(f"Removed {removed} of files that are gone.")
     say_line(f"{report.path} holds {counted((synced or report).passages, 'passage')}.")
     if counts.lost_characters:
+        lost = counted(counts.lost_characters, "character")
         say_line(
-            f"{counted(counts.lost_characters, 'character')} of PDF files have no Unicode and are □: "
-            "check the passages, or run text recognition (OCR) on the files."
+            f"{lost} of PDF files without Unicode, shown as □: check the passages, or run text "
+            "recognition (OCR) on the files."
         )
     if counts.rejected:
         say_line(f"Why records were rejected: {report.rejects_file}")

@@ -62,10 +62,10 @@ _LETTERED = re.compile(r"(?<!\w)([A-Za-z])[*_\])]*[).:\]]")
 def parse_choice(reply: str, options: Mapping[str, str]) -> str | None:
     r"""Return the letter, as in `options`, of the option that a reply settles on; None when it settles on none.
 
-    In this order: a structured field (JSON, `<answer>`); a line that begins with Choice or Answer; `\boxed{}`; a
-    sentence that says what the answer is, or what is chosen or follows; lines that are only a letter; lines that begin
-    with a letter, as in "B) …", or are an option's own words. Of the first four the last one counts, of lines of the
-    others all must agree.
+    In this order: a structured field (JSON, `<answer>`); a line that begins with Choice or
+    Answer; `\boxed{}`; a sentence that says what the answer is, or what is chosen or follows;
+    lines that are only a letter; lines that begin with a letter, as in "B) …", or are an option's
+    own words. Of the first four the last one counts, of lines of the others all must agree.
     """
     text = without_reasoning(_plain(reply))
     if fields := list(_FIELD.finditer(text)):
