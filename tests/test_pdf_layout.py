@@ -192,6 +192,26 @@ def test_an_empty_cell_does_not_move_its_neighbors() -> None:
     ]
 
 
+def test_wrapped_cells_are_whole_and_groups_stay_apart() -> None:
+    rows = (
+        ("Group", "Adults", "Children"),
+        ("Dose", "500 mg every 8 hours, with", "10 mg per kilogram every 12"),
+        ("", "food and a glass of water", "hours, and at most 250 mg"),
+        ("Do not give", "renal impairment and", "fits"),
+        ("", "pregnancy", ""),
+        ("Severity", "mild", "5 mg"),
+        ("", "severe", "10 mg"),
+    )
+    adults, children = (f"{rows[1][n]} {rows[2][n]}" for n in (1, 2))
+    assert _drawn((700, rows, (40, 160, 330))).splitlines() == [
+        "Group | Adults | Children",
+        f"Dose | {adults} | {children}",
+        "Do not give | renal impairment and pregnancy | fits",
+        "Severity | mild | 5 mg",
+        "| severe | 10 mg",
+    ]
+
+
 def test_a_long_label_stays_with_its_figures() -> None:
     assert _drawn((700, LABELS, (40, 300, 400))) == "\n".join(map(" ".join, LABELS))
 

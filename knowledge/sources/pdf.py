@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from io import BufferedIOBase
 from itertools import chain, pairwise
 from operator import attrgetter
@@ -162,7 +162,8 @@ def _lines(document: "PdfDocument", number: int) -> list[_Line]:
     for turned in sorted(by_angle.values(), key=len, reverse=True):
         for block in blocks(cells(turned)):
             in_rows = rows(block)
-            lines += map(partial(_line, number), in_rows, row_texts(in_rows))
+            texts = zip(in_rows, row_texts(in_rows), strict=True)
+            lines += [_line(number, row, text) for row, text in texts if text]
     return lines
 
 

@@ -186,19 +186,33 @@ def _unstretched(line: list[Cell], neighbors: Sequence[Sequence[Cell]]) -> list[
 
 
 def row_texts(lines: Sequence[Sequence[Cell]]) -> list[str]:
-    """Return the text of each line. In a table with empty cells, `|` keeps them in their places."""
+    """Return the text of each line; it is empty if a row above has its words.
+
+    In a table with empty cells, `|` keeps the others in their places.
+    """
     texts = [" ".join(cell.text for cell in line) for line in lines]
     end = 0
     for start, header in enumerate(lines):
         if start >= end and len(header) > 2 and _NO_HEADER.isdisjoint(texts[start]):
-            places = _placed(lines[start:])
-            end = start + len(places)
-            table = [place for place in places if len(place) > 1]
-            if any(len(place) < len(header) for place in table):
-                for number, place in enumerate(places, start):
-                    cells = (place[n].text if n in place else "" for n in range(len(header)))
-                    texts[number] = " | ".join(cells).strip() if len(place) > 1 else texts[number]
+            table = _placed(lines[start:])
+            end = start + len(table)
+            if any(1 < len(row) < len(header) for row in table):
+                texts[start:end] = _in_columns(table, len(header))
     return texts
+
+
+def _in_columns(table: Sequence[dict[int, Cell]], width: int) -> list[str]:
+    """Return the text of each row, with that of the rows below it that continue its cells."""
+    rows = list[list[str]]()
+    for row in table:
+        words = [row[column].text if column in row else "" for column in range(width)]
+        above = next((each for each in reversed(rows) if any(each)), None)
+        is_rest = not words[0] and all(text[0].islower() for text in words if text)
+        if above is not None and is_rest:
+            above[:] = [" ".join(filter(None, pair)) for pair in zip(above, words, strict=True)]
+            words = [""] * width
+        rows.append(words)
+    return [(" | " if sum(map(bool, row)) > 1 else "").join(row).strip() for row in rows]
 
 
 def _placed(lines: Sequence[Sequence[Cell]]) -> list[dict[int, Cell]]:
