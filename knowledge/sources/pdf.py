@@ -15,7 +15,7 @@ from functools import cache
 from io import BufferedIOBase
 from itertools import chain, pairwise
 from operator import attrgetter
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from briefcontext.knowledge.sources.pdf_layout import (
@@ -153,7 +153,7 @@ def _lines(document: "PdfDocument", number: int) -> list[_Line]:
         page.close()
     signs = list(chain.from_iterable(by_angle.values()))
     lost = sum(sign.text == LOST for sign in signs)
-    if 2 * lost > len(signs) or not all(map(_is_language, fonts)):
+    if 2 * lost > len(signs) or any(_rarity(text, -2) > _RARE for text in fonts):
         raise UnreadableError(
             "The text of the page is not language, as a font states wrong characters: run text "
             "recognition (OCR) on the file first."
@@ -204,6 +204,7 @@ def _signs(
     x, y = ctypes.c_double(), ctypes.c_double()
     box, matrix = raw.FS_RECTF(), raw.FS_MATRIX()
     by_angle, fonts = defaultdict[int, list[Sign]](list), defaultdict[str, list[str]](list)
+    codes = list[tuple[list[Sign], int, str, str]]()
     blank_gap, last, font = _BLANK_GAP, 0, ""
     size, base, angle = 0.0, 0.0, 0
     text_page = layer.raw
@@ -232,6 +233,8 @@ def _signs(
         raw.FPDFText_GetLooseCharBox(text_page, place, box)
         left, right = (box.left, box.right) if angle == 0 else _extent(box, size, angle)
         shown = _character(character, font, unmapped)
+        if unmapped and character.isascii() and character.isprintable():
+            codes.append((by_angle[angle], len(by_angle[angle]), character, font))
         by_angle[angle].append(Sign(shown, left, right, base, size, blank_gap))
         fonts[font].append(character)
         blank_gap = _BLANK_GAP
@@ -241,7 +244,14 @@ def _signs(
         center, middle = _turned((box.left + box.right) / 2, (box.top + box.bottom) / 2, angle)
         left, right = center - size / 2, center + size / 2
         by_angle[angle].append(Sign(mark, left, right, middle - 0.3 * size, size, -math.inf))
-    return by_angle, ["".join(text) for text in fonts.values()]
+    texts = {name: "".join(text) for name, text in fonts.items()}
+    # The codes of some fonts without Unicode are letters, as in bitmap fonts of TeX.
+    coded = {name for *_, name in codes}
+    spelled = {name for name in coded if _rarity(texts[name], 2) <= _RARE}
+    for signs, place, character, name in codes:
+        if name in spelled and signs[place].text == LOST:
+            signs[place] = signs[place]._replace(text=character)
+    return by_angle, list(texts.values())
 
 
 def _font_name(item: Any) -> str:
@@ -278,11 +288,15 @@ def _character(character: str, font: str, unmapped: bool) -> str:
     return "☐" if drawn == character == LOST else drawn
 
 
-def _is_language(text: str) -> bool:
-    """Return False if the letters of longer words are surely rarer than in any language."""
+def _rarity(text: str, errors: float) -> float:
+    """Return the mean rank of the letters of longer words, plus standard errors of it."""
     words = [word for word in text.split() if len(word) > 3 and word.isascii() and word.isalpha()]
     ranks = [_LETTERS.index(letter) for word in words for letter in word.lower()]
-    return len(ranks) < 2 or fmean(ranks) - 2 * stdev(ranks) / math.sqrt(len(ranks)) <= _RARE
+    if len(ranks) < 2:
+        return math.copysign(math.inf, errors)
+    mean = fmean(ranks)
+    variance = fmean(rank * rank for rank in ranks) - mean * mean
+    return mean + errors * math.sqrt(variance / len(ranks))
 
 
 def _line(page: int, row: Sequence[Cell], text: str) -> _Line:
