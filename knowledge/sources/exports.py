@@ -55,17 +55,17 @@ def read_medline(stream: BufferedIOBase) -> Iterator[Entry]:
 
 def _medline_records(text: str) -> Iterator[_Fields]:
     fields, tag = defaultdict[str, list[str]](list), ""
-    for line in chain(text.splitlines(), [""]):
+    for line in [*text.replace("\r", "").split("\n"), ""]:
         if not line.strip():
             if fields:
                 yield fields
             fields, tag = defaultdict(list), ""
-        elif line[:_VALUE].strip():
+        elif line[4:_VALUE] == "- " and not line.startswith(" "):
             tag = line[:4].strip()
             # PubMed lists authors and groups in one order.
             tag = "AU" if tag == "CN" else tag
             fields[tag].append(line[_VALUE:].strip())
-        elif tag:
+        elif tag:  # The value continues.
             fields[tag][-1] += f" {line.strip()}"
 
 
@@ -93,7 +93,7 @@ def _medline_document(pmid: str, fields: _Fields) -> Document | None:
     metadata = {
         "publication_types": "; ".join(types),
         "languages": "; ".join(fields.get("LA", [])),
-        "retracted": RETRACTED_TYPE in types or any(fields.get(tag) for tag in ("RIN", "RPI")),
+        "retracted": RETRACTED_TYPE in types or any(fields.get(tag) for tag in ("RIN", "RRI")),
         "retraction_notice": not RETRACTION_NOTICE_TYPES.isdisjoint(types),
         "url": article_url({"pmid": pmid}),
         "journal": _first(fields, "JT") or _first(fields, "TA"),
