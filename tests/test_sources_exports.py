@@ -27,7 +27,7 @@ AB  - BACKGROUND: Toy fever is common. RESULTS: 10^9/L and p < 0.05
       in all.
 FAU - van der Doe, Jane A
 AU  - van der Doe JA Jr
-CN  - Toy Study Group
+CN  - TOY MIND
 AU  - Roe B 3rd
 LA  - eng
 PT  - Journal Article
@@ -87,7 +87,7 @@ def test_medline_text_is_read_as_records(tmp_path: Path, name: str) -> None:
     assert first.metadata == {
         **{"source_id": "1001", "kind": "abstract", "chunk_index": 0, "start": 0, "end": 69},
         "title": "A toy drug in toy fever: a randomized trial.",
-        "authors": "van der Doe, JA Jr; Toy Study Group; Roe, B 3rd",
+        "authors": "van der Doe, JA Jr; TOY MIND; Roe, B 3rd",
         **{"volume": "12", "issue": "4", "pages": "7300815", "year": 2019},
         **{"doi": "10.1000/toy.1", "url": "https://pubmed.ncbi.nlm.nih.gov/1001/"},
         **{"journal": "Toy journal", "journal_abbreviation": "Toy J", "languages": "eng"},

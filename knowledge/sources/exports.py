@@ -61,10 +61,10 @@ def _medline_records(text: str) -> Iterator[_Fields]:
                 yield fields
             fields, tag = defaultdict(list), ""
         elif line[4:_VALUE] == "- " and not line.startswith(" "):
-            tag = line[:4].strip()
-            # PubMed lists authors and groups in one order.
-            tag = "AU" if tag == "CN" else tag
-            fields[tag].append(line[_VALUE:].strip())
+            tag, value = line[:4].strip(), line[_VALUE:].strip()
+            if tag in ("AU", "CN"):  # PubMed lists authors and groups in one order.
+                fields["authors"].append(_author(value) if tag == "AU" else value)
+            fields[tag].append(value)
         elif tag:  # The value continues.
             fields[tag][-1] += f" {line.strip()}"
 
@@ -77,7 +77,7 @@ def _medline_document(pmid: str, fields: _Fields) -> Document | None:
     types = fields.get("PT", [])
     revised = _first(fields, "LR")
     optional = {
-        "authors": author_list(map(_author, fields.get("AU", []))),
+        "authors": author_list(fields.get("authors", [])),
         "volume": _first(fields, "VI"),
         "issue": _first(fields, "IP"),
         "pages": _first(fields, "PG") or article_number(_identifier(fields, "pii")),
@@ -129,7 +129,7 @@ def _related(value: str) -> str:
 
 
 def _author(name: str) -> str:
-    """Return `Doe, JA Jr` for `Doe JA Jr`. A group stays as it is."""
+    """Return `Doe, JA Jr` for `Doe JA Jr`."""
     words = name.split()
     place = next((place for place in (-1, -2) if words[place:] and words[place].isupper()), None)
     is_person = place is not None and len(words) > -place and len(words[place]) < 5
