@@ -205,7 +205,7 @@ def _signs(
     box, matrix = raw.FS_RECTF(), raw.FS_MATRIX()
     by_angle, fonts = defaultdict[int, list[Sign]](list), defaultdict[str, list[str]](list)
     codes = list[tuple[list[Sign], int, str, str]]()
-    blank_gap, last, font = _BLANK_GAP, 0, ""
+    blank_gap, last, font = math.inf, 0, ""
     size, base, angle = 0.0, 0.0, 0
     text_page = layer.raw
     for place in range(layer.count_chars()):
@@ -223,6 +223,8 @@ def _signs(
         address = ctypes.addressof(item.contents) if item else last
         if address != last:
             last, font = address, _font_name(item)
+            # Within a text, PDFium knows the letters' spacing.
+            blank_gap = min(blank_gap, _BLANK_GAP)
             raw.FPDFText_GetMatrix(text_page, place, matrix)
             operand = raw.FPDFText_GetFontSize(text_page, place)
             size = max(abs(operand) * math.hypot(matrix.c, matrix.d), 0.1)
@@ -237,7 +239,7 @@ def _signs(
             codes.append((by_angle[angle], len(by_angle[angle]), character, font))
         by_angle[angle].append(Sign(shown, left, right, base, size, blank_gap))
         fonts[font].append(character)
-        blank_gap = _BLANK_GAP
+        blank_gap = math.inf
     angle = max(by_angle, key=lambda angle: len(by_angle[angle]), default=0)
     for mark, box in boxes:
         size = box.top - box.bottom
