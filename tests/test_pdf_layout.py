@@ -13,7 +13,8 @@ from briefcontext.knowledge.sources.pdf import read_pdf
 pytest.importorskip("pypdfium2", reason="the pdf extra is not installed")
 pytest.importorskip("reportlab", reason="the dev extra is not installed")
 
-from reportlab.pdfbase.pdfmetrics import stringWidth
+from reportlab.pdfbase.pdfmetrics import registerFont, stringWidth
+from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.pdfgen.canvas import Canvas
 
 FONT, SIZE, LEADING, TOP = "Helvetica", 9, 12, 780
@@ -258,6 +259,22 @@ def test_a_fraction_is_no_exponent() -> None:
         x += stringWidth(piece, FONT, size)
     page.draw(x + 3, 700, "tablets")
     assert page.text() == "1 1/2 tablets"
+
+
+@pytest.mark.parametrize("spacing", [-0.3, 0.5, 2, 4])
+def test_words_with_spaced_letters_are_whole(spacing: float) -> None:
+    page = Page()
+    page.canvas.drawString(40, 700, "Give 5 mg to adults", charSpace=spacing)
+    assert page.text() == "Give 5 mg to adults"
+
+
+def test_hebrew_is_in_the_order_of_reading() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    registerFont(TTFont("DejaVu", f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf"))
+    page = Page()
+    page.canvas.setFont("DejaVu", SIZE)
+    page.canvas.drawString(40, 700, "םוי לכ 500 ןת")
+    assert page.text() == "תן 500 כל יום"
 
 
 def test_a_form_is_read_with_its_values_and_boxes() -> None:

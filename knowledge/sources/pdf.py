@@ -237,7 +237,7 @@ def _signs(
         shown = _character(character, font, unmapped)
         if unmapped and character.isascii() and character.isprintable():
             codes.append((by_angle[angle], len(by_angle[angle]), character, font))
-        by_angle[angle].append(Sign(shown, left, right, base, size, blank_gap))
+        by_angle[angle].append(Sign(shown, left, right, base, size, blank_gap, place))
         fonts[font].append(character)
         blank_gap = math.inf
     angle = max(by_angle, key=lambda angle: len(by_angle[angle]), default=0)
@@ -245,7 +245,8 @@ def _signs(
         size = box.top - box.bottom
         center, middle = _turned((box.left + box.right) / 2, (box.top + box.bottom) / 2, angle)
         left, right = center - size / 2, center + size / 2
-        by_angle[angle].append(Sign(mark, left, right, middle - 0.3 * size, size, -math.inf))
+        place, base = layer.count_chars(), middle - 0.3 * size
+        by_angle[angle].append(Sign(mark, left, right, base, size, -math.inf, place))
     texts = {name: "".join(text) for name, text in fonts.items()}
     # The codes of some fonts without Unicode are letters, as in bitmap fonts of TeX.
     coded = {name for *_, name in codes}

@@ -21,6 +21,8 @@ _COLUMN_LINES = 3
 _NO_HEADER = frozenset("0123456789☐☒")
 """Characters that are in no header of a table."""
 _SIGNS = "+-−–"
+_HEBREW = "\u0590"
+"""The first script that runs to the left."""
 
 
 class Sign(NamedTuple):
@@ -33,15 +35,22 @@ class Sign(NamedTuple):
     size: float
     blank_gap: float
     """The gap, in font sizes, from which a blank is before it."""
+    place: int
+    """In the text layer."""
+
+    @property
+    def is_leftward(self) -> bool:
+        """Of a script that runs to the left, as Arabic and Hebrew."""
+        return self.text > _HEBREW and unicodedata.bidirectional(self.text[0]) in ("R", "AL")
 
 
 class Cell:
     """Characters of one line, without a gap between them that is as wide as their size."""
 
-    def __init__(self, sign: Sign, place: int) -> None:
-        """Begin with a character and its place in the text layer."""
+    def __init__(self, sign: Sign) -> None:
+        """Begin with a character."""
         self.signs = [sign]
-        self.place = place
+        self.place, self.is_leftward = sign.place, sign.is_leftward
         self.left, self.right, self.base, self.size = sign.left, sign.right, sign.base, sign.size
 
     def append(self, sign: Sign) -> None:
@@ -58,12 +67,17 @@ class Cell:
 
     def merge(self, other: "Cell") -> None:
         """Add a cell that is elsewhere in the text layer."""
+        overlaps = other.left < self.right
         self.signs += other.signs
-        if other.left < self.right:
-            self.signs.sort(key=lambda sign: sign.left)
         self._grow(other)
+        if self.is_leftward:
+            self.signs.sort(key=lambda sign: sign.place)
+        elif overlaps:
+            self.signs.sort(key=lambda sign: sign.left)
 
     def _grow(self, other: "Sign | Cell") -> None:
+        self.place = min(self.place, other.place)
+        self.is_leftward = self.is_leftward or other.is_leftward
         self.left, self.right = min(self.left, other.left), max(self.right, other.right)
         if other.size > self.size:
             self.base, self.size = other.base, other.size
@@ -76,9 +90,9 @@ class Cell:
         return top - max(self.base, other.base) > 0.2 * min(self.size, other.size)
 
     def is_continued_by(self, sign: Sign) -> bool:
-        """Return True for the next character of a line, to the left in Arabic and Hebrew."""
+        """Return True for the next character of a line."""
         last = self.signs[-1]
-        if unicodedata.bidirectional(sign.text[0]) in ("R", "AL"):
+        if sign.is_leftward:
             step, gap = last.right - sign.right, last.left - sign.right
         else:
             step, gap = sign.left - last.left, sign.left - last.right
@@ -104,7 +118,6 @@ class Cell:
         for index, (raised, signs) in enumerate(parts):
             part = ""
             for sign in signs:
-                # Arabic and Hebrew run to the left.
                 gap = max(sign.left - before.right, before.left - sign.right) if before else 0.0
                 is_loose = (raised or sign is signs[0]) and sign.blank_gap > 0
                 is_blank = gap > (0.2 if is_loose else sign.blank_gap) * self.size
@@ -137,11 +150,11 @@ def _exponent_mark(before: str, raised: str, after: Sequence[Sign]) -> str:
 def cells(signs: Iterable[Sign]) -> list[Cell]:
     """Return the cells of the characters in a text layer, from the top to the bottom."""
     runs = list[Cell]()
-    for place, sign in enumerate(signs):
+    for sign in signs:
         if runs and runs[-1].is_continued_by(sign):
             runs[-1].append(sign)
         else:
-            runs.append(Cell(sign, place))
+            runs.append(Cell(sign))
     found, near = list[Cell](), defaultdict[int, list[Cell]](list)
     for run in sorted(runs, key=lambda run: run.left):
         heights = [round(run.base / _NEAR) + step for step in (0, 1, -1)]
@@ -165,11 +178,16 @@ def rows(block: Sequence[Cell]) -> list[list[Cell]]:
             lines[-1].append(cell)
         else:
             lines.append([cell])
-    lines = [sorted(line, key=lambda cell: cell.left) for line in lines]
+    lines = list(map(_in_order, lines))
     for number, line in enumerate(lines):
         neighbors = lines[max(number - 1, 0) : number] + lines[number + 1 : number + 2]
         lines[number] = _unstretched(line, neighbors)
     return lines
+
+
+def _in_order(line: Sequence[Cell]) -> list[Cell]:
+    is_leftward = any(cell.is_leftward for cell in line)
+    return sorted(line, key=lambda cell: cell.place if is_leftward else cell.left)
 
 
 def _unstretched(line: list[Cell], neighbors: Sequence[Sequence[Cell]]) -> list[Cell]:
