@@ -140,7 +140,7 @@ def _author(name: str) -> str:
 def read_ris(stream: BufferedIOBase) -> Iterator[Entry]:
     """Read the records of a RIS file; one that is of no article has its DOI or title as id."""
     import rispy
-    from rispy.parser import ParseError
+    from rispy.parser import ParseError  # type: ignore[import-untyped]
 
     try:
         entries: Sequence[Mapping[str, Any]] = rispy.loads(decoded(read_whole(stream)))
