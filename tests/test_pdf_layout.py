@@ -167,15 +167,24 @@ def _drawn(*blocks: tuple[float, Sequence[Sequence[str]], Sequence[float]]) -> s
     return page.text()
 
 
-@pytest.mark.parametrize("prose_first", [True, False])
-def test_a_table_next_to_prose_is_in_rows_of_its_own(prose_first: bool) -> None:
-    lines = [(line,) for line in LEFT]
-    text = _drawn(
-        (700, lines, [40 if prose_first else 340]),
-        (700, TABLE, (300, 400, 480) if prose_first else (40, 150, 240)),
-    )
-    blocks = [" ".join(LEFT), "\n".join(map(" ".join, TABLE))]
-    assert text == "\n\n".join(blocks if prose_first else reversed(blocks))
+def test_a_table_next_to_prose_is_in_rows_of_its_own() -> None:
+    text = _drawn((700, [(line,) for line in LEFT], [40]), (700, TABLE, (300, 400, 480)))
+    assert text == "\n\n".join([" ".join(LEFT), "\n".join(map(" ".join, TABLE))])
+
+
+def test_justified_columns_keep_the_order_of_the_text_layer() -> None:
+    words = ["adults", "were", "given", "half", "of", "the", "usual", "dose"]
+    figures = (("4.5", "2", "9"), ("9.5", "4", "8"), ("14.5", "6", "7"))
+    page = Page()
+    for x in (40, 300):
+        for line in range(6):
+            for number, word in enumerate(words):
+                page.draw(x + 28 * number, 700 - LEADING * line, word)
+        for line, row in enumerate(figures):
+            for number, cell in enumerate(row):
+                page.draw(x + 26 * number, 610 - LEADING * line, cell)
+    column = [" ".join(words * 6), *map(" ".join, figures)]
+    assert page.text().split() == " ".join(column * 2).split()
 
 
 def test_an_empty_cell_does_not_move_its_neighbors() -> None:

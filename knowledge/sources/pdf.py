@@ -8,7 +8,7 @@ import re
 import threading
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -18,22 +18,13 @@ from operator import attrgetter
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from briefcontext.knowledge.sources.pdf_layout import (
-    FULL,
-    PROSE,
-    Cell,
-    Sign,
-    blocks,
-    cells,
-    row_texts,
-    rows,
-)
+from briefcontext.knowledge.sources.pdf_layout import PROSE, Cell, Sign, cells, lines, row_texts
 from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
 from briefcontext.knowledge.sources.symbol_fonts import LOST, symbol
 from briefcontext.knowledge.sources.texts import file_document, read_whole
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfDocument, PdfTextPage
+    from pypdfium2 import PdfDocument, PdfPage
 
 _alone = threading.Lock()
 """PDFium may be used by one thread at a time."""
@@ -48,6 +39,8 @@ _HIDDEN = 0b100010
 _LETTERS, _RARE = "eanitodrsulgckhmwypzbvfjxq", 9.0
 """Letters by their frequency in 13 languages. The mean rank is 5 to 8.5 in text, 10 to 15 in text
 with shifted letters."""
+_FULL = 0.75
+"""Part of a column's width that a line of prose fills unless it ends a paragraph."""
 _MARGIN_LINES = 3
 """Lines at the top and at the bottom of a page that can be its running heads."""
 _FILE_NAME = re.compile(
@@ -73,7 +66,7 @@ class _Line:
     base: float
     size: float
     is_row: bool
-    """It has several cells, or a box."""
+    """It has several cells, a box, or figures only."""
     hyphenated: bool
     """A word continues in the next line; its hyphen is not in the text."""
 
@@ -143,13 +136,16 @@ def _storable(text: Any) -> str:
 
 
 def _lines(document: "PdfDocument", number: int) -> list[_Line]:
-    boxes = _flatten(document, number)
+    boxes, drawn_later = _flatten(document, number)
     page = document[number - 1]
-    layer = page.get_textpage()
     try:
-        by_angle, fonts = _signs(layer, boxes)
+        by_angle, fonts = _signs(page, boxes)
+        angle = _usual_angle(by_angle)
+        # PDFium orders the characters by lines only on a page that shows them upright.
+        if angle % 90 == 0 and angle != page.get_rotation():
+            page.set_rotation(angle)
+            by_angle, fonts = _signs(page, boxes)
     finally:
-        layer.close()
         page.close()
     signs = list(chain.from_iterable(by_angle.values()))
     lost = sum(sign.text == LOST for sign in signs)
@@ -158,22 +154,28 @@ def _lines(document: "PdfDocument", number: int) -> list[_Line]:
             "The text of the page is not language, as a font states wrong characters: run text "
             "recognition (OCR) on the file first."
         )
-    lines = list[_Line]()
+    result = list[_Line]()
     for turned in sorted(by_angle.values(), key=len, reverse=True):
-        for block in blocks(cells(turned)):
-            in_rows = rows(block)
-            texts = zip(in_rows, row_texts(in_rows), strict=True)
-            lines += [_line(number, row, text) for row, text in texts if text]
-    return lines
+        rows = lines(cells(turned), drawn_later)
+        texts = zip(rows, row_texts(rows), strict=True)
+        result += [_line(number, row, text) for row, text in texts if text]
+    return result
 
 
-def _flatten(document: "PdfDocument", number: int) -> list[tuple[str, Any]]:
-    """Draw a form's values into its page. Return its boxes, each a mark and a rectangle."""
+def _flatten(document: "PdfDocument", number: int) -> tuple[list[tuple[str, Any]], int]:
+    """Draw a form's values into its page.
+
+    Returns:
+        The form's boxes, each a mark and a rectangle, and the number of characters before.
+    """
     from pypdfium2 import raw
 
     page = document[number - 1]
     boxes = []
     try:
+        layer = page.get_textpage()
+        count = layer.count_chars()
+        layer.close()
         for index in reversed(range(raw.FPDFPage_GetAnnotCount(page) if page.formenv else 0)):
             field = raw.FPDFPage_GetAnnot(page, index)
             kind = raw.FPDFAnnot_GetFormFieldType(page.formenv, field)
@@ -191,16 +193,17 @@ def _flatten(document: "PdfDocument", number: int) -> list[tuple[str, Any]]:
             page.flatten()
     finally:
         page.close()
-    return boxes
+    return boxes, count
 
 
 def _signs(
-    layer: "PdfTextPage",
+    page: "PdfPage",
     boxes: Sequence[tuple[str, Any]],
 ) -> tuple[dict[int, list[Sign]], list[str]]:
     """Return the characters by the angle of their lines, and the text of each font."""
     from pypdfium2 import raw
 
+    layer = page.get_textpage()
     x, y = ctypes.c_double(), ctypes.c_double()
     box, matrix = raw.FS_RECTF(), raw.FS_MATRIX()
     by_angle, fonts = defaultdict[int, list[Sign]](list), defaultdict[str, list[str]](list)
@@ -240,13 +243,14 @@ def _signs(
         by_angle[angle].append(Sign(shown, left, right, base, size, blank_gap, place))
         fonts[font].append(character)
         blank_gap = math.inf
-    angle = max(by_angle, key=lambda angle: len(by_angle[angle]), default=0)
+    angle = _usual_angle(by_angle)
     for mark, box in boxes:
         size = box.top - box.bottom
         center, middle = _turned((box.left + box.right) / 2, (box.top + box.bottom) / 2, angle)
         left, right = center - size / 2, center + size / 2
         place, base = layer.count_chars(), middle - 0.3 * size
         by_angle[angle].append(Sign(mark, left, right, base, size, -math.inf, place))
+    layer.close()
     texts = {name: "".join(text) for name, text in fonts.items()}
     # The codes of some fonts without Unicode are letters, as in bitmap fonts of TeX.
     coded = {name for *_, name in codes}
@@ -255,6 +259,10 @@ def _signs(
         if name in spelled and signs[place].text == LOST:
             signs[place] = signs[place]._replace(text=character)
     return by_angle, list(texts.values())
+
+
+def _usual_angle(by_angle: Mapping[int, Sequence[Sign]]) -> int:
+    return max(by_angle, key=lambda angle: len(by_angle[angle]), default=0)
 
 
 def _font_name(item: Any) -> str:
@@ -308,7 +316,8 @@ def _line(page: int, row: Sequence[Cell], text: str) -> _Line:
     text = " ".join(_storable(text).replace("\ufffd", LOST).split())
     hyphenated = len(row) == 1 and text[-1] in "-‐" and text[-2:-1].isalnum()
     text = text[:-1] if hyphenated else text
-    is_row = len(row) > 1 or not _BOXES.isdisjoint(text)
+    figures = " " in text and not any(map(str.isalpha, text))
+    is_row = len(row) > 1 or not _BOXES.isdisjoint(text) or figures
     return _Line(text, page, last.left, last.right, last.base, last.size, is_row, hyphenated)
 
 
@@ -404,7 +413,7 @@ def _continues_cell(before: _Line, line: _Line) -> bool:
 
 
 def _is_full(line: _Line, rights: dict[_Line, float]) -> bool:
-    return line.right - line.left >= FULL * (rights[line] - line.left)
+    return line.right - line.left >= _FULL * (rights[line] - line.left)
 
 
 def _hyphen(before: str, after: str, words: Counter[str]) -> str:

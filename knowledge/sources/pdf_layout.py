@@ -1,4 +1,7 @@
-"""The layout of a PDF page: its characters as cells, lines and columns in the order of reading."""
+"""The layout of a PDF page: its characters as cells and lines, in the order of reading.
+
+The text layer has them in the order of reading, except where it runs across columns.
+"""
 
 import unicodedata
 from bisect import bisect_left, bisect_right
@@ -10,14 +13,14 @@ from typing import NamedTuple
 
 _WIDE = 0.8
 """Width in font sizes from which a gap parts cells and columns."""
+_WIDEST = 1.3
+"""Width in font sizes of the widest blank of a justified line."""
 PROSE = 10
 """Width in font sizes from which a cell is a line of prose. Cells of tables are narrower."""
-FULL = 0.75
-"""Part of a column's width that a line of prose fills unless it ends a paragraph."""
 _NEAR = 24
 """Points within which the parts of a cell are looked for."""
 _COLUMN_LINES = 3
-"""Lines on either side of a gap from which it parts columns."""
+"""Lines of prose on either side of a gap from which it parts columns."""
 _NO_HEADER = frozenset("0123456789☐☒")
 """Characters that are in no header of a table."""
 _SIGNS = "+-−–"
@@ -96,7 +99,7 @@ class Cell:
             step, gap = last.right - sign.right, last.left - sign.right
         else:
             step, gap = sign.left - last.left, sign.left - last.right
-        return step >= 0 and gap < _WIDE * max(self.size, sign.size) and self.is_beside(sign)
+        return step >= 0 and gap < _WIDEST * max(self.size, sign.size) and self.is_beside(sign)
 
     def is_next_to(self, other: "Cell") -> bool:
         """Return True if both are on one line, without a wide gap between."""
@@ -148,7 +151,7 @@ def _exponent_mark(before: str, raised: str, after: Sequence[Sign]) -> str:
 
 
 def cells(signs: Iterable[Sign]) -> list[Cell]:
-    """Return the cells of the characters in a text layer, from the top to the bottom."""
+    """Return the cells of the characters in a text layer, in its order."""
     runs = list[Cell]()
     for sign in signs:
         if runs and runs[-1].is_continued_by(sign):
@@ -156,7 +159,7 @@ def cells(signs: Iterable[Sign]) -> list[Cell]:
         else:
             runs.append(Cell(sign))
     found, near = list[Cell](), defaultdict[int, list[Cell]](list)
-    for run in sorted(runs, key=lambda run: run.left):
+    for run in sorted(chain.from_iterable(map(_parted, runs)), key=lambda run: run.left):
         heights = [round(run.base / _NEAR) + step for step in (0, 1, -1)]
         for height in heights:
             near[height] = [cell for cell in near[height] if cell.right > run.left - _NEAR]
@@ -167,40 +170,113 @@ def cells(signs: Iterable[Sign]) -> list[Cell]:
             near[heights[0]].append(run)
         else:
             cell.merge(run)
-    return sorted(found, key=lambda cell: -cell.base)
+    return sorted(found, key=lambda cell: cell.place)
 
 
-def rows(block: Sequence[Cell]) -> list[list[Cell]]:
-    """Return the lines of cells that are sorted from the top, each from left to right."""
-    lines = list[list[Cell]]()
-    for cell in block:
-        if lines and lines[-1][0].is_beside(cell):
-            lines[-1].append(cell)
+def _parted(run: Cell) -> Iterator[Cell]:
+    """Yield the parts of a run between gaps that are wider than its blanks."""
+    gaps = [max(0.0, sign.left - before.right) for before, sign in pairwise(run.signs)]
+    blanks = [gap for gap in gaps if gap > 0.15 * run.size]
+    usual = 1.5 * median(blanks) if len(blanks) > 2 else 0.0
+    limit = max(usual, _WIDE * run.size)
+    part = Cell(run.signs[0])
+    for gap, sign in zip(gaps, run.signs[1:], strict=True):
+        if gap < limit:
+            part.append(sign)
         else:
-            lines.append([cell])
-    lines = list(map(_in_order, lines))
-    for number, line in enumerate(lines):
-        neighbors = lines[max(number - 1, 0) : number] + lines[number + 1 : number + 2]
-        lines[number] = _unstretched(line, neighbors)
-    return lines
+            yield part
+            part = Cell(sign)
+    yield part
+
+
+def lines(layer: Sequence[Cell], drawn_later: int) -> list[list[Cell]]:
+    """Return the lines of a page, each with its cells from left to right.
+
+    Args:
+        layer: the cells in the order of the text layer.
+        drawn_later: the place from which cells are the values of a form, which belong to the line
+            of their label.
+    """
+    own = [cell for cell in layer if cell.place < drawn_later]
+    found = list[list[Cell]]()
+    for cell in _by_column(own):
+        if found and found[-1][-1].is_beside(cell):
+            found[-1].append(cell)
+        else:
+            found.append([cell])
+    for value in layer[len(own) :]:
+        label = next((line for line in found if line[0].is_beside(value)), None)
+        if label is None:
+            found.append([value])
+        else:
+            label.append(value)
+    return list(map(_in_order, found))
+
+
+def _by_column(layer: Sequence[Cell]) -> list[Cell]:
+    """Return the cells so that columns follow each other, if the text layer runs across them."""
+    best: tuple[int, int, float] | None = None
+    for edge, gap in _edges(layer):
+        for start, end in _stretches(layer, edge, gap):
+            if best is None or end - start > best[1] - best[0]:
+                best = start, end, edge
+    if best is None:
+        return list(layer)
+    start, end, edge = best
+    left = [cell for cell in layer[start:end] if cell.right <= edge]
+    right = [cell for cell in layer[start:end] if cell.right > edge]
+    parts = (left, right, layer[end:])
+    return [*layer[:start], *chain.from_iterable(map(_by_column, parts))]
+
+
+def _edges(layer: Sequence[Cell]) -> Iterator[tuple[float, float]]:
+    """Yield right edges and widths of possible gaps between columns of prose."""
+    wide = [cell for cell in layer if cell.is_wide]
+    if wide:
+        gap = _WIDE * median(cell.size for cell in wide)
+        lefts, rights = sorted(cell.left for cell in wide), sorted(cell.right for cell in wide)
+        for edge in sorted(set(rights)):
+            after = len(wide) - bisect_left(lefts, edge + gap)
+            if min(bisect_right(rights, edge), after) >= _COLUMN_LINES:
+                yield edge, gap
+
+
+def _stretches(layer: Sequence[Cell], edge: float, gap: float) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of successive cells that go to and fro between two columns."""
+    crossing = [cell.right > edge and cell.left < edge + gap for cell in layer]
+    for crosses, group in groupby(range(len(layer)), crossing.__getitem__):
+        places = list(group)
+        wide = [place for place in places if layer[place].is_wide]
+        if crosses or not wide:
+            continue
+        columns: tuple[list[Cell], list[Cell]] = ([], [])
+        for place in wide:
+            columns[layer[place].right > edge].append(layer[place])
+        sides = [layer[place].right > edge for place in wide]
+        switches = sum(side != other for side, other in pairwise(sides))
+        if switches >= min(map(len, columns)) and all(map(_is_prose, columns)):
+            end = wide[-1] + 1
+            while end <= places[-1] and _ends(columns[layer[end].right > edge], layer[end]):
+                columns[layer[end].right > edge].append(layer[end])
+                end += 1
+            yield wide[0], end
+
+
+def _is_prose(column: Sequence[Cell]) -> bool:
+    """Return True if most lines begin within a sentence, as those of a table's cells do not."""
+    starts = [cell.signs[0].text for cell in column]
+    capitals = sum(start.isupper() for start in starts)
+    return len(column) >= _COLUMN_LINES and len(column) - capitals >= capitals
+
+
+def _ends(column: Sequence[Cell], cell: Cell) -> bool:
+    """Return True for a short line below one of a column's lines."""
+    return any(above.base - cell.base < 2 * above.size and abs(cell.left - above.left) < above.size for above in column)
 
 
 def _in_order(line: Sequence[Cell]) -> list[Cell]:
     is_leftward = any(cell.is_leftward for cell in line)
     return sorted(line, key=lambda cell: cell.place if is_leftward else cell.left)
-
-
-def _unstretched(line: list[Cell], neighbors: Sequence[Sequence[Cell]]) -> list[Cell]:
-    """Join the cells of a justified line: text above and below covers the gap between them."""
-    joined = line[:1]
-    for cell in line[1:]:
-        end, start = joined[-1].right, cell.left
-        covers = [any(_covers(other, end, start) for other in each) for each in neighbors]
-        if covers and all(covers) and 0 <= start - end < 2 * cell.size:
-            joined[-1].merge(cell)
-        else:
-            joined.append(cell)
-    return joined
 
 
 def row_texts(lines: Sequence[Sequence[Cell]]) -> list[str]:
@@ -251,117 +327,3 @@ def _placed(lines: Sequence[Sequence[Cell]]) -> list[dict[int, Cell]]:
         base = line[0].base
         rows.append(row)
     return rows
-
-
-def _covers(cell: Cell, left: float, right: float) -> bool:
-    return cell.left < left and cell.right > right
-
-
-def blocks(block: Sequence[Cell]) -> Iterator[Sequence[Cell]]:
-    """Yield the cells of each column in the order of reading; tables are in one piece."""
-    columns = _columns(block)
-    if columns is None:
-        yield block
-    else:
-        for part in columns:
-            if part:
-                yield from blocks(part)
-
-
-def _columns(block: Sequence[Cell]) -> list[list[Cell]] | None:
-    """Part cells at the gap with the most lines on both sides: above, left, right and below."""
-    if not block:
-        return None
-    lines = _aligned(block)
-    gap = _WIDE * median(cell.size for cell in block)
-    lefts, rights = sorted(cell.left for cell in block), sorted(cell.right for cell in block)
-
-    def most_lines(edge: float) -> int:
-        return min(bisect_right(rights, edge), len(lefts) - bisect_left(lefts, edge + gap))
-
-    best, columns = (_COLUMN_LINES, 0), None
-    wide = [cell for cell in block if cell.is_wide]
-    edges = {cell.right for cell in wide} | {cell.left - gap - 0.1 for cell in wide}
-    for edge in sorted(edges, key=most_lines, reverse=True):
-        if most_lines(edge) < best[0]:
-            break
-        for start, end in _stretches(lines, edge, gap):
-            parts = lines[:start], lines[start:end], lines[end:]
-            above, stretch, below = (list(chain.from_iterable(part)) for part in parts)
-            left, right = _sides(stretch, edge)
-            size = min(len(left), len(right)), len(stretch)
-            if size > best and _are_columns(lines[start:end], edge):
-                best, columns = size, [above, left, right, below]
-    return columns
-
-
-def _aligned(block: Sequence[Cell]) -> list[list[Cell]]:
-    """Return lines of cells on the same base, as two columns may have lines at other heights."""
-    lines = list[list[Cell]]()
-    for cell in block:
-        if lines and abs(lines[-1][0].base - cell.base) < 0.2 * cell.size:
-            lines[-1].append(cell)
-        else:
-            lines.append([cell])
-    return [sorted(line, key=lambda cell: cell.left) for line in lines]
-
-
-def _stretches(
-    lines: Sequence[Sequence[Cell]],
-    edge: float,
-    gap: float,
-) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of successive lines with a gap at the right of an edge.
-
-    Two or more rows of a table across the edge end a stretch.
-    """
-    ends = [any(cell.right > edge and cell.left < edge + gap for cell in line) for line in lines]
-    for place, (line, below) in enumerate(pairwise(lines)):
-        is_near = line[0].base - below[0].base < 3 * line[0].size
-        if is_near and _is_table_row(line, edge) and _is_table_row(below, edge):
-            ends[place] = ends[place + 1] = True
-    start = 0
-    for is_end, group in groupby(ends):
-        end = start + len(list(group))
-        if not is_end:
-            yield start, end
-        start = end
-
-
-def _sides(line: Sequence[Cell], edge: float) -> tuple[list[Cell], list[Cell]]:
-    left = [cell for cell in line if cell.right <= edge]
-    return left, [cell for cell in line if cell.right > edge]
-
-
-def _is_table_row(line: Sequence[Cell], edge: float) -> bool:
-    if len(line) == 1:
-        return False
-    left, right = _sides(line, edge)
-    is_label = bool(left) and (len(left) > 1 or not left[0].is_wide)
-    return is_label and bool(right) and not any(cell.is_wide for cell in right)
-
-
-def _are_columns(lines: Sequence[Sequence[Cell]], edge: float) -> bool:
-    """Return False if cells on both sides of an edge may be the rows of a table."""
-    left, right = _sides([cell for line in lines for cell in line], edge)
-    is_left_wide, is_right_wide = (median(cell.is_wide for cell in side) for side in (left, right))
-    wide = [cell for cell in left if cell.is_wide]
-    if is_left_wide and max(cell.left for cell in wide) >= min(cell.right for cell in wide):
-        return False  # These are several columns.
-    is_in_order = max(cell.place for cell in left) < min(cell.place for cell in right)
-    if is_left_wide and is_right_wide and is_in_order:
-        return True
-    shared = [line for line in lines if all(_sides(line, edge))] or lines
-    left, right = _sides([cell for line in shared for cell in line], edge)
-    is_table = 2 * len(left) >= 3 * len(shared) and not is_left_wide
-    return _is_prose(right if is_table else left)
-
-
-def _is_prose(column: Sequence[Cell]) -> bool:
-    """Return True if most cells are full lines, and most begin within a sentence."""
-    width = max(cell.right for cell in column) - min(cell.left for cell in column)
-    full = sum(cell.is_wide and cell.right - cell.left >= FULL * width for cell in column)
-    starts = [cell.signs[0].text for cell in column]
-    capitals = sum(start.isupper() for start in starts)
-    others = sum(not start.isdecimal() for start in starts) - capitals
-    return 3 * full >= 2 * len(column) and others >= max(capitals, 1)
