@@ -18,7 +18,8 @@ from starlette.types import ASGIApp
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Answer
-from briefcontext.chains.citation import publication_year, source_id, web_link
+from briefcontext.chains.articles import source_id
+from briefcontext.chains.citation import publication_year, web_link
 from briefcontext.chains.place import read_under
 from briefcontext.chains.question import MAX_QUESTION_CHARACTERS
 from briefcontext.commands.progress import event_words

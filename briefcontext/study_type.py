@@ -195,8 +195,12 @@ def kind_of_evidence(document: Document) -> str:
 
 def source_notes(document: Document) -> list[str]:
     """Return what to know of a source beside its reference: what became of it, the kind of evidence, of whom."""
-    kind = kind_of_evidence(document)
-    became = (words for name, words in _BECAME.items() if document.metadata.get(name))
+    kind, metadata = kind_of_evidence(document), document.metadata
+    became = [words for name, words in _BECAME.items() if metadata.get(name)]
+    is_preprint = "preprint" in _labels(metadata.get("publication_types"))
+    verb = "published as" if is_preprint else "updated by"
+    for newer in _written(metadata.get("updated_by")):
+        became.append(f"{verb} {'PMID ' * newer.isdecimal()}{newer}")
     return [*became, *([kind] if kind else []), *species(document)]
 
 

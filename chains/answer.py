@@ -5,18 +5,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Literal, NotRequired
+from typing import Literal, NotRequired, get_args
 
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
-from briefcontext.chains.citation import KEY, Citation, document_key, number_citations, source_id
+from briefcontext.chains.articles import article_id, source_id
+from briefcontext.chains.citation import KEY, Citation, document_key, number_citations
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import Usage
 from briefcontext.chains.question import Question, language_note, languages
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.chains.references import Evidence, Reference, list_references, summarise_evidence
 from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
+from briefcontext.study_type import StudyType
 
 NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""
@@ -172,7 +174,7 @@ def compose(
     named = {document_key(each): f"[{numbers.get(str(each.id)) or source_id(each)}]" for each in documents}
     extractions = [Extraction(**{**each, "finding": _in_names(each["finding"], named)}) for each in extractions]
     conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
-    articles = {citation["source_id"]: (citation["study_type"], citation["year"]) for citation in citations}
+    articles = _cited_articles(citations, documents)
     doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
     warnings = list(draft["warnings"])
     unread = []
@@ -241,6 +243,21 @@ def compose(
         warnings=warnings,
         provenance=Provenance(version=_version("briefcontext"), model=model, searched=searched),
     )
+
+
+def _cited_articles(
+    citations: Sequence[Citation], documents: Sequence[Document]
+) -> dict[str, tuple[StudyType | None, int | None]]:
+    """Return the strongest study type and the year of each cited article, by its id."""
+    ids = {str(document.id): article_id(document) for document in documents}
+    articles: dict[str, tuple[StudyType | None, int | None]] = {}
+    for citation in citations:
+        id = ids[citation["document_id"]]
+        kind, year = articles.get(id, (None, None))
+        kinds = (kind, citation["study_type"])
+        strongest = next((each for each in get_args(StudyType) if each in kinds), None)
+        articles[id] = strongest, year or citation["year"]
+    return articles
 
 
 def _in_names(finding: str, named: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from string import ascii_lowercase
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
+from briefcontext.chains.articles import article_id, source_id
 from briefcontext.chains.place import chunk_start, find_place, read_under
 from briefcontext.chains.reader import CUT_AT, Match, Quote, distinct
 from briefcontext.study_type import StudyType, source_notes, species, study_type
@@ -168,13 +169,13 @@ def number_citations(
         by_document.setdefault(quote["document_id"], []).append(quote)
     bracketed = dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket["words"]))
     unknown = [key for key in bracketed if key not in by_key]
-    by_source: dict[str, list[str]] = {}
+    by_article: dict[str, list[str]] = {}
     for key in dict.fromkeys(_KEY.findall(unicodedata.normalize("NFKC", text).upper())):
         if key in by_key:
-            by_source.setdefault(source_id(by_key[key]), []).append(key)
+            by_article.setdefault(article_id(by_key[key]), []).append(key)
     numbers = {
         key: f"{number}{_letters(place) if len(keys) > 1 else ''}"
-        for number, keys in enumerate(by_source.values(), 1)
+        for number, keys in enumerate(by_article.values(), 1)
         for place, key in enumerate(keys)
     }
 
@@ -198,11 +199,6 @@ def number_citations(
         _citation(number, by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
     ]
     return numbered, citations, unknown
-
-
-def source_id(document: Document) -> str:
-    """Return the id of a document's source: its own where it names none."""
-    return str(document.metadata.get("source_id", document.id))
 
 
 def _letters(place: int) -> str:

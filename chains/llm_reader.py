@@ -9,7 +9,8 @@ from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
-from briefcontext.chains.citation import cite, source_id
+from briefcontext.chains.articles import source_id
+from briefcontext.chains.citation import cite
 from briefcontext.chains.context import (
     MOST_ADDED,
     group_to_fit,

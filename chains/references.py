@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
+from briefcontext.chains.articles import article_id, pmid
 from briefcontext.chains.citation import Citation, CitedQuote, journal
 from briefcontext.study_type import StudyType
 
 _MOST_AUTHORS = 6
 """Of more, these are followed by "et al.", as the ICMJE's samples of NLM style have it."""
-_PMID = re.compile(r"[1-9]\d{0,8}")
 _PMC = re.compile(r"PMC\d+")
 _SAYS_RETRACTED = re.compile(r"\W*retracted\b", re.IGNORECASE)
 
@@ -61,10 +61,11 @@ def list_references(citations: Sequence[Citation], documents: Sequence[Document]
     by_id = {str(document.id): document for document in documents}
     found: dict[str, Reference] = {}
     for citation in citations:
-        source = citation["source_id"]
-        if source not in found:
-            found[source] = _reference(str(len(found) + 1), citation, by_id[citation["document_id"]])
-        found[source]["keys"].append(citation["key"])
+        document = by_id[citation["document_id"]]
+        article = article_id(document)
+        if article not in found:
+            found[article] = _reference(str(len(found) + 1), citation, document)
+        found[article]["keys"].append(citation["key"])
     return list(found.values())
 
 
@@ -97,7 +98,6 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
     source, url, title = citation["source_id"], citation["url"], " ".join(citation["title"].split())
     # Reference managers have no field for it, and PubMed writes it so.
     title = f"RETRACTED: {title}" if citation["retracted"] and not _SAYS_RETRACTED.match(title) else title
-    by_source = source if _PMID.fullmatch(source) and "pubmed" in (url or "") else ""
     reference = Reference(
         number=number,
         keys=[],
@@ -110,7 +110,7 @@ def _reference(number: str, citation: Citation, document: Document) -> Reference
         issue=known("issue"),
         pages=known("pages"),
         doi=known("doi"),
-        pmid=known("pmid") or by_source,
+        pmid=pmid(document),
         url=url,
         citation="",
     )

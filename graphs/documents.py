@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from langchain_core.documents import Document
 
-from briefcontext.chains.citation import source_id
+from briefcontext.chains.articles import article_id, join_articles, without_superseded
 from briefcontext.errors import InputError
 from briefcontext.files import encodable
 from briefcontext.graphs.settings import Settings
@@ -48,25 +48,29 @@ def _document(given: object, place: int) -> Document:
 
 
 def without_retracted(found: Sequence[Document], settings: Settings) -> tuple[list[Document], list[str]]:
-    """Return the first k documents that may be used, and the source ids of the retracted ones among them."""
+    """Return the first k usable documents, and the ids of the retracted articles among them.
+
+    A version is left out if a newer one of the same article is found.
+    """
+    found = without_superseded(join_articles(found))
     if settings.include_retracted:
-        return list(found[: settings.top_k]), []
+        return found[: settings.top_k], []
     kept: list[Document] = []
     retracted: dict[str, None] = {}
     for document in found:
         if len(kept) == settings.top_k:
             break
         if document.metadata.get("retracted"):
-            retracted[source_id(document)] = None
+            retracted[article_id(document)] = None
         else:
             kept.append(document)
     return kept, list(retracted)
 
 
 def more_to_ask(found: Sequence[Document], wanted: int, settings: Settings) -> int:
-    """Return how many documents to ask for next, when retracted ones leave fewer than k; 0 when it is enough."""
-    kept, left_out = without_retracted(found, settings)
-    return 2 * wanted if left_out and len(kept) < settings.top_k and len(found) >= wanted else 0
+    """Return how many documents to ask for next, when those left out leave fewer than k; else 0."""
+    kept, _ = without_retracted(found, settings)
+    return 2 * wanted if len(kept) < settings.top_k and len(found) >= wanted else 0
 
 
 def encodable_document(document: Document) -> Document:

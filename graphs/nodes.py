@@ -10,6 +10,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
 from briefcontext.chains.answer import Answer, Searched, compose
+from briefcontext.chains.articles import join_articles
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
@@ -156,6 +157,9 @@ class Nodes:
         wanted = settings.top_k
         while wanted:
             found = await retriever.ainvoke(asked["text"], k=wanted, filters=settings.filters)
+            if self._given_retriever is None:
+                related = await asyncio.to_thread(resources.related, found, settings)
+                found = join_articles(found, related)
             wanted = more_to_ask(found, wanted, settings)
         return resources.linked(found, settings)
 

@@ -14,6 +14,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from briefcontext.chains.answer import Searched
+from briefcontext.chains.articles import related_sources
 from briefcontext.chains.citation import web_link
 from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.llm_reader import LLMReader
@@ -172,6 +173,12 @@ def source(settings: Settings, source_id: str) -> list[Document]:
         KnowledgeBaseError: neither the knowledge base nor the one document has it.
     """
     return linked(_searched(settings.resolved(), None).source(source_id), settings)
+
+
+def related(documents: Sequence[Document], settings: Settings) -> list[Document]:
+    """Return the knowledge base's other records of the documents' articles."""
+    names, searched = related_sources(documents), _searched(settings.resolved(), None)
+    return searched.named(names) if names and isinstance(searched, KnowledgeBase) else []
 
 
 def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:

@@ -257,3 +257,11 @@ def test_any_mixture_of_statements_gives_a_letter_or_none(words: list[str], opti
 )
 def test_a_very_long_reply_is_read(filling: str) -> None:
     assert parse_choice(filling + "The answer is B.", DRUGS) == "B"
+
+
+@pytest.mark.parametrize("boxed", [r"\boxed{7.5 mg}", r"\boxed{A}", r"\boxed{\text{A}}"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_boxed_value_does_not_beat_a_line_with_the_choice(boxed: str, is_first: bool) -> None:
+    lines = [f"One dose is {boxed}.", "Choice: D"]
+    reply = "\n\n".join(lines if is_first else reversed(lines))
+    assert parse_choice(reply, {"A": "7.5 mg", "B": "10 mg", "D": "30 mg"}) == "D"

@@ -175,8 +175,8 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         with pytest.raises(KnowledgeBaseError) as raised:
             open_sources([tmp_path / name])
         assert str(raised.value) == (
-            f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, csv, pubmed, jats, text, "
-            "markdown, html, pdf, docx, medcpt; index --format names one."
+            f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, csv, "
+            "pubmed, jats, medline, ris, text, markdown, html, pdf, docx, medcpt; index --format names one."
         )
         with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
@@ -235,7 +235,7 @@ def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path)
     assert mapped.fingerprint != by_name["a.jsonl"]
     assert one(tmp_path / "a.md", format="text").fingerprint != by_name["a.md"]
     assert one(tmp_path / "a.jsonl").fingerprint == by_name["a.jsonl"]
-    assert READER_VERSION == 17
+    assert READER_VERSION == 18
 
 
 def test_a_source_counts_the_bytes_on_disk_as_it_is_read(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_a_mapping_of_an_unknown_field_is_refused() -> None:
         (b"null", "The line holds null where a JSON object is needed."),
         (b"[" * 100_000, "The line is not JSON: "),
         (b'{"id": "a", "text": "\xe9"}', "The line is not UTF-8: invalid continuation byte at byte 21."),
-        (b'{"text": "x"}', "It has no id: _id or id or pmid."),
+        (b'{"text": "x"}', "It has no id: "),
         (b'{"id": "", "text": "x"}', "It has no id: "),
         (b'{"id": 1.5, "text": "x"}', "Its id is 1.5 where a string or a whole number is needed."),
         (b'{"id": true, "text": "x"}', "Its id is True where a string or a whole number is needed."),

@@ -3,6 +3,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -10,10 +11,12 @@ from langchain_core.documents import Document
 from briefcontext.chains.citation import assign_keys, cite, number_citations
 from briefcontext.chains.reader import Quote
 from briefcontext.errors import KnowledgeBaseError, MissingExtraError
+from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.chunking import chunk_document
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.source import Entry, Reject
+from briefcontext.knowledge.sources.symbol_fonts import symbol
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import skipped_of
 
@@ -136,6 +139,137 @@ def test_a_sign_in_the_last_cell_of_a_row_joins_no_words() -> None:
     assert " ".join(entry.page_content.split()) == (
         "first ER- positive for years Rh- short- and long-term All in this group were ER-positive. Some were Rh-"
     )
+
+
+FIELD = Path(__file__).resolve().parents[2] / "shared" / "field"
+FIELD_TEXTS = {
+    "01-pdf-table-rows/doses.pdf": ("\n4.5 2\n9.5 4\n14.5 6\n19.5 8\n24.5 10",),
+    "02-pdf-arrows/arrows.pdf": (
+        *("acidosis: serum potassium ↑ ", "Alkalosis: serum potassium ↓ "),
+        *("Insulin: serum potassium ↓ ", "Salbutamol: dose ↑ ", "Loop diuretic: potassium ↓ "),
+    ),
+    **dict.fromkeys(
+        ("16-two-columns/rows.pdf", "16-two-columns/columns.pdf"),
+        (
+            "is given to adults in a dose of 500 mg every 8 hours.",
+            "Children are given 10 mg per kilogram every 12",
+        ),
+    ),
+    "17-pdf-form/order.pdf": (
+        *("Dose in mg: 500\n", "Interval in hours: 8\n", "Do not give in: pregnancy\n"),
+        "Renal impairment, do not give ☒",
+    ),
+    "29-pdf-lost-signs/dose.pdf": ("100 □g once", "are □ 50", "p □ 0.05"),
+    **dict.fromkeys(
+        ("30-pdf-scaled-text/plain.pdf", "30-pdf-scaled-text/scaled.pdf"),
+        ("50 × 10^9/L", "20 × 10^9/L, as thrombocytopenia", "with heparin", "from 10^7 to 10^3"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="the field inputs are not there")
+@pytest.mark.parametrize("name", FIELD_TEXTS)
+def test_field_files_are_read_right(name: str) -> None:
+    (entry,) = read((FIELD / name).read_bytes())
+    assert isinstance(entry, Document)
+    places = [entry.page_content.find(text) for text in FIELD_TEXTS[name]]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+@pytest.mark.skipif(not FIELD.is_dir(), reason="the field inputs are not there")
+def test_a_text_layer_that_is_not_language_is_rejected() -> None:
+    (entry,) = read((FIELD / "20-garbled/shifted.pdf").read_bytes())
+    assert isinstance(entry, Reject)
+    assert "OCR" in entry.reason
+
+
+@pytest.mark.parametrize(("shift", "is_read"), [(0, True), (1, False), (3, False), (20, False)])
+def test_shifted_letters_are_not_language(shift: int, is_read: bool) -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    table = str.maketrans(letters, letters[shift:] + letters[:shift])
+    lines = "\n".join(line.lower().translate(table) for line in TEXT.splitlines())
+    (entry,) = read(pdf(f"@20 290\n{lines}"))
+    assert isinstance(entry, Document) is is_read
+
+
+def test_lost_characters_are_shown_and_counted() -> None:
+    """PDFium gives control characters for codes that no glyph name explains."""
+    (entry,) = read(pdf("Give 100 \\003g once, if it is \\001 50."))
+    assert isinstance(entry, Document)
+    assert entry.page_content == "Give 100 □g once, if it is □ 50."
+    assert entry.metadata["characters_without_unicode"] == 2
+
+
+def drawn_font(text: str) -> bytes:
+    """A PDF whose font draws each character and names it by its code, as TeX's bitmap fonts."""
+    from pypdf import generic
+
+    writer = pypdf.PdfWriter()
+    page = writer.add_blank_page(600, 300)
+    glyph = generic.DecodedStreamObject()
+    glyph.set_data(b"600 0 0 0 500 700 d1 0 0 500 700 re f")
+    names = {code: generic.NameObject(f"/a{code}") for code in sorted(set(text.encode()))}
+    font: dict[str, object] = {"/Type": "/Font", "/Subtype": "/Type3", "/Resources": {}}
+    font["/FontBBox"], font["/FontMatrix"] = [0, -200, 600, 700], [0.001, 0, 0, 0.001, 0, 0]
+    font["/CharProcs"] = {name: writer._add_object(glyph) for name in names.values()}
+    differences = [part for code, name in names.items() for part in (code, name)]
+    font["/Encoding"] = {"/Type": "/Encoding", "/Differences": differences}
+    font |= {"/FirstChar": 0, "/LastChar": 255, "/Widths": [600] * 256}
+    page[generic.NameObject("/Resources")] = _object({"/Font": {"/F1": font}})
+    content = generic.DecodedStreamObject()
+    content.set_data("".join(map(_drawn, _placed(text))).encode())
+    page[generic.NameObject("/Contents")] = writer._add_object(content)
+    stream = io.BytesIO()
+    writer.write(stream)
+    return stream.getvalue()
+
+
+def _object(value: object) -> Any:
+    from pypdf import generic
+
+    if isinstance(value, dict):
+        items = {generic.NameObject(name): _object(each) for name, each in value.items()}
+        return generic.DictionaryObject(items)
+    if isinstance(value, list):
+        return generic.ArrayObject(map(_object, value))
+    if isinstance(value, int | float):
+        return generic.FloatObject(value)
+    is_name = isinstance(value, str) and value.startswith("/")
+    return generic.NameObject(value) if is_name else value
+
+
+def test_codes_that_are_language_are_its_letters() -> None:
+    (entry,) = read(drawn_font("Give 5 mg once daily to those whose creatinine clearance\nis below 30."))
+    assert isinstance(entry, Document)
+    text = "Give 5 mg once daily to those whose creatinine clearance is below 30."
+    assert entry.page_content == text
+
+
+def test_codes_that_are_not_language_are_rejected() -> None:
+    (entry,) = read(drawn_font("Hjwf 6 nh podf ebjmz up uiptf xiptf dsfbujojof dmfbsbodf"))
+    assert isinstance(entry, Reject)
+    assert "OCR" in entry.reason
+
+
+def test_a_build_counts_lost_characters(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(pdf("Give 100 \\003g once."))
+    sources = open_sources(tmp_path / "a.pdf")
+    report = build_knowledge_base(sources, tmp_path / "kb", encoder=HashingEncoder())
+    assert report.counts.lost_characters == 1
+
+
+@pytest.mark.parametrize(
+    ("font", "character", "drawn"),
+    [
+        *(("ABCDEF+Wingdings3", "“", "↑"), ("Wingdings-Regular", "ê", "↓")),
+        ("Wingdings", "\uf0ea", "↓"),
+        *(("SymbolMT", "m", "μ"), ("Symbol", "³", "≥"), ("Symbol", "£", "≤"), ("Symbol", "≥", "≥")),
+        *(("Symbol", "±", "±"), ("Symbol", "\uf0b1", "±"), ("Helvetica", "m", "m")),
+    ],
+)  # fmt: skip
+def test_symbol_fonts_draw_other_characters(font: str, character: str, drawn: str) -> None:
+    assert symbol(character, font) == drawn
 
 
 def test_a_line_of_signs_that_stand_for_nothing_is_none() -> None:

@@ -171,5 +171,11 @@ def _print_report(report: "BuildReport", skipped: "list[SkippedFile]", synced: "
         removed = counted(synced.counts.deleted - synced.counts.indexed, "record")
         say_line(f"Removed {removed} of files that are gone.")
     say_line(f"{report.path} holds {counted((synced or report).passages, 'passage')}.")
+    if counts.lost_characters:
+        lost = counted(counts.lost_characters, "character")
+        say_line(
+            f"{lost} of PDF files without Unicode, shown as □: check the passages, or run text "
+            "recognition (OCR) on the files."
+        )
     if counts.rejected:
         say_line(f"Why records were rejected: {report.rejects_file}")

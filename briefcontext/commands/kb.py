@@ -37,7 +37,11 @@ def info(folder: Folder, as_json: AsJSON = False) -> None:
     say_line(f"log: {counted(len(sources), 'source')} read")
     for source in sources[-LISTED_SOURCES:]:
         unfinished = "" if source["finished"] else ", not read to its end"
-        outcomes = [f"{count:,} {name}" for name, count in source["counts"].items() if count and name != "read"]
+        outcomes = [
+            f"{count:,} {name.replace('_', ' ')}"
+            for name, count in source["counts"].items()
+            if count and name != "read"
+        ]
         say_line(f"{source['name']}: {', '.join(outcomes) or 'no record'}{unfinished}", 2)
     for note in sorted({source["note"] for source in sources if source["note"]}):
         say_line(note, 2)

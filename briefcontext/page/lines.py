@@ -11,7 +11,8 @@ from langgraph.graph.state import CompiledStateGraph
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from briefcontext.chains.citation import publication_year, source_id, web_link
+from briefcontext.chains.articles import source_id
+from briefcontext.chains.citation import publication_year, web_link
 from briefcontext.chains.place import find_place
 from briefcontext.chains.references import REFERENCE_FORMATS, write_references
 from briefcontext.errors import BriefContextError

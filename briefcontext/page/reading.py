@@ -14,6 +14,7 @@ from pathlib import PurePath
 from langchain_core.documents import Document
 
 from briefcontext.errors import BriefContextError, InputError
+from briefcontext.knowledge.sources.exports import is_medline, read_medline
 from briefcontext.knowledge.sources.files import ENDINGS, WHOLE_FILES
 from briefcontext.knowledge.sources.source import Entry, only_document
 
@@ -46,6 +47,8 @@ def _entries(name: str, content: bytes) -> Iterator[Entry]:
         from briefcontext.knowledge.sources.jats import read_jats
 
         yield from read_jats(stream)
+    elif ending in ENDINGS["medline"] and is_medline(content):
+        yield from read_medline(stream)
     else:
         yield from next(read for format, read in WHOLE_FILES.items() if ending in ENDINGS[format])(stream, name)
 

@@ -11,9 +11,10 @@ _LABEL = r"(?:answer|choice|option)(?:[ _](?:choice|letter|option))?"
 _FIELD = re.compile(
     rf"[\"'](?:(?:final|correct|selected|best)[ _]?)?{_LABEL}[\"']\s*:\s*"
     r"(?:\"([^\"\n]*)|'([^'\n]*)|\[([^\]\n]*)|([^\s,{}\[\]]+))"
-    r"|\\boxed\{(?:\\\w+\{)?([^{}]*)|<answer>([^<]*)",
+    r"|<answer>([^<]*)",
     re.IGNORECASE,
 )
+_BOXED = re.compile(r"\\boxed\{(?:\\\w+\{)?([^{}]*)")
 _LINE = re.compile(
     rf"^[^\w\n]*(?:(?:the|my|final|correct|best) +)*{_LABEL}[^\w\n]*?(?:[:=–-]|$)", re.IGNORECASE | re.MULTILINE
 )
@@ -61,17 +62,20 @@ _LETTERED = re.compile(r"(?<!\w)([A-Za-z])[*_\])]*[).:\]]")
 def parse_choice(reply: str, options: Mapping[str, str]) -> str | None:
     r"""Return the letter, as in `options`, of the option that a reply settles on; None when it settles on none.
 
-    In this order: a structured field (JSON, `\boxed{}`, `<answer>`); a line that begins with Choice or Answer; a
-    sentence that says what the answer is, or what is chosen or follows; lines that are only a letter; lines that begin
-    with a letter, as in "B) …", or are an option's own words. Of the first three the last one counts, of lines of the
-    others all must agree.
+    In this order: a structured field (JSON, `<answer>`); a line that begins with Choice or
+    Answer; `\boxed{}`; a sentence that says what the answer is, or what is chosen or follows;
+    lines that are only a letter; lines that begin with a letter, as in "B) …", or are an option's
+    own words. Of the first four the last one counts, of lines of the others all must agree.
     """
     text = without_reasoning(_plain(reply))
     if fields := list(_FIELD.finditer(text)):
         return named_option("".join(filter(None, fields[-1].groups())), options)
     reader = _Options(options)
-    for introduction in (_LINE, _SENTENCE):
-        for found in reversed(list(introduction.finditer(text))):
+    for introduction in (_LINE, _BOXED, _SENTENCE):
+        matches = list(introduction.finditer(text))
+        if introduction is _BOXED and matches:
+            return named_option(matches[-1][1], options)
+        for found in reversed(matches):
             value = text[found.end() :].lstrip().split("\n", 1)[0]
             denied = introduction is _SENTENCE and _DENIED.search(text, max(0, found.start() - 500), found.start())
             if not denied and not _ASKED.match(value) and (named := reader.named(value)) is not None:

@@ -49,6 +49,12 @@ class Record:
         """The ids of its passages."""
         return [str(document.id) for document, _ in self.passages]
 
+    @property
+    def lost_characters(self) -> int:
+        """Characters of its documents that have no Unicode."""
+        known = (document.metadata for document, _ in self.parts.values())
+        return sum(metadata.get("characters_without_unicode", 0) for metadata in known)
+
     def is_continued_by(self, other: "Record") -> bool:
         return self.source_id == other.source_id and self.parts.keys().isdisjoint(other.parts)
 
@@ -110,7 +116,9 @@ class Ingest:
                 if state is None or state.digest != record.digest:
                     record.passages = self._passages_of(record)
         self._held.look_up_ids([id for record in checked if isinstance(record, Record) for id in record.ids])
-        changes.counts = Counts(read=len(items), **Counter[str](map(self._apply, checked)))
+        lost = sum(record.lost_characters for record in checked if isinstance(record, Record))
+        outcomes = Counter[str](map(self._apply, checked))
+        changes.counts = Counts(read=len(items), lost_characters=lost, **outcomes)
         entry = self._ledger.entries[source]
         position = items[-1][1] if items else entry.position
         self._ledger.change(source, position=position, finished=finished, counts=entry.counts + changes.counts)

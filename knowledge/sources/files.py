@@ -4,6 +4,7 @@ import glob
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Literal
 
 from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraError, installing
 from briefcontext.files import lone_surrogate, sha256
+from briefcontext.knowledge.sources.exports import is_medline, read_medline, read_ris
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
 from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
 from briefcontext.knowledge.sources.source import (
+    DAMAGED_GZIP,
     WHOLE_FILE,
     Entry,
     EntrySource,
@@ -38,7 +41,7 @@ from briefcontext.knowledge.sources.xml_stream import root_name
 if TYPE_CHECKING:
     from langchain_core.document_loaders import BaseLoader
 
-READER_VERSION = 17
+READER_VERSION = 18
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
 
 ENDINGS: dict[str, tuple[str, ...]] = {
@@ -46,6 +49,8 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "csv": (".csv", ".tsv"),
     "pubmed": (".xml",),
     "jats": (".nxml", ".xml"),
+    "medline": (".nbib", ".txt"),
+    "ris": (".ris",),
     "text": (".txt", ".text"),
     "markdown": (".md", ".markdown"),
     "html": (".html", ".htm"),
@@ -66,7 +71,12 @@ NEEDED = {"pdf": ("pypdfium2", "PDF", "pdf"), "docx": ("mammoth", "Word", "word"
 """The packages that formats need, what people call these, and the extras with the packages."""
 TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
 """Formats whose rows are passages, in columns that may be named."""
-COLLECTIONS = {"pubmed": read_pubmed_xml, "jats": read_jats}
+COLLECTIONS: dict[str, Callable[..., Iterator[Entry]]] = {
+    "pubmed": read_pubmed_xml,
+    "jats": read_jats,
+    "medline": read_medline,
+    "ris": read_ris,
+}
 """Formats of articles with ids of their own."""
 
 AUTO = "auto"
@@ -188,6 +198,11 @@ def _detected_format(file: FoundFile) -> str:
         hint = loader and f"a loader reads it: briefcontext index FILE --kb DIR --loader {loader}"
         raise UnreadableError(hint or "its kind is not known")
     with open_content(file.path) as (stream, _):
+        if "medline" in formats:
+            start = b""
+            with suppress(*DAMAGED_GZIP):
+                start = stream.read1(1024)
+            return "medline" if is_medline(start) else "text"
         root = root_name(stream)
     if root is None:
         raise UnreadableError("it does not begin like XML")

@@ -1,56 +1,56 @@
-"""PDF: one document per file, the running text of its pages, without running heads, page numbers and broken lines."""
+"""PDF: one document per file, the running text of its pages in the order of reading."""
 
+import ctypes
 import io
 import json
+import math
 import re
 import threading
+import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedIOBase
 from itertools import chain, pairwise
 from operator import attrgetter
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from briefcontext.knowledge.sources.pdf_layout import PROSE, Cell, Sign, cells, lines, row_texts
 from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
+from briefcontext.knowledge.sources.symbol_fonts import LOST, symbol
 from briefcontext.knowledge.sources.texts import file_document, read_whole
 
 if TYPE_CHECKING:
-    from pypdfium2 import PdfDocument, PdfTextPage
+    from pypdfium2 import PdfDocument, PdfPage
 
-_HYPHEN = "\x02"
-"""What PDFium gives for a hyphen at the end of a line."""
-_NONE = "\u2060"
-"""Stands where PDFium gives a sign that is not printed, so that the others keep their places."""
-_BLANK = rf"\s\0{_NONE}{_HYPHEN}"
-_LINE = re.compile(rf"[^{_BLANK}](?:[^\r\n{_HYPHEN}]*[^{_BLANK}])?")
-_LINE_END = re.compile("\r\n")
-_BLANKS = re.compile(r"(?<=\S) (?=\S)")
-_BEFORE_DIGIT = re.compile(rf"(?:(\d)[.,{_NONE}]*|[^{_BLANK}]{_NONE}*)(?=((?:[-−–+]{_NONE}*)?\d))")
 _alone = threading.Lock()
 """PDFium may be used by one thread at a time."""
 
-_MARGIN_LINES = 3
-"""A running head or foot is among so many lines at the top or bottom of its page."""
-_PLACE = 3.0
-"""Points by which the places of two lines may differ that are the same running head."""
+_BLANK_GAP = 0.15
+"""Gap in font sizes from which a blank is between two characters."""
+_HYPHENS = "\x02\xad"
+"""The characters that PDFium has for a hyphen at the end of a line."""
+_BOXES = frozenset("☒☐☑")
+_HIDDEN = 0b100010
+"""Flags of a field that is not shown."""
+_LETTERS, _RARE = "eanitodrsulgckhmwypzbvfjxq", 9.0
+"""Letters by their frequency in 13 languages. The mean rank is 5 to 8.5 in text, 10 to 15 in text
+with shifted letters."""
 _FULL = 0.75
-"""Part of a column's width that a line has at least which goes on in the next one."""
-_GAP = 1.4
-"""A wider gap than so many times the usual one stands between two paragraphs."""
-_INDENT = 4.0
-"""Points by which the first line of a paragraph is set in."""
-_FILE_NAME = re.compile(r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)", re.IGNORECASE)
-"""The titles that programs give to files whose authors gave them none."""
+"""Part of a column's width that a line of prose fills unless it ends a paragraph."""
+_MARGIN_LINES = 3
+"""Lines at the top and at the bottom of a page that can be its running heads."""
+_FILE_NAME = re.compile(
+    r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)",
+    re.IGNORECASE,
+)
+"""Titles that programs give to files without a title."""
 _NUMBER = re.compile(r"\d{1,9}")
 _PAGE_NUMBER = re.compile(rf"{_NUMBER.pattern}|\A[ivxlc]+\Z")
 _WORD = re.compile(r"\w+(?:-\w+)*")
-_LAST_WORD = re.compile(r"[\w-]*\w\Z")
-_FIRST_WORD = re.compile(r"\w[\w-]*")
-_RANGE = re.compile(r"\d[-–]\Z")
-_SENTENCE_END = re.compile(r"[.!?:]['\"”’)\]\d,–-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,28 @@ class _Line:
     page: int
     """From 1."""
     left: float
+    """Of its last cell, as are the other measures."""
     right: float
     base: float
     size: float
-    """Of its letters, in points."""
-    hyphenated: bool = False
-    """A word goes on in the next line; its hyphen is not in the text."""
+    is_row: bool
+    """It has several cells, a box, or figures only."""
+    hyphenated: bool
+    """A word continues in the next line; its hyphen is not in the text."""
 
 
 @rejecting
 def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) -> Iterator[Entry]:
-    """The file as one document of kind `pdf`, and a reject for each page that cannot be read.
+    """Read the file as one document of kind `pdf`, and a reject for each unreadable page.
 
-    Its lines are joined to paragraphs, words that were broken at their ends too; running heads and page numbers are
-    left out. `page_starts` is JSON: `[offset, page]` for each page that text begins on. `page_count` counts them all,
-    `pages_without_text` those that are blank or pictures. The title is the one that the file says it has, unless that
-    is a file's name too, else its name without the ending. A file that needs a password or has no text at all, as a
-    scan, is rejected.
+    Lines become paragraphs, and broken words become whole. Columns follow each other. A row of a
+    table is a line. Running heads and page numbers are left out. A form is read with its values;
+    its boxes are ☒ or ☐. A character without Unicode is □; `characters_without_unicode` counts
+    them. `page_starts` is JSON: `[offset, page]` for each page on which text begins. `page_count`
+    counts all pages, `pages_without_text` those that are blank, pictures or unreadable. The title
+    is the file's stated title unless that is a file name, else the file's name.
+
+    A file that needs a password, or without text as in a scan, is a reject.
     """
     content = read_whole(stream)
     from pypdfium2 import PdfDocument
@@ -85,13 +90,14 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
     pages: list[list[_Line]] = []
     rejects: list[Reject] = []
     with _alone, _pdf_errors(), PdfDocument(io.BytesIO(content)) as document:
+        document.init_forms()
         stated = " ".join(_storable(document.get_metadata_dict().get("Title", "")).split())
         title = "" if _FILE_NAME.fullmatch(stated) else stated
         for number in range(1, len(document) + 1):
             pages.append([])
             try:
                 with _pdf_errors():
-                    pages[-1] = list(_lines(document, number))
+                    pages[-1] = _lines(document, number)
             except UnreadableError as reason:
                 rejects.append(Reject(f"page {number}", str(reason)))
     if not any(pages):
@@ -101,68 +107,14 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
             else f"None of its {len(pages)} pages has text, as in a scan: run text recognition (OCR) over it first."
         )
     text, page_starts = _running_text(pages)
+    counts = {
+        "pages_without_text": sum(not lines for lines in pages),
+        "characters_without_unicode": text.count(LOST),
+    }
+    metadata |= {name: count for name, count in counts.items() if count}
     metadata |= {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
-    if blank := sum(not lines for lines in pages):
-        metadata["pages_without_text"] = blank
     yield file_document(document_id, text, title=title, kind="pdf", metadata=metadata)
     yield from rejects
-
-
-def _lines(document: "PdfDocument", number: int) -> Iterator[_Line]:
-    from pypdfium2 import raw
-
-    page = document[number - 1]
-    words = page.get_textpage()
-    try:
-        signs = "".join(chr(raw.FPDFText_GetUnicode(words, place)) for place in range(words.count_chars()))
-        signs = _LINE_END.sub(lambda end: _joint(words, end.start() - 1, end.end()) or end[0], signs)
-        marks = {pair.start(2): _mark(words, pair) for pair in _BEFORE_DIGIT.finditer(signs)}
-        for line in _LINE.finditer(signs):
-            left, base, _, _ = words.get_charbox(line.start(), loose=True)
-            _, _, right, _ = words.get_charbox(line.end() - 1, loose=True)
-            size = raw.FPDFText_GetFontSize(words, line.start())
-            marked = "".join(marks.get(place, "") + sign for place, sign in enumerate(line[0], line.start()))
-            text = " ".join(_storable(marked).replace(_NONE, "").split())
-            hyphenated = signs.startswith(_HYPHEN, line.end())
-            blanks = (blank.start() for blank in _BLANKS.finditer(signs, *line.span()))
-            if hyphenated and any(_is_wide(words, blank, size) for blank in blanks):
-                text, hyphenated = f"{text}-", False
-            yield _Line(text, number, left, right, base, size, hyphenated)
-    finally:
-        words.close()
-        page.close()
-
-
-def _joint(words: "PdfTextPage", before: int, after: int) -> str:
-    """What stands for an end of line that is none, as what follows is only higher or lower: a superscript; else ""."""
-    if before < 0 or after >= words.count_chars():
-        return ""
-    _, bottom, right, top = words.get_charbox(before, loose=True)
-    left, lower, _, upper = words.get_charbox(after, loose=True)
-    high, gap = max(top - bottom, upper - lower), left - right
-    overlaps = min(top, upper) - max(bottom, lower) > 0.3 * min(top - bottom, upper - lower)
-    return (_NONE if gap < 0.1 * high else " ") + _NONE if overlaps and -0.3 < gap / high < 0.35 else ""
-
-
-def _is_wide(words: "PdfTextPage", blank: int, size: float) -> bool:
-    """Return whether a blank parts cells of a row, whose last word does not go on in the next line."""
-    left, right = words.get_charbox(blank - 1, loose=True)[2], words.get_charbox(blank + 1, loose=True)[0]
-    return bool(right - left > size)
-
-
-def _mark(words: "PdfTextPage", pair: re.Match[str]) -> str:
-    """What parts a digit from the sign before it: a `^` if it is a number's exponent, a blank if in another line.
-
-    PDFium takes a digit below others for one of a text that is written downwards.
-    """
-    from pypdfium2 import raw
-
-    before, after = pair.start(), pair.start(2)
-    size, exponents = (raw.FPDFText_GetFontSize(words, place) for place in (before, after))
-    (_, bottom, _, top), (_, lower, _, upper) = (words.get_charbox(place, loose=True) for place in (before, after))
-    if pair[1] and exponents <= 0.9 * size and lower > bottom + 0.15 * (top - bottom):
-        return "^"
-    return " " if upper < bottom + 0.3 * (top - bottom) and raw.FPDFText_GetCharAngle(words, after) == 0 else ""
 
 
 @contextmanager
@@ -178,12 +130,199 @@ def _pdf_errors() -> Iterator[None]:
 
 
 def _storable(text: Any) -> str:
-    """The text with surrogates joined or replaced, which broken fonts' tables give and UTF-8 cannot hold."""
-    return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "")
+    """Return the text with surrogates joined or replaced, as UTF-8 has none."""
+    joined = str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return joined.replace("\0", "")
+
+
+def _lines(document: "PdfDocument", number: int) -> list[_Line]:
+    boxes, drawn_later = _flatten(document, number)
+    page = document[number - 1]
+    try:
+        by_angle, fonts = _signs(page, boxes)
+        angle = _usual_angle(by_angle)
+        # PDFium orders the characters by lines only on a page that shows them upright.
+        if angle % 90 == 0 and angle != page.get_rotation():
+            page.set_rotation(angle)
+            by_angle, fonts = _signs(page, boxes)
+    finally:
+        page.close()
+    signs = list(chain.from_iterable(by_angle.values()))
+    lost = sum(sign.text == LOST for sign in signs)
+    if 2 * lost > len(signs) or any(_rarity(text, -2) > _RARE for text in fonts):
+        raise UnreadableError(
+            "The text of the page is not language, as a font states wrong characters: run text "
+            "recognition (OCR) on the file first."
+        )
+    result = list[_Line]()
+    for turned in sorted(by_angle.values(), key=len, reverse=True):
+        rows = lines(cells(turned), drawn_later)
+        texts = zip(rows, row_texts(rows), strict=True)
+        result += [_line(number, row, text) for row, text in texts if text]
+    return result
+
+
+def _flatten(document: "PdfDocument", number: int) -> tuple[list[tuple[str, Any]], int]:
+    """Draw a form's values into its page.
+
+    Returns:
+        The form's boxes, each a mark and a rectangle, and the number of characters before.
+    """
+    from pypdfium2 import raw
+
+    page = document[number - 1]
+    boxes = []
+    try:
+        layer = page.get_textpage()
+        count = layer.count_chars()
+        layer.close()
+        for index in reversed(range(raw.FPDFPage_GetAnnotCount(page) if page.formenv else 0)):
+            field = raw.FPDFPage_GetAnnot(page, index)
+            kind = raw.FPDFAnnot_GetFormFieldType(page.formenv, field)
+            if is_box := kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+                rectangle = raw.FS_RECTF()
+                raw.FPDFAnnot_GetRect(field, rectangle)
+                is_checked = raw.FPDFAnnot_IsChecked(page.formenv, field)
+                if not raw.FPDFAnnot_GetFlags(field) & _HIDDEN:
+                    boxes.append(("☒" if is_checked else "☐", rectangle))
+            raw.FPDFPage_CloseAnnot(field)
+            # Each program draws boxes in its own way, as letters of a font or as lines.
+            if is_box:
+                raw.FPDFPage_RemoveAnnot(page, index)
+        if page.formenv:
+            page.flatten()
+    finally:
+        page.close()
+    return boxes, count
+
+
+def _signs(
+    page: "PdfPage",
+    boxes: Sequence[tuple[str, Any]],
+) -> tuple[dict[int, list[Sign]], list[str]]:
+    """Return the characters by the angle of their lines, and the text of each font."""
+    from pypdfium2 import raw
+
+    layer = page.get_textpage()
+    x, y = ctypes.c_double(), ctypes.c_double()
+    box, matrix = raw.FS_RECTF(), raw.FS_MATRIX()
+    by_angle, fonts = defaultdict[int, list[Sign]](list), defaultdict[str, list[str]](list)
+    codes = list[tuple[list[Sign], int, str, str]]()
+    blank_gap, last, font = math.inf, 0, ""
+    size, base, angle = 0.0, 0.0, 0
+    text_page = layer.raw
+    for place in range(layer.count_chars()):
+        character = chr(raw.FPDFText_GetUnicode(text_page, place))
+        unmapped = bool(raw.FPDFText_HasUnicodeMapError(text_page, place))
+        if not unmapped and (character.isspace() or character == "\0"):
+            # PDFium generates blanks and ends of lines, also before a superscript.
+            if not raw.FPDFText_IsGenerated(text_page, place):
+                blank_gap = blank_gap if character == "\0" else -math.inf
+            elif character == " ":
+                blank_gap = min(blank_gap, 0.05)
+            fonts[font].append(" ")
+            continue
+        item = raw.FPDFText_GetTextObject(text_page, place)
+        address = ctypes.addressof(item.contents) if item else last
+        if address != last:
+            last, font = address, _font_name(item)
+            # Within a text, PDFium knows the letters' spacing.
+            blank_gap = min(blank_gap, _BLANK_GAP)
+            raw.FPDFText_GetMatrix(text_page, place, matrix)
+            operand = raw.FPDFText_GetFontSize(text_page, place)
+            size = max(abs(operand) * math.hypot(matrix.c, matrix.d), 0.1)
+            turn = math.degrees(math.atan2(matrix.b, matrix.a)) + 180 * (operand < 0)
+            angle = round(turn) % 360
+            raw.FPDFText_GetCharOrigin(text_page, place, x, y)
+            base = _turned(x.value, y.value, angle)[1]
+        raw.FPDFText_GetLooseCharBox(text_page, place, box)
+        left, right = (box.left, box.right) if angle == 0 else _extent(box, size, angle)
+        shown = _character(character, font, unmapped)
+        if unmapped and character.isascii() and character.isprintable():
+            codes.append((by_angle[angle], len(by_angle[angle]), character, font))
+        by_angle[angle].append(Sign(shown, left, right, base, size, blank_gap, place))
+        fonts[font].append(character)
+        blank_gap = math.inf
+    angle = _usual_angle(by_angle)
+    for mark, box in boxes:
+        size = box.top - box.bottom
+        center, middle = _turned((box.left + box.right) / 2, (box.top + box.bottom) / 2, angle)
+        left, right = center - size / 2, center + size / 2
+        place, base = layer.count_chars(), middle - 0.3 * size
+        by_angle[angle].append(Sign(mark, left, right, base, size, -math.inf, place))
+    layer.close()
+    texts = {name: "".join(text) for name, text in fonts.items()}
+    # The codes of some fonts without Unicode are letters, as in bitmap fonts of TeX.
+    coded = {name for *_, name in codes}
+    spelled = {name for name in coded if _rarity(texts[name], 2) <= _RARE}
+    for signs, place, character, name in codes:
+        if name in spelled and signs[place].text == LOST:
+            signs[place] = signs[place]._replace(text=character)
+    return by_angle, list(texts.values())
+
+
+def _usual_angle(by_angle: Mapping[int, Sequence[Sign]]) -> int:
+    return max(by_angle, key=lambda angle: len(by_angle[angle]), default=0)
+
+
+def _font_name(item: Any) -> str:
+    from pypdfium2 import raw
+
+    name = ctypes.create_string_buffer(128)
+    raw.FPDFFont_GetBaseFontName(raw.FPDFTextObj_GetFont(item), name, len(name))
+    return name.value.decode(errors="replace")
+
+
+def _turned(x: float, y: float, angle: int) -> tuple[float, float]:
+    """Return a point after lines at this angle are turned to run to the right."""
+    cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    return x * cosine + y * sine, y * cosine - x * sine
+
+
+def _extent(box: Any, size: float, angle: int) -> tuple[float, float]:
+    """Return the left and right of a turned character in its upright box."""
+    cosine, sine = (abs(part) for part in _turned(1, 0, angle))
+    width, height = box.right - box.left, box.top - box.bottom
+    width = (width - size * sine) / cosine if cosine > sine else (height - size * cosine) / sine
+    center, _ = _turned((box.left + box.right) / 2, (box.top + box.bottom) / 2, angle)
+    return center - width / 2, center + width / 2
+
+
+@cache
+def _character(character: str, font: str, unmapped: bool) -> str:
+    """Return a character as the font draws it, `LOST` without Unicode."""
+    if character in _HYPHENS and not unmapped:
+        return "-"
+    drawn = symbol(character, font)
+    if drawn == character and (unmapped or unicodedata.category(character) in ("Cc", "Cn", "Co")):
+        return LOST
+    return "☐" if drawn == character == LOST else drawn
+
+
+def _rarity(text: str, errors: float) -> float:
+    """Return the mean rank of the letters of longer words, plus standard errors of it."""
+    words = [word for word in text.split() if len(word) > 3 and word.isascii() and word.isalpha()]
+    ranks = [_LETTERS.index(letter) for word in words for letter in word.lower()]
+    if len(ranks) < 2:
+        return math.copysign(math.inf, errors)
+    mean = fmean(ranks)
+    variance = fmean(rank * rank for rank in ranks) - mean * mean
+    return mean + errors * math.sqrt(variance / len(ranks))
+
+
+def _line(page: int, row: Sequence[Cell], text: str) -> _Line:
+    """Return a row of cells with its text as a line."""
+    last = row[-1]
+    text = " ".join(_storable(text).replace("\ufffd", LOST).split())
+    hyphenated = len(row) == 1 and text[-1] in "-‐" and text[-2:-1].isalnum()
+    text = text[:-1] if hyphenated else text
+    figures = " " in text and not any(map(str.isalpha, text))
+    is_row = len(row) > 1 or not _BOXES.isdisjoint(text) or figures
+    return _Line(text, page, last.left, last.right, last.base, last.size, is_row, hyphenated)
 
 
 def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int, int]]]:
-    """Lines in the order of reading as paragraphs that blank lines part; and `(offset, page)` where a page begins."""
+    """Join lines to paragraphs. Return the text, and `(offset, page)` where a page begins."""
     pages = _without_running_heads(pages)
     lines = list(chain.from_iterable(pages))
     words = Counter(word.casefold() for line in lines for word in _WORD.findall(line.text))
@@ -191,12 +330,12 @@ def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int
     text, page_starts = "", list[tuple[int, int]]()
     before: _Line | None = None
     for line in lines:
-        goes_on = before is not None and _goes_on(before, line, gap, rights)
-        if before is not None and before.hyphenated and (goes_on or _is_full(before, rights)):
-            text += _hyphen(before.text, line.text, words)
-        elif before is not None:
-            blank = "" if _RANGE.search(before.text) and line.text[0].isdecimal() else " "
-            text += "-" * before.hyphenated + (blank if goes_on else "\n\n")
+        if before is not None:
+            continues = _continues(before, line, gap, rights)
+            if before.hyphenated and (continues or _is_full(before, rights)):
+                text += _hyphen(before.text, line.text, words)
+            else:
+                text += "-" * before.hyphenated + _blank(before, line, continues)
         if before is None or before.page != line.page:
             page_starts.append((len(text), line.page))
         text += line.text
@@ -204,28 +343,38 @@ def _running_text(pages: Sequence[Sequence[_Line]]) -> tuple[str, list[tuple[int
     return text + "-" * lines[-1].hyphenated if lines else text, page_starts
 
 
+def _blank(before: _Line, line: _Line, continues: bool) -> str:
+    if continues:
+        in_range = before.text[-1] == "–" and before.text[-2:-1].isdecimal()
+        return "" if in_range and line.text[0].isdecimal() else " "
+    are_rows = before.is_row and line.is_row and before.page == line.page
+    return "\n" if are_rows else "\n\n"
+
+
 def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]]:
-    """Leave out what stands at the top or bottom of several pages in the same place, but for the pages' numbers."""
+    """Leave out lines that several pages have in one place, apart from the pages' numbers."""
     alike = defaultdict[tuple[str, int], list[_Line]](list)
     for page in (sorted(page, key=attrgetter("base")) for page in pages):
         for line in dict.fromkeys((*page[:_MARGIN_LINES], *page[-_MARGIN_LINES:])):
-            words, place = _PAGE_NUMBER.sub("#", line.text), round(line.base / _PLACE)
+            words, place = _PAGE_NUMBER.sub("#", line.text), round(line.base / 3)
             for near in (place, place + 1):
                 alike[words, near].append(line)
-    heads = {line for lines in alike.values() for pair in pairwise(lines) if _recurs(*pair) for line in pair}
+    pairs = chain.from_iterable(map(pairwise, alike.values()))
+    heads = {line for pair in pairs if _recurs(*pair) for line in pair}
     return [[line for line in page if line not in heads] for page in pages]
 
 
 def _recurs(before: _Line, line: _Line) -> bool:
-    """Whether it is on one of the next two pages, and its numbers go up with these or stay, as those of no table do."""
+    """Return True for lines within two pages whose numbers are the same or count the pages."""
     pages = line.page - before.page
     numbers = zip(*(map(int, _NUMBER.findall(each.text)) for each in (before, line)), strict=False)
     return 0 < pages < 3 and all(number - first in (0, pages) for first, number in numbers)
 
 
 def _usual_gap(pages: Sequence[Sequence[_Line]]) -> float:
+    """Return the usual distance of two lines, in font sizes."""
     gaps = [
-        (before.base - line.base) / max(line.size, 1.0)
+        (before.base - line.base) / line.size
         for before, line in chain.from_iterable(map(pairwise, pages))
         if 0 < before.base - line.base < 3 * line.size
     ]
@@ -233,25 +382,34 @@ def _usual_gap(pages: Sequence[Sequence[_Line]]) -> float:
 
 
 def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
-    """How far to the right the column of each line goes."""
-    found = {}
+    """Return the right edge of each line's column."""
+    edges = {}
     for page in pages:
         for line in page:
-            rights = sorted(other.right for other in page if abs(other.left - line.left) < 3 * line.size)
-            # A title may go beyond the column that it stands above.
-            found[line] = rights[int(0.9 * (len(rights) - 1))]
-    return found
+            near = 3 * line.size
+            rights = sorted(each.right for each in page if abs(each.left - line.left) < near)
+            # A title may be wider than the column below it.
+            edges[line] = rights[int(0.9 * (len(rights) - 1))]
+    return edges
 
 
-def _goes_on(before: _Line, line: _Line, gap: float, rights: dict[_Line, float]) -> bool:
-    if abs(before.size - line.size) > 0.1 * before.size:
+def _continues(before: _Line, line: _Line, gap: float, rights: dict[_Line, float]) -> bool:
+    """Return True if a line continues the paragraph, or the last cell, of the line before."""
+    is_other = line.is_row or abs(before.size - line.size) > 0.1 * before.size
+    if is_other or (before.is_row and not _continues_cell(before, line)):
         return False
     if line.text[0].islower():
         return True
     if before.page != line.page or line.base >= before.base:  # another column
-        return not _SENTENCE_END.search(before.text)
-    near = before.base - line.base <= _GAP * gap * line.size
-    return _is_full(before, rights) and near and line.left - before.left < _INDENT
+        ends = before.text.rstrip("'\"”’)],–-0123456789").endswith((".", "!", "?", ":"))
+        return _is_full(before, rights) and not ends
+    near = before.base - line.base <= 1.4 * gap * line.size
+    return _is_full(before, rights) and near and line.left - before.left < 0.4 * line.size
+
+
+def _continues_cell(before: _Line, line: _Line) -> bool:
+    is_prose = before.right - before.left >= PROSE * before.size
+    return is_prose and abs(line.left - before.left) < 0.4 * line.size
 
 
 def _is_full(line: _Line, rights: dict[_Line, float]) -> bool:
@@ -259,12 +417,13 @@ def _is_full(line: _Line, rights: dict[_Line, float]) -> bool:
 
 
 def _hyphen(before: str, after: str, words: Counter[str]) -> str:
-    """What stands between the parts of a word that was broken: a hyphen where the text has it so elsewhere."""
-    first, last = _LAST_WORD.search(before), _FIRST_WORD.match(after)
-    if first is None or last is None:
+    """Return what joins a broken word: a hyphen if the text has it elsewhere with one."""
+    first, ending = _WORD.findall(before)[-1], _WORD.match(after)
+    if ending is None:
         return "-"
-    whole, hyphened = (f"{first[0]}{joint}{last[0]}".casefold() for joint in ("", "-"))
-    if last[0] in ("and", "or"):
+    if ending[0] in ("and", "or"):
         return "- "
-    # No word is broken behind a capital: LDL-cholesterol.
-    return "" if before[-1].islower() and after[0].islower() and words[whole] >= words[hyphened] else "-"
+    whole, hyphened = (f"{first}{joint}{ending[0]}".casefold() for joint in ("", "-"))
+    # A word is not broken after a capital: LDL-cholesterol.
+    is_broken = before[-1].islower() and after[0].islower()
+    return "" if is_broken and words[whole] >= words[hyphened] else "-"

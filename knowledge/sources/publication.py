@@ -133,3 +133,8 @@ def year_in(text: str) -> int | None:
     """The first number of four digits: 1998 in `1998 Dec-1999 Jan`."""
     match = _YEAR.search(text)
     return int(match.group()) if match else None
+
+
+def article_number(item: str) -> str:
+    """Return the publisher's item identifier if it is an article number, as in `64(3):2400815`."""
+    return "" if "(" in item else item

@@ -5,6 +5,7 @@ chapters of Bookshelf books, bookdoc_YYMMDD.dtd).
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from io import BufferedIOBase
 
@@ -14,6 +15,7 @@ from lxml import etree
 from briefcontext.knowledge.sources.publication import (
     NO_TITLE,
     RETRACTED_TYPE,
+    article_number,
     author_list,
     is_pmid,
     pubmed_url,
@@ -32,6 +34,17 @@ ENGLISH = "eng"
 CORRECTED_TYPE = "Corrected and Republished Article"
 RETRACTION_NOTICE_TYPES = {"Retraction Notice", "Retraction of Publication"}
 """As MEDLINE writes it now, and as it did before."""
+CORRECTIONS = ("ErratumIn", "CorrectedandRepublishedIn")
+RETRACTIONS = ("RetractionIn", "RetractedandRepublishedIn")
+CONCERNS = ("ExpressionOfConcernIn", "PartialRetractionIn")
+RELATIONS = {
+    "updated_by": "UpdateIn",
+    "update_of": "UpdateOf",
+    "retraction_of": "RetractionOf",
+    "concern_for": "ExpressionOfConcernFor",
+}
+"""References to other records, by the name that they have in metadata."""
+_ARTICLE_IDS = "PubmedData/ArticleIdList/ArticleId"
 DATE_PATHS = (
     "Journal/JournalIssue/PubDate/Year",
     "Journal/JournalIssue/PubDate/MedlineDate",
@@ -91,25 +104,27 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
     if not (text := abstract or title):
         return Reject(position, "It has neither a title nor an abstract.")
     types = texts(article, "PublicationTypeList/PublicationType") + texts(article, "PublicationType")
+    notes = _notes(citation)
     version = next(citation.iterchildren("PMID")).get("Version", "")
     optional = {
         "authors": author_list(map(_author, article.iterfind("AuthorList/Author"))),
         "volume": first_text(article, "Journal/JournalIssue/Volume"),
         "issue": first_text(article, "Journal/JournalIssue/Issue"),
-        "pages": first_text(article, "Pagination/MedlinePgn"),
-        "doi": first_text(article, "ELocationID[@EIdType='doi']")
-        or first_text(element, "PubmedData/ArticleIdList/ArticleId[@IdType='doi']"),
+        "pages": _pages(article) or article_number(_location(article, "pii")),
+        "doi": _location(article, "doi") or first_text(element, f"{_ARTICLE_IDS}[@IdType='doi']"),
+        "pmcid": first_text(element, f"{_ARTICLE_IDS}[@IdType='pmc']"),
         "year": year_in(first_text(article, *DATE_PATHS)),
         "journal_abbreviation": first_text(citation, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"),
         "mesh": "; ".join(texts(citation, "MeshHeadingList/MeshHeading/DescriptorName")),
-        "corrected": CORRECTED_TYPE in types or _is_noted(citation, "ErratumIn", "CorrectedandRepublishedIn"),
-        "expression_of_concern": _is_noted(citation, "ExpressionOfConcernIn"),
+        "corrected": CORRECTED_TYPE in types or any(map(notes.get, CORRECTIONS)),
+        "expression_of_concern": any(map(notes.get, CONCERNS)),
+        **{name: "; ".join(filter(None, notes.get(kind, ()))) for name, kind in RELATIONS.items()},
         "vernacular_title": vernacular,
     }
     metadata = {
         "publication_types": "; ".join(types),
         "languages": "; ".join(texts(article, "Language")),
-        "retracted": RETRACTED_TYPE in types or _is_noted(citation, "RetractionIn", "RetractedandRepublishedIn"),
+        "retracted": RETRACTED_TYPE in types or any(map(notes.get, RETRACTIONS)),
         "retraction_notice": not RETRACTION_NOTICE_TYPES.isdisjoint(types),
         "url": pubmed_url(pmid),
         "journal": first_text(article, "Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle"),
@@ -125,7 +140,19 @@ def _author(author: etree._Element) -> str:
     if author.get("ValidYN") == "N":
         return ""
     family, given = first_text(author, "LastName"), first_text(author, "Initials", "ForeName")
-    return f"{family}, {given}" if family else first_text(author, "CollectiveName")
+    name = f"{family}, {given} {first_text(author, 'Suffix')}".rstrip()
+    return name if family else first_text(author, "CollectiveName")
+
+
+def _location(article: etree._Element, kind: str) -> str:
+    """Return the first electronic location of a kind that is not marked as invalid."""
+    locations = article.iterfind(f"ELocationID[@EIdType='{kind}']")
+    return next((flatten(each) for each in locations if each.get("ValidYN") != "N"), "")
+
+
+def _pages(article: etree._Element) -> str:
+    ends = (first_text(article, f"Pagination/{name}") for name in ("StartPage", "EndPage"))
+    return first_text(article, "Pagination/MedlinePgn") or "-".join(filter(None, ends))
 
 
 def _abstract(citation: etree._Element, article: etree._Element) -> tuple[str, dict[str, str]]:
@@ -151,10 +178,14 @@ def _sections(abstract: etree._Element | None) -> list[tuple[str, str]]:
     return [(part.get("Label", ""), text) for part in parts if (text := flatten(part))]
 
 
-def _is_noted(citation: etree._Element, *kinds: str) -> bool:
-    """Whether another record corrects, doubts or retracts this one."""
-    notes = citation.iterfind("CommentsCorrectionsList/CommentsCorrections")
-    return any(note.get("RefType") in kinds for note in notes)
+def _notes(citation: etree._Element) -> dict[str, list[str]]:
+    """Return the PMIDs, or else the sources, of records that are related to this one, by kind."""
+    notes = defaultdict[str, list[str]](list)
+    for note in citation.iterfind("CommentsCorrectionsList/CommentsCorrections"):
+        # Semicolons part the names of a list.
+        named = first_text(note, "PMID", "RefSource").replace(";", ",")
+        notes[note.get("RefType", "")].append(named)
+    return notes
 
 
 def _revised(citation: etree._Element) -> str:

@@ -43,7 +43,8 @@ _PLACE = re.compile("[0-9]{1,15}")
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     **{field: (field,) for field in _FIELDS},
-    "id": ("_id", "id", "pmid"),
+    "id": ("_id", "id", "pmid", "pubmed id"),
+    "pmid": ("pmid", "pubmed id"),
     "text": ("text", "content", "contents"),
     "languages": ("languages", "language"),
     "authors": ("authors", "author"),

@@ -74,7 +74,7 @@ def read_text(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     The file is UTF-8, or UTF-16 with a byte order mark. Text in another encoding is rejected rather than guessed at: a
     dose in µg must not become another.
     """
-    yield file_document(document_id, _decoded(read_whole(stream)), kind="text")
+    yield file_document(document_id, decoded(read_whole(stream)), kind="text")
 
 
 @rejecting
@@ -84,7 +84,7 @@ def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     Markup stays in the text; what is struck out, and comments, do not. A row of a table is that of `read_html`. A
     heading is written with `#`, and with its outer ones (`under`).
     """
-    text = _STRUCK.sub("", _decoded(read_whole(stream)))
+    text = _STRUCK.sub("", decoded(read_whole(stream)))
     title = markdown_title(text)
     yield file_document(document_id, _with_named_cells(_with_outer_headings(text)), title=title, kind="markdown")
 
@@ -255,7 +255,8 @@ def stem(document_id: str) -> str:
     return PurePosixPath(document_id.removesuffix(".gz")).stem
 
 
-def _decoded(content: bytes) -> str:
+def decoded(content: bytes) -> str:
+    """Return text in UTF-8 or UTF-16. Raises UnreadableError for another encoding."""
     try:
         text = content.decode("utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig")
     except UnicodeDecodeError as error:

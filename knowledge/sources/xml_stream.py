@@ -112,8 +112,16 @@ def write_out_formulas(element: etree._Element) -> None:
         parent = raised.getparent()
         cited = raised.find("{*}xref") is not None or (parent is not None and local_name(parent) == "xref")
         if power and (cited or _is_behind_a_number(raised)):
+            mark = " " if _is_numerator(raised) else "^"
             del raised[:]
-            raised.text = f"[{power[1].strip()}]" if cited else f"^{power[1]}"
+            raised.text = f"[{power[1].strip()}]" if cited else f"{mark}{power[1]}"
+
+
+def _is_numerator(raised: etree._Element) -> bool:
+    """Return True for the first 1 of the fraction in 1 1/2, which is before a lower number."""
+    below = raised.getnext()
+    is_lower = below is not None and local_name(below) == "sub"
+    return is_lower and (raised.tail or "").strip() in ("/", "⁄")
 
 
 def _is_behind_a_number(element: etree._Element) -> bool:

@@ -132,6 +132,8 @@ class Counts(BaseModel):
     """Deletions of a record that was held."""
     rejected: int = 0
     """Records left out; each one has a line in the rejects file."""
+    lost_characters: int = 0
+    """Characters without Unicode in the fonts of PDF files. They are □ in the passages."""
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.model_fields})

@@ -1,0 +1,311 @@
+"""The law of PDF: words, figures, exponents and rows that go in come out, in order."""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from langchain_core.documents import Document
+
+from briefcontext.knowledge.sources.pdf import read_pdf
+
+pytest.importorskip("pypdfium2", reason="the pdf extra is not installed")
+pytest.importorskip("reportlab", reason="the dev extra is not installed")
+
+from reportlab.pdfbase.pdfmetrics import registerFont, stringWidth
+from reportlab.pdfbase.ttfonts import TTFont
+from reportlab.pdfgen.canvas import Canvas
+
+FONT, SIZE, LEADING, TOP = "Helvetica", 9, 12, 780
+WORDS = (
+    *("in", "a", "trial", "of", "this", "toy", "drug", "adults", "with", "renal", "disease"),
+    *("were", "given", "half", "the", "usual", "dose", "and", "children", "none", "±2", "×3"),
+    *("µg", "0.05", "7.5", "10^9/L", "10^-3", "4.5×10^12", "(10^6)"),
+)
+CELLS = ("12", "4.5", "0.05", "3 (0.4)", "10^9", "none", "-2", "±1", "<10", "half")
+PAGE = (612, 792)
+
+prose = st.lists(st.sampled_from(WORDS), min_size=60, max_size=90)
+tables = st.integers(2, 4).flatmap(
+    lambda width: st.lists(st.tuples(*[st.sampled_from(CELLS)] * width), min_size=2, max_size=6)
+)
+
+
+class Page:
+    """A page that draws its text in one of the ways that programs do."""
+
+    def __init__(self, scale: str = "font", rotation: int = 0, *, turned: bool = False) -> None:
+        self.stream = io.BytesIO()
+        self.scale = scale
+        self.canvas = Canvas(self.stream, pagesize=PAGE[::-1] if turned else PAGE)
+        self.canvas.setPageRotation(rotation)
+        if turned:
+            self.canvas.translate(PAGE[1], 0)
+            self.canvas.rotate(90)
+
+    def draw(self, x: float, y: float, words: str) -> None:
+        """Draw words, with what follows a ^ raised."""
+        for piece in _pieces(words):
+            raised = piece.startswith("^")
+            size = SIZE * (0.6 if raised else 1)
+            self._draw_piece(x, y + raised * 0.4 * SIZE, piece.removeprefix("^"), size)
+            x += stringWidth(piece.removeprefix("^"), FONT, size)
+
+    def _draw_piece(self, x: float, y: float, piece: str, size: float) -> None:
+        self.canvas.saveState()
+        font, matrix = size, (1, 0, 0, 1, x, y)
+        if self.scale == "matrix":
+            font, matrix = 1, (size, 0, 0, size, x, y)
+        if self.scale == "page":
+            self.canvas.scale(size, size)
+            font, matrix = 1, (1, 0, 0, 1, x / size, y / size)
+        text = self.canvas.beginText()
+        text.setFont(FONT, font)
+        text.setTextTransform(*matrix)
+        text.textOut(piece)
+        self.canvas.drawText(text)
+        self.canvas.restoreState()
+
+    def text(self) -> str:
+        """Read the page."""
+        self.canvas.save()
+        (entry,) = read_pdf(io.BytesIO(self.stream.getvalue()), "page.pdf")
+        assert isinstance(entry, Document), entry
+        return entry.page_content
+
+
+def _pieces(words: str) -> Iterator[str]:
+    first, *others = words.split("^")
+    yield first
+    for other in others:
+        end = next((n for n, sign in enumerate(other) if sign not in "-0123456789"), len(other))
+        yield from ("^" + other[:end], other[end:])
+
+
+def _width(words: Iterable[str]) -> float:
+    return float(stringWidth(" ".join(words), FONT, SIZE))
+
+
+def _wrapped(words: Sequence[str], width: float) -> list[str]:
+    lines = [[words[0]]]
+    for word in words[1:]:
+        if _width([*lines[-1], word]) > width:
+            lines.append([])
+        lines[-1].append(word)
+    return list(map(" ".join, lines))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    columns=st.lists(prose, min_size=1, max_size=3),
+    rows=tables,
+    scale=st.sampled_from(("font", "matrix", "page")),
+    rotation=st.sampled_from((0, 90, 180, 270)),
+    turned=st.booleans(),
+    by_row=st.booleans(),
+    offset=st.sampled_from((0, 2, 5)),
+)
+def test_words_exponents_and_rows_come_out_in_order(
+    columns: list[list[str]],
+    rows: list[tuple[str, ...]],
+    scale: str,
+    rotation: int,
+    turned: bool,
+    by_row: bool,
+    offset: float,
+) -> None:
+    page = Page(scale, rotation, turned=turned)
+    title = "Half of the usual dose of this toy drug in adults and children with disease, a trial"
+    page.draw(40, TOP, title)
+    width = 520 / len(columns) - 20
+    lines = [
+        (TOP - 30 - LEADING * number - offset * place, place, line)
+        for place, words in enumerate(columns)
+        for number, line in enumerate(_wrapped(words, width))
+    ]
+    if by_row:
+        lines.sort(key=lambda line: -line[0])
+    for y, place, line in lines:
+        page.draw(40 + place * (width + 20), y, line)
+    bottom = min(y for y, _, _ in lines) - 40
+    for number, row in enumerate(rows):
+        for place, cell in enumerate(row):
+            page.draw(40 + 520 / len(row) * place, bottom - LEADING * number, cell)
+    text = page.text()
+    table = [" ".join(row) for row in rows]
+    assert text.split() == [*title.split(), *chain(*columns), *" ".join(table).split()]
+    assert text.splitlines()[-len(rows) :] == table
+
+
+LEFT = (
+    "The toy drug is given to adults in a",
+    "dose of 500 mg every 8 hours. Adults",
+    "whose creatinine clearance is below",
+    "10 ml/min must not be given it at all,",
+)
+TABLE = (
+    ("Weight in kg", "Adults", "Children"),
+    ("up to 10", "none", "50 mg"),
+    ("10 to 20", "none", "100 mg"),
+    ("above 20", "500 mg", "250 mg"),
+)
+LABELS = (
+    ("Creatinine clearance 10 to 30 ml/min", "125 mg", "62 mg"),
+    ("Creatinine clearance 30 to 50 ml/min", "250 mg", "125 mg"),
+    ("Creatinine clearance 50 to 80 ml/min", "500 mg", "250 mg"),
+)
+
+
+def _drawn(*blocks: tuple[float, Sequence[Sequence[str]], Sequence[float]]) -> str:
+    """Read a page with blocks of rows, each with its y and the x of its cells."""
+    page = Page()
+    for y, rows, places in blocks:
+        for number, row in enumerate(rows):
+            for x, cell in zip(places, row, strict=True):
+                page.draw(x, y - 14 * number, cell)
+    return page.text()
+
+
+def test_a_table_next_to_prose_is_in_rows_of_its_own() -> None:
+    text = _drawn((700, [(line,) for line in LEFT], [40]), (700, TABLE, (300, 400, 480)))
+    assert text == "\n\n".join([" ".join(LEFT), "\n".join(map(" ".join, TABLE))])
+
+
+def test_justified_columns_keep_the_order_of_the_text_layer() -> None:
+    words = ["adults", "were", "given", "half", "of", "the", "usual", "dose"]
+    figures = (("4.5", "2", "9"), ("9.5", "4", "8"), ("14.5", "6", "7"))
+    page = Page()
+    for x in (40, 300):
+        for line in range(6):
+            for number, word in enumerate(words):
+                page.draw(x + 28 * number, 700 - LEADING * line, word)
+        for line, row in enumerate(figures):
+            for number, cell in enumerate(row):
+                page.draw(x + 26 * number, 610 - LEADING * line, cell)
+    column = [" ".join(words * 6), *map(" ".join, figures)]
+    assert page.text().split() == " ".join(column * 2).split()
+
+
+def test_an_empty_cell_does_not_move_its_neighbors() -> None:
+    rows = (
+        ("Drug", "Adult dose (mg/kg)", "Child dose"),
+        ("Morphine", "", "0.1 mg/kg"),
+        ("Paracetamol", "1 g", "15 mg/kg"),
+        ("Ibuprofen", "400 mg", ""),
+    )
+    assert _drawn((700, rows, (40, 160, 300))).splitlines() == [
+        "Drug | Adult dose (mg/kg) | Child dose",
+        "Morphine | | 0.1 mg/kg",
+        "Paracetamol | 1 g | 15 mg/kg",
+        "Ibuprofen | 400 mg |",
+    ]
+
+
+def test_wrapped_cells_are_whole_and_groups_stay_apart() -> None:
+    rows = (
+        ("Group", "Adults", "Children"),
+        ("Dose", "500 mg every 8 hours, with", "10 mg per kilogram every 12"),
+        ("", "food and a glass of water", "hours, and at most 250 mg"),
+        ("Do not give", "renal impairment and", "fits"),
+        ("", "pregnancy", ""),
+        ("Severity", "mild", "5 mg"),
+        ("", "severe", "10 mg"),
+    )
+    adults, children = (f"{rows[1][n]} {rows[2][n]}" for n in (1, 2))
+    assert _drawn((700, rows, (40, 160, 330))).splitlines() == [
+        "Group | Adults | Children",
+        f"Dose | {adults} | {children}",
+        "Do not give | renal impairment and pregnancy | fits",
+        "Severity | mild | 5 mg",
+        "| severe | 10 mg",
+    ]
+
+
+def test_a_long_label_stays_with_its_figures() -> None:
+    assert _drawn((700, LABELS, (40, 300, 400))) == "\n".join(map(" ".join, LABELS))
+
+
+def test_a_wrapped_cell_stays_with_its_label() -> None:
+    rows = (
+        ("Contraindications", "Severe renal impairment, hepatic failure,"),
+        ("", "and pregnancy in the first three months."),
+        ("Dose", "500 mg every 8 hours, with food and with"),
+        ("", "a glass of water, for seven days."),
+    )
+    first, second = _drawn((700, rows, (40, 160))).split("\n\n")
+    assert first == "Contraindications " + " ".join(cell for _, cell in rows[:2])
+    assert second == "Dose " + " ".join(cell for _, cell in rows[2:])
+
+
+def test_a_numbered_step_keeps_its_number() -> None:
+    steps = (("1.", "Give adrenaline 0.5 mg."), ("2.", "Give oxygen."), ("3.", "Repeat step 1."))
+    assert _drawn((700, steps, (40, 60))).splitlines() == [" ".join(step) for step in steps]
+
+
+def test_exponents_that_are_drawn_last_are_in_their_place() -> None:
+    page = Page()
+    page.draw(40, 700, "Give at most 50 × 10")
+    base = 40 + stringWidth("Give at most 50 × 10", FONT, SIZE)
+    page.draw(base + 4, 700, "/L of it.")
+    page._draw_piece(base, 703.6, "9", 5.4)
+    assert page.text() == "Give at most 50 × 10^9/L of it."
+
+
+@pytest.mark.parametrize("size", [5.4, SIZE])
+def test_an_exponent_is_known_by_its_place_alone(size: float) -> None:
+    page = Page()
+    page.draw(40, 700, "below 10")
+    page._draw_piece(40 + stringWidth("below 10", FONT, SIZE), 703.6, "-3", size)
+    assert page.text() == "below 10^-3"
+
+
+def test_a_fraction_is_no_exponent() -> None:
+    page = Page()
+    x = 40.0
+    for piece, y, size in (("1", 700, 9), ("1", 704, 5), ("/", 700, 9), ("2", 699, 5)):
+        page._draw_piece(x, y, piece, size)
+        x += stringWidth(piece, FONT, size)
+    page.draw(x + 3, 700, "tablets")
+    assert page.text() == "1 1/2 tablets"
+
+
+@pytest.mark.parametrize("spacing", [-0.3, 0.5, 2, 4])
+def test_words_with_spaced_letters_are_whole(spacing: float) -> None:
+    page = Page()
+    page.canvas.drawString(40, 700, "Give 5 mg to adults", charSpace=spacing)
+    assert page.text() == "Give 5 mg to adults"
+
+
+def test_hebrew_is_in_the_order_of_reading() -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    registerFont(TTFont("DejaVu", f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf"))
+    page = Page()
+    page.canvas.setFont("DejaVu", SIZE)
+    page.canvas.drawString(40, 700, "םוי לכ 500 ןת")
+    assert page.text() == "תן 500 כל יום"
+
+
+def test_a_form_is_read_with_its_values_and_boxes() -> None:
+    page = Page()
+    form = page.canvas.acroForm
+    page.draw(40, 740, "Dose in mg:")
+    form.textfield(name="dose", x=200, y=736, width=120, height=16, value="500", borderWidth=0)
+    page.draw(40, 715, "Interval:")
+    options = ["every 6 hours", "every 8 hours"]
+    form.choice(name="interval", x=200, y=711, width=120, height=16, options=options,
+                value=options[1], borderWidth=0)  # fmt: skip
+    for x, label, selected in ((60, "oral", False), (200, "intravenous", True)):
+        form.radio(name="route", value=label, selected=selected, x=x, y=686, size=14)
+        page.draw(x + 18, 690, label)
+    form.checkbox(name="no", checked=True, x=40, y=657, size=14)
+    page.draw(60, 660, "do not give")
+    form.checkbox(name="yes", checked=False, x=40, y=637, size=14)
+    page.draw(60, 640, "may be given")
+    assert page.text().splitlines() == [
+        "Dose in mg: 500",
+        "Interval: every 8 hours",
+        "☐ oral ☒ intravenous",
+        "☒ do not give",
+        "☐ may be given",
+    ]
