@@ -45,7 +45,7 @@ class Page:
             self.canvas.rotate(90)
 
     def draw(self, x: float, y: float, words: str) -> None:
-        """Draw words, with what follows a ^ raised."""
+        """Draw words; a number after ^ is raised."""
         for piece in _pieces(words):
             raised = piece.startswith("^")
             size = SIZE * (0.6 if raised else 1)
@@ -167,7 +167,7 @@ def _drawn(*blocks: tuple[float, Sequence[Sequence[str]], Sequence[float]]) -> s
     return page.text()
 
 
-def test_a_table_next_to_prose_is_in_rows_of_its_own() -> None:
+def test_a_table_next_to_prose_keeps_its_rows() -> None:
     text = _drawn((700, [(line,) for line in LEFT], [40]), (700, TABLE, (300, 400, 480)))
     assert text == "\n\n".join([" ".join(LEFT), "\n".join(map(" ".join, TABLE))])
 
@@ -260,7 +260,7 @@ def test_an_exponent_is_known_by_its_place_alone(size: float) -> None:
     assert page.text() == "below 10^-3"
 
 
-def test_a_fraction_is_no_exponent() -> None:
+def test_a_fraction_is_not_an_exponent() -> None:
     page = Page()
     x = 40.0
     for piece, y, size in (("1", 700, 9), ("1", 704, 5), ("/", 700, 9), ("2", 699, 5)):

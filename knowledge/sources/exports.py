@@ -138,7 +138,7 @@ def _author(name: str) -> str:
 
 @rejecting
 def read_ris(stream: BufferedIOBase) -> Iterator[Entry]:
-    """Read the records of a RIS file; one that is of no article has its DOI or title as id."""
+    """Read the records of a RIS file. One without a PMID has its DOI, ID or title as id."""
     import rispy
     from rispy.parser import ParseError  # type: ignore[import-untyped]
 

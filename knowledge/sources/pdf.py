@@ -417,7 +417,7 @@ def _is_full(line: _Line, rights: dict[_Line, float]) -> bool:
 
 
 def _hyphen(before: str, after: str, words: Counter[str]) -> str:
-    """Return what joins a broken word: a hyphen if the text has it elsewhere with one."""
+    """Return the joint of a broken word: a hyphen if the text has the word with one."""
     first, ending = _WORD.findall(before)[-1], _WORD.match(after)
     if ending is None:
         return "-"

@@ -32,7 +32,7 @@ _FONTS = {
 }
 """The characters of the codes 0x20 to 0xFF, by the start of a font's name. Arrows are plain."""
 _OWN = {"symbol": "°±µ×÷¬"}
-"""Latin characters that a symbol font has, so that they are no codes."""
+"""Latin characters that a symbol font draws. They are not codes."""
 
 
 def symbol(character: str, font: str) -> str:
