@@ -216,7 +216,6 @@ def test_columns_are_found_in_capitals_and_between_blanks() -> None:
 
 
 def test_word_is_read_without_naming_its_loader(tmp_path: Path) -> None:
-    pytest.importorskip("mammoth", reason="the extra word is not installed")
     body = "<w:document xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'><w:body><w:p><w:r>"
     with zipfile.ZipFile(tmp_path / "b.docx", "w") as word:
         word.writestr("word/document.xml", f"{body}<w:t>Honey helps.</w:t></w:r></w:p></w:body></w:document>")

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from briefcontext.knowledge.sources.source import Reject
 from briefcontext.knowledge.sources.word import MOST_UNPACKED, read_docx
 
-pytest.importorskip("mammoth", reason="the extra word is not installed")
+
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 NAMES = (

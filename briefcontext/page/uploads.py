@@ -39,7 +39,7 @@ _ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR")
 
 def kinds() -> list[str]:
     """Return how the names of files end that can be read here."""
-    missing = [ENDINGS[format] for format, (package, *_) in NEEDED.items() if not find_spec(package)]
+    missing = [ENDINGS[format] for format, package in NEEDED.items() if not find_spec(package)]
     return [kind for kind in _KINDS if not any(kind in endings for endings in missing)]
 
 

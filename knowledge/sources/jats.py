@@ -6,22 +6,23 @@ Element names are those of the NLM Journal Archiving DTD 2.x (archivearticle.dtd
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from io import BufferedIOBase
 from typing import Any
 
 from langchain_core.documents import Document
 from lxml import etree
 
+from briefcontext.knowledge.sources.pandoc import outline
 from briefcontext.knowledge.sources.publication import (
     author_list,
     has_retracted_title,
     language,
     pubmed_url,
-    under,
     year_in,
 )
-from briefcontext.knowledge.sources.source import Entry, Reject, rejecting
+from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
 from briefcontext.knowledge.sources.xml_stream import (
     first_text,
     flatten,
@@ -50,7 +51,8 @@ PAGES = {
 MEDLINE_TYPES = {
     **{"review-article": "Review", "systematic-review": "Systematic Review", "case-report": "Case Reports"},
     **{"letter": "Letter", "editorial": "Editorial", "news": "News", "correction": "Published Erratum"},
-    **{"retraction": "Retraction Notice", "expression-of-concern": "Expression of Concern"},
+    **dict.fromkeys(("partial-retraction", "retraction", "retraction-notice"), "Retraction Notice"),
+    **{"expression-of-concern": "Expression of Concern"},
 }
 """Publication types, as filters name them, of the `article-type`s that have one; others stay as they are."""
 
@@ -59,51 +61,62 @@ LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
 """The DTDs' default, which is not loaded."""
 
-RETRACTION_NOTICE_TYPE = "retraction"
+NOTICES = frozenset({"partial-retraction", "retraction", "retraction-notice", "withdrawal"})
+"""Types of articles that retract others."""
+RETRACTED = "retracted-article"
 RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forward"
-CONCERN_FORWARD = frozenset({"expressed-concern", "expression-of-concern"})
+CONCERN_FORWARD = frozenset({"concern-forward", "expressed-concern", "expression-of-concern"})
 """`related-article-type` by which an article points to the notice that retracts, corrects or doubts it."""
 
-HEADED = frozenset({"abstract", "app", "body", "sec"})
-CAPTIONED = frozenset({"fig", "supplementary-material", "table-wrap"})
-# fmt: off
-BLOCKS = HEADED | CAPTIONED | {
-    "boxed-text", "caption", "code", "def", "def-item", "def-list", "disp-quote", "fig-group", "list",
-    "list-item", "p", "preformat", "speech", "statement", "subtitle", "table-wrap-group", "term", "title",
-    "verse-group", "verse-line",
+HEADED = frozenset({"abstract", "app", "body", "sec", "trans-abstract"})
+QUOTED = HEADED | {"boxed-text", "disp-quote"}
+"""Elements whose headings end with them, as those of a quotation do."""
+BLOCKS = frozenset({
+    "body", "caption", "fig", "fig-group", "fn", "p", "speech", "statement", "subtitle", "supplementary-material",
+    "table-wrap", "table-wrap-foot", "table-wrap-group", "title", "verse-group", "verse-line",
+})  # fmt: skip
+CAPTIONED = frozenset({"boxed-text", "fig", "supplementary-material", "table-wrap"})
+HTML_NAMES = {
+    **{"bold": "b", "italic": "i", "break": "br", "code": "pre", "preformat": "pre"},
+    **{"def": "dd", "def-list": "dl", "list-item": "li", "term": "dt"},
+    **dict.fromkeys(BLOCKS, "div"),
+    **dict.fromkeys(QUOTED, "blockquote"),
 }
-ITEMS = frozenset({"def", "list-item"})
-SPACED = BLOCKS | {"break", "disp-formula"}
-"""Elements that print apart from what surrounds them."""
-
+KEPT = frozenset({
+    "blockquote", "h1", "math", "ol", "p", "script", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr",
+    "ul",
+})  # fmt: skip
+"""Elements that are named as in HTML."""
+LIST_STYLES = {
+    **{"order": "1", "alpha-lower": "a", "alpha-upper": "A"},
+    **{"roman-lower": "i", "roman-upper": "I"},
+}
 LEFT_OUT = frozenset({
-    "alt-text", "annotation", "annotation-xml", "attrib", "fn", "fn-group", "graphic", "inline-graphic",
-    "label", "long-desc", "media", "object-id", "permissions", "ref-list", "sec-meta", "strike",
-    "table", "table-wrap-foot",
-})
-# fmt: on
+    "alt-text", "annotation", "annotation-xml", "attrib", "col", "colgroup", "fn-group", "graphic",
+    "inline-graphic", "label", "long-desc", "media", "object-id", "permissions", "ref-list",
+    "sec-meta", "strike",
+})  # fmt: skip
+LONGEST_NOTE = 300
+"""Characters of a footnote that is placed where it is referenced."""
 FORMULA_ALTERNATIVES = frozenset({"tex-math", "textual-form"})
-"""Other writings of a formula, which count only where it has no MathML."""
+"""Other writings of a formula, which count only if it has no MathML."""
 
 _INITIAL = re.compile(r"(?<![^\W_])[^\W\d_]|(?<=[A-Z])[A-Z]")
-_DIGITS = re.compile(r"[0-9]+")
-# TeX formulas come as whole LaTeX files, with a preamble that is the same in each.
-_TEX_DOCUMENT = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 
 
 @rejecting
 def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
-    """The articles of an uncompressed JATS stream, a single article or a set of them, and the rejects.
+    """Read the articles of a JATS stream, a single article or a set of them, and the rejects.
 
-    The text is the title, the abstracts, the body and the captions of floats, in this order and parted by blank lines;
-    a heading is a paragraph of its own, with its outer ones (`under`), and an item of a list begins with `- `. Left out
-    are tables' cells, footnotes, front and back matter, sub-articles, and what is struck out.
+    The text is the title, the abstracts, the body and the floats, in this order, as `read_document`
+    writes it. A footnote is at its reference. Front and back matter, sub-articles and struck text
+    are left out.
 
-    The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
-    `[heading, start, end]` for each heading in order, where `text[start:end]` begins with the heading and
-    ends before the next one; text without any heading has the heading "".
+    The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections`
+    is JSON: `[heading, start, end]` for each heading in order. `text[start:end]` begins with the
+    heading and ends before the next one. Text without any heading has the heading "".
     """
-    for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), start=1):
+    for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), 1):
         yield _article(article, f"record {number}")
 
 
@@ -119,73 +132,80 @@ def _article(article: etree._Element, position: str) -> Entry:
     position += f" ({source_id})"
     if problem := unresolved_entity(article):
         return Reject(position, problem)
-    _prepare(article)
-    title = first_text(article, f"{META}/title-group/article-title")
-    text, sections = _full_text(article, title)
-    if not text:
+    metadata = _metadata(article, ids)
+    titled = article.find(f"{META}/title-group/article-title") is not None
+    try:
+        page = outline(etree.tostring(_page(article), method="html", encoding="utf-8"), "html")
+    except UnreadableError as error:
+        return Reject(position, str(error))
+    if not page.text:
         return Reject(position, "It has neither a title nor any text.")
+    title = page.title if titled else ""
+    metadata |= {
+        "source_id": source_id,
+        "title": title,
+        "kind": "article",
+        "sections": json.dumps(page.sections, ensure_ascii=False, separators=(",", ":")),
+    }
+    # The title of a notice that retracts an article often is that article's.
+    if has_retracted_title(title) and not metadata["retraction_notice"]:
+        metadata["retracted"] = True
+    return Document(id=source_id, page_content=page.text, metadata=metadata)
+
+
+def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
     kind = article.get("article-type", "")
     first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
     related = {link.get("related-article-type") for link in article.iterfind(f"{META}/related-article")}
     groups = article.iterfind(f"{META}/kwd-group")
     mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == "mesh"]
+    journal = "front/journal-meta"
+    pages = f"{first}-{last}" if last not in ("", first) else first
     optional = {
         "pmid": ids.get("pmid"),
         "doi": ids.get("doi"),
-        "authors": author_list(map(_author, article.iterfind(f"{META}/contrib-group/contrib[@contrib-type='author']"))),
+        "authors": author_list(_authors(article)),
         "volume": first_text(article, f"{META}/volume"),
         "issue": first_text(article, f"{META}/issue"),
-        "pages": f"{first}-{last}" if last not in ("", first) else first or first_text(article, f"{META}/elocation-id"),
-        "journal_abbreviation": first_text(article, "front/journal-meta/journal-id[@journal-id-type='nlm-ta']"),
+        "pages": pages or first_text(article, f"{META}/elocation-id"),
+        "journal_abbreviation": first_text(article, f"{journal}/journal-id[@journal-id-type='nlm-ta']"),
         "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
         "year": _year(article),
         "corrected": CORRECTION_FORWARD in related,
         "expression_of_concern": not CONCERN_FORWARD.isdisjoint(related),
     }
-    metadata: dict[str, Any] = {
-        "source_id": source_id,
-        "title": title,
-        "kind": "article",
+    return {
         "publication_types": MEDLINE_TYPES.get(kind, kind),
         "languages": language(article.get(LANGUAGE, ENGLISH)),
-        # The title of a notice that retracts an article often is that article's.
-        "retracted": kind != RETRACTION_NOTICE_TYPE and (RETRACTION_FORWARD in related or has_retracted_title(title)),
-        "retraction_notice": kind == RETRACTION_NOTICE_TYPE,
+        "retracted": kind == RETRACTED or RETRACTION_FORWARD in related and kind not in NOTICES,
+        "retraction_notice": kind in NOTICES,
         "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
-        "journal": first_text(article, "front/journal-meta//journal-title"),
-        "sections": json.dumps(sections, ensure_ascii=False, separators=(",", ":")),
+        "journal": first_text(article, f"{journal}//journal-title"),
         **{name: value for name, value in optional.items() if value},
     }
-    return Document(id=source_id, page_content=text, metadata=metadata)
 
 
-def _prepare(article: etree._Element) -> None:
-    """Have the text inside any element be what is printed there."""
-    for title in article.iterfind(f"{META}/title-group/article-title"):
-        # A cross-reference in a title is the marker of a footnote.
-        etree.strip_elements(title, "xref", with_tail=False)
-    for float_ in article.iter(*CAPTIONED):
-        float_.set("label", first_text(float_, "label"))
-    for formula in article.iter(*FORMULA_ALTERNATIVES):
-        parent = formula.getparent()
-        if parent is not None and parent.find("math") is not None:
-            formula.tag = "alt-text"
-        elif formula.tag == "tex-math":
-            source = flatten(formula)
-            match = _TEX_DOCUMENT.search(source)
-            del formula[:]
-            formula.text = (match.group(1) if match else source).strip().strip("$")
-    etree.strip_elements(article, *LEFT_OUT, with_tail=False)
-    for element in article.iter(*SPACED):
-        element.text, element.tail = f" {element.text or ''}", f" {element.tail or ''}"
+def _authors(article: etree._Element) -> Iterator[str]:
+    for group in article.iterfind(f"{META}/contrib-group"):
+        untyped = "author" if group.get("content-type", "author").startswith("author") else ""
+        for author in group.iterfind("contrib"):
+            if author.get("contrib-type", untyped) == "author":
+                yield _author(author)
 
 
 def _author(author: etree._Element) -> str:
-    family, given = (first_text(author, f".//name/{part}") for part in ("surname", "given-names"))
-    if family:
-        return f"{family}, {''.join(_INITIAL.findall(given))}"
+    for name in author.iter("name", "string-name"):
+        family, given = first_text(name, "surname"), first_text(name, "given-names")
+        if family:
+            initials = "".join(_INITIAL.findall(given))
+            return " ".join(filter(None, (f"{family}, {initials}", first_text(name, "suffix"))))
+        return flatten(name)
     group = author.find("collab")
-    return "" if group is None else group.text or first_text(group, "institution")
+    if group is None:
+        return ""
+    for members in group.iter("contrib-group", "xref", "aff", "address"):
+        members.clear(keep_tail=True)
+    return flatten(group)
 
 
 def _ids(article: etree._Element) -> dict[str, str]:
@@ -195,7 +215,7 @@ def _ids(article: etree._Element) -> dict[str, str]:
         if value := flatten(element):
             kind = element.get("pub-id-type", "")
             if kind in {"pmc", "pmcid"}:
-                kind, value = "pmc", f"PMC{value}" if _DIGITS.fullmatch(value) else value
+                kind, value = "pmc", f"PMC{value}" if value.isdecimal() else value
             ids.setdefault(kind, value)
     return ids
 
@@ -209,70 +229,163 @@ def _year(article: etree._Element) -> int | None:
     return year_in(" ".join([*preferred, *years.values()]))
 
 
-Part = tuple[str, str | None]
-"""A heading, and a paragraph under it, which may be empty; None where a section begins."""
-
-
-def _full_text(article: etree._Element, title: str) -> tuple[str, list[tuple[str, int, int]]]:
-    """The text, and the heading, start and end of each of its sections."""
-    text, sections, here = "", list[tuple[str, int, int]](), None
-    for heading, paragraph in _parts(article, title):
-        # Behind an inner section, the outer one goes on below its heading.
-        begins = paragraph is None or heading != here
-        if paragraph != "" and (added := "\n\n".join(filter(None, (heading if begins else "", paragraph)))):
-            text += "\n\n" if text else ""
-            start = len(text) if begins else sections.pop()[1]
-            text += added
-            sections.append((heading, start, len(text)))
-            here = heading
-    return text, sections
-
-
-def _parts(article: etree._Element, title: str) -> Iterator[Part]:
-    yield title, None
+def _page(article: etree._Element) -> etree._Element:
+    """Return what is read of an article, as the body of a page; the article is changed."""
+    page = etree.Element("body")
+    english = _is_english(article)
+    for title in _titles(article):
+        etree.SubElement(page, "blockquote").append(title)
     for abstract in article.iterfind(f"{META}/abstract"):
         if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
-            heading = "Abstract" if abstract.find("title") is None else ""
-            yield heading, None
-            yield from _paragraphs(abstract, heading)
+            page.append(_headed(abstract))
+    for abstract in article.findall(f"{META}/trans-abstract") if not english else ():
+        if _is_english(abstract):
+            page.append(_headed(abstract))
+    notes = {note.get("id", ""): note for note in article.iter("fn")}
     for name in ("body", "floats-wrap", "floats-group"):
-        for element in article.iterfind(name):
-            yield from _paragraphs(element, "")
+        page.extend(article.findall(name))
+    _place_notes(page, notes)
+    _write_html(page)
+    return page
 
 
-def _paragraphs(element: etree._Element, heading: str) -> Iterator[Part]:
-    """The element's paragraphs. A block inside running text, such as a list, breaks it in two."""
-    outer, running = heading, element.text or ""
-    for child in element:
-        if child.tag not in BLOCKS:
-            running += "".join(map(str, child.itertext()))
+def _is_english(element: etree._Element) -> bool:
+    return language(element.get(LANGUAGE, ENGLISH)) == "eng"
+
+
+def _titles(article: etree._Element) -> Iterator[etree._Element]:
+    """Yield the title with its subtitle, after that in English if the article has another language."""
+    groups = article.findall(f"{META}/title-group")
+    translated = [
+        group
+        for group in article.iterfind(f"{META}/title-group/trans-title-group")
+        if not _is_english(article) and _is_english(group)
+    ]
+    for group, prefix in (*((group, "trans-") for group in translated), *((group, "") for group in groups)):
+        title = group.find(f"{prefix or 'article-'}title")
+        if title is None:
+            continue
+        # A cross-reference in a title is the marker of a footnote.
+        etree.strip_elements(title, "xref", "fn", with_tail=False)
+        for subtitle in group.findall(f"{prefix}subtitle"):
+            ended = flatten(title)[-1:] in (*".:?!", "")
+            etree.SubElement(title, "span").text = " " if ended else ": "
+            title.append(subtitle)
+            subtitle.tag = "span"
+        title.tag = "h1"
+        title.tail = None
+        yield title
+
+
+def _headed(abstract: etree._Element) -> etree._Element:
+    if abstract.find("title") is None:
+        title = etree.Element("title")
+        title.text, title.tail, abstract.text = "Abstract", abstract.text, None
+        abstract.insert(0, title)
+    return abstract
+
+
+def _place_notes(page: etree._Element, notes: Mapping[str, etree._Element]) -> None:
+    """Have short footnotes follow what refers to them; others keep their labels."""
+    placed = set()
+    for reference in list(page.iter("xref")):
+        note = notes.get(reference.get("rid", ""))
+        if note is not None and len(flatten(note)) <= LONGEST_NOTE:
+            placed.add(note)
+            copy = deepcopy(note)
+            reference.clear(keep_tail=True)
+            reference.append(copy)
+            copy.tail = None
+            _place_note(copy)
+            raised = reference.getparent()
+            if raised is not None and raised.tag == "sup":
+                raised.tag = "span"
+    for note in list(page.iter("fn")):
+        if note in placed:
+            note.clear(keep_tail=True)
+        elif next(note.iterancestors("table-wrap-foot", "fn-group"), None) is None:
+            _place_note(note)
         else:
-            yield heading, " ".join(running.split())
-            running = ""
-            if child.tag in CAPTIONED:
-                yield heading, _caption(child)
-            elif child.tag == "title" and element.tag in HEADED:
-                if own := flatten(child):
-                    heading = under(outer, own)
-                    yield heading, None
-            else:
-                yield from (_item if child.tag in ITEMS else _paragraphs)(child, heading)
-        running += child.tail or ""
-    yield heading, " ".join(running.split())
+            _prefix(note, first_text(note, "label"))
 
 
-def _item(element: etree._Element, heading: str) -> Iterator[Part]:
-    """The paragraphs of an item of a list, those after the first two blanks further in, as in Markdown."""
-    bullet = "- "
-    for below, paragraph in _paragraphs(element, heading):
-        yield below, bullet + paragraph if paragraph else paragraph
-        # A section begins with its heading.
-        bullet = bullet if paragraph == "" else "  "
+def _place_note(note: etree._Element) -> None:
+    for paragraph in note.iter("p"):
+        paragraph.tag = "span"
+    etree.strip_elements(note, "label", with_tail=False)
+    note.tag = "span"
+    note.text = f" ({(note.text or '').lstrip()}"
+    etree.SubElement(note, "span").text = ")"
 
 
-def _caption(float_: etree._Element) -> str:
-    """Return a caption with its label, as in `Figure 1. Its caption`."""
-    label = float_.get("label", "")
+def _prefix(element: etree._Element, label: str) -> None:
+    """Begin the first paragraph in an element with its label."""
+    paragraph = next(element.iter("p"), element)
+    paragraph.text = f"{label} {paragraph.text or ''}" if label else paragraph.text
+
+
+def _write_html(page: etree._Element) -> None:
+    """Give elements the names that they have in HTML."""
+    for captioned in page.iter(*CAPTIONED):
+        _join_caption(captioned)
+    for listing in list(page.iter("list")):
+        _mark_items(listing)
+    for formula in page.iter(*FORMULA_ALTERNATIVES):
+        parent = formula.getparent()
+        if parent is not None and parent.find("math") is not None:
+            formula.tag = "alt-text"
+        elif formula.tag == "tex-math":
+            formula.text, formula.tag = flatten(formula), "script"
+            del formula[:]
+            formula.set("type", "math/tex")
+    etree.strip_elements(page, *LEFT_OUT, with_tail=False)
+    etree.strip_tags(page, "def-item")
+    for element in list(page.iter(etree.Element)):
+        if next(element.iterancestors("math"), None) is None:
+            _rename(element)
+
+
+def _rename(element: etree._Element) -> None:
+    parent = element.getparent()
+    if element.tag == "disp-formula":
+        element.text, element.tail = f" {element.text or ''}", f" {element.tail or ''}"
+    if element.tag == "title" and parent is not None and parent.tag == "blockquote":
+        outer = sum(1 for _ in element.iterancestors("blockquote"))
+        element.tag = f"h{min(outer, 6)}"
+    elif element.tag == "xref" and element.get("ref-type") == "bibr":
+        element.tag = "a"
+        element.set("href", "#")
+    elif element.tag not in KEPT:
+        element.tag = HTML_NAMES.get(str(element.tag), "span")
+
+
+def _join_caption(captioned: etree._Element) -> None:
+    """Have a caption be one paragraph that begins with its label, as in `Figure 1. Its caption`."""
+    caption, label = captioned.find("caption"), first_text(captioned, "label")
     if label and label[-1] not in ".:":
         label += "."
-    return f"{label} {first_text(float_, 'caption')}".strip()
+    if caption is None:
+        caption = etree.Element("caption")
+        captioned.insert(0, caption)
+    for part in caption.iter("title", "p"):
+        part.tag = "span"
+        part.tail = f" {part.tail or ''}"
+    caption.text = f"{label} {caption.text or ''}"
+
+
+def _mark_items(listing: etree._Element) -> None:
+    """Have a list show the marks of its items: numbers, letters, or labels of another kind."""
+    style = LIST_STYLES.get(listing.get("list-type", ""))
+    labels = [first_text(item, "label") for item in listing.iterfind("list-item")]
+    numbers = [label.strip("()[]. ") for label in labels]
+    if labels and all(number.isdecimal() for number in numbers):
+        style = "1"
+        listing.set("start", numbers[0])
+    elif style is None:
+        for item, label in zip(listing.iterfind("list-item"), labels, strict=True):
+            _prefix(item, label if any(map(str.isalnum, label)) else "")
+    for title in listing.findall("title"):
+        title.tag = "p"
+        listing.addprevious(title)
+    listing.tag = "ul" if style is None else "ol"
+    listing.set("type", style or "")

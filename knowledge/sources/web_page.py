@@ -1,0 +1,225 @@
+"""HTML and Markdown: what a browser shows of a page is made plain for pandoc."""
+
+import re
+from collections.abc import Iterator, Mapping
+from io import BufferedIOBase
+from tempfile import TemporaryFile
+
+from langchain_core.documents import Document
+from lxml import etree, html
+
+from briefcontext.knowledge.sources.pandoc import Outline, convert, outline
+from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
+from briefcontext.knowledge.sources.texts import decoded, read_whole
+
+LEFT_OUT = (
+    *("annotation", "annotation-xml", "audio", "canvas", "datalist", "iframe", "nav", "noscript"),
+    *("object", "style", "svg", "template", "video"),
+)
+HIDING = ("display:none", "visibility:hidden", "line-through")
+"""Styles of text that is hidden or struck out."""
+REFERENCES = ("aria-controls", "data-bs-target", "data-target", "popovertarget", "href")
+OPENERS = (*REFERENCES[:-1], "aria-expanded", "onclick")
+"""Attributes of a control that opens hidden text."""
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+BESIDE_MATH = (
+    "not(.//math) and "
+    "(preceding-sibling::*[1] | following-sibling::*[1])/descendant-or-self::math"
+)
+"""A second writing of a formula for the eye, its powers without a mark."""
+INPUTS = "//input | //select | //textarea | //*[@aria-checked]"
+BOXES = ("checkbox", "radio")
+NO_STATE = ("button", "file", "hidden", "image", "password", "reset", "submit")
+"""Inputs without a value to read."""
+_STATED = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|\b(?:charset|encoding)\s*=", re.IGNORECASE)
+"""A statement of the encoding."""
+
+
+@rejecting
+def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
+    """Read the file as one document of kind `text`, as `read_document` does; or its reject.
+
+    Hidden text is left out unless a control of the page opens it. Inputs show their state. The file
+    is UTF-8, or states its encoding.
+    """
+    yield _document(read_whole(stream), document_id, kind="text")
+
+
+@rejecting
+def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
+    """Read the file as `read_html` reads the page that it makes, as kind `markdown`.
+
+    The title is the front matter's, else the first heading.
+    """
+    content = decoded(read_whole(stream)).encode()
+    with TemporaryFile() as page:
+        convert(content, "gfm-emoji+yaml_metadata_block", "html", page)
+        page.seek(0)
+        yield _document(page.read(), document_id, kind="markdown")
+
+
+def _document(content: bytes, document_id: str, *, kind: str) -> Document:
+    page = _parsed(content)
+    title = page.findtext(".//title") or ""
+    return page_outline(page).document(document_id, kind=kind, title=title)
+
+
+def page_outline(page: html.HtmlElement) -> Outline:
+    """Return the outline of a page, which is changed."""
+    for change in (_drop_hidden, _show_inputs, _mark_up):
+        change(page)
+    return outline(html.tostring(page, encoding="unicode").encode(), "html")
+
+
+def _drop_hidden(page: html.HtmlElement) -> None:
+    comments = (etree.Comment, etree.ProcessingInstruction)
+    etree.strip_elements(page, *comments, *LEFT_OUT, with_tail=False)
+    opened = _labels(page)
+    for element in list(page.iterdescendants()):
+        hides = any(hiding in _style(element) for hiding in HIDING) or "hidden" in element.attrib
+        again = element.get("aria-hidden") == "true" and element.xpath(BESIDE_MATH)
+        unused = (element.tag == "button" and not _is_opener(element)) or (
+            element.tag == "script" and not element.get("type", "").startswith("math/tex")
+        )
+        kept = element.find(".//math") is not None or _is_opened(element, opened)
+        if again or unused or (hides and not kept):
+            element.drop_tree()
+
+
+def _style(element: html.HtmlElement) -> str:
+    return "".join(element.get("style", "").split()).lower()
+
+
+def _labels(page: html.HtmlElement) -> dict[str, str]:
+    """Return the text of the control that opens an element, by the element's id."""
+    labels: dict[str, str] = {}
+    for control in page.iter(etree.Element):
+        for name in REFERENCES:
+            for target in control.get(name, "").split():
+                if name != "href" or target.startswith("#"):
+                    labels.setdefault(target.removeprefix("#"), _plain(control))
+    return labels
+
+
+def _plain(element: html.HtmlElement) -> str:
+    return " ".join(element.text_content().split())
+
+
+def _is_opener(element: html.HtmlElement) -> bool:
+    roles = element.get("role") in ("button", "tab")
+    headed = any(parent.tag in HEADINGS for parent in element.iterancestors())
+    panel = element.getnext()
+    shuts = panel is not None and (
+        "hidden" in panel.attrib or any(hiding in _style(panel) for hiding in HIDING)
+    )
+    return roles or headed or shuts or any(name in element.attrib for name in OPENERS)
+
+
+def _is_opened(element: html.HtmlElement, opened: Mapping[str, str]) -> bool:
+    if element.get("id") in opened or element.get("role") == "tabpanel":
+        return True
+    before = element.getprevious()
+    controls = () if before is None else before.iter("button", "summary", "label", "a")
+    return element.get("hidden") == "until-found" or any(map(_is_opener, controls))
+
+
+def _show_inputs(page: html.HtmlElement) -> None:
+    """Have inputs be text: `☒`, `☐`, or their value."""
+    for element in page.xpath(INPUTS):
+        kind = element.get("type", "text").lower()
+        checked = element.get("aria-checked")
+        if element.tag == "select":
+            options = list(element.iter("option"))
+            chosen = [option for option in options if "selected" in option.attrib]
+            first = [] if "multiple" in element.attrib else options[:1]
+            value = ", ".join(map(_plain, chosen or first))
+        elif element.tag == "textarea":
+            value = _plain(element)
+        elif kind in BOXES or checked:
+            value = "☒" if "checked" in element.attrib or checked == "true" else "☐"
+        else:
+            value = "" if kind in NO_STATE else element.get("value", "")
+        if checked and element.tag != "input":
+            element.text = f"{value} {element.text or ''}"
+            continue
+        state = html.Element("span")
+        state.text, state.tail = f" {value} ", element.tail
+        element.getparent().replace(element, state)
+
+
+def _mark_up(page: html.HtmlElement) -> None:
+    """Have elements be the ones that pandoc reads as they look."""
+    labels = _labels(page)
+    for element in list(page.iterdescendants()):
+        style = _style(element)
+        if "vertical-align:super" in style:
+            element.tag = "sup" if element.tag not in ("td", "th") else element.tag
+        elif "vertical-align:sub" in style:
+            element.tag = "sub" if element.tag not in ("td", "th") else element.tag
+        elif element.tag == "img" and len(element.get("alt", "")) != 1:
+            element.tail = f" {element.tail or ''}"
+        elif element.tag in ("legend", "center"):
+            element.tag = "div"
+        elif element.tag == "li" and element.get("value", "").isdecimal():
+            _number(element)
+        elif element.tag == "table":
+            _part_at_headers(element)
+        elif element.tag == "details":
+            element.tag = "blockquote"
+            summary = element.find("summary")
+            if summary is not None and not any(part.tag in HEADINGS for part in summary.iter()):
+                summary.tag = "h6"
+        elif element.get("role") == "tabpanel":
+            named = page.xpath("//*[@id=$id]", id=element.get("aria-labelledby", ""))
+            label = _plain(named[0]) if named else labels.get(element.get("id", ""), "")
+            element.tag = "blockquote"
+            heading = html.Element("h6")
+            heading.text, heading.tail = label, element.text
+            element.text = None
+            element.insert(0, heading)
+
+
+def _number(item: html.HtmlElement) -> None:
+    """Have an item that states its number begin a list."""
+    first = item.getparent()
+    if item.getprevious() is not None:
+        numbered = html.Element("ol", {"type": first.get("type", "1")})
+        numbered.extend([item, *item.itersiblings()])
+        first.addnext(numbered)
+        first = numbered
+    first.set("start", item.get("value"))
+
+
+def _part_at_headers(table: html.HtmlElement) -> None:
+    """Have each row of headers within a table begin a part of it."""
+    for row in table.xpath("./tr | ./tbody/tr"):
+        first, *others = row.xpath("./td | ./th") or [row]
+        if first.tag == "td" and others and not _plain(first):
+            first.tag = "th" if all(cell.tag == "th" for cell in others) else "td"
+        before, group = row.getprevious(), row.getparent()
+        begins = _is_header(row) and before is not None and not _is_header(before)
+        if begins or group is table and (before is None or before.tag != "tbody"):
+            part = html.Element("tbody")
+            part.extend([row, *row.itersiblings("tr")])
+            group.append(part) if group is table else group.addnext(part)
+
+
+def _is_header(row: html.HtmlElement) -> bool:
+    return row.tag == "tr" and row.find("td") is None and row.find("th") is not None
+
+
+def _parsed(content: bytes) -> html.HtmlElement:
+    try:
+        content.decode()
+        # UTF-8 counts for more than a statement, unless the statement is of a charset in ASCII.
+        encoding = None if content.isascii() else "utf-8"
+    except UnicodeDecodeError:
+        encoding = None
+        if not _STATED.search(content[:4096]):
+            message = "It is not UTF-8, and states no charset: convert it to UTF-8."
+            raise UnreadableError(message) from None
+    try:
+        parser = html.HTMLParser(no_network=True, encoding=encoding)
+        return html.document_fromstring(content, parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError):
+        raise UnreadableError("It has no text.") from None
