@@ -29,7 +29,28 @@ PARAGRAPHS = 300
 """Paragraphs and table rows of a small file."""
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-SYLLABLES = "ba co di fe gu ha ji ko lu ma ne po qui ra se tu vi wo xe zy".split()
+SYLLABLES = [
+    "ba",
+    "co",
+    "di",
+    "fe",
+    "gu",
+    "ha",
+    "ji",
+    "ko",
+    "lu",
+    "ma",
+    "ne",
+    "po",
+    "qui",
+    "ra",
+    "se",
+    "tu",
+    "vi",
+    "wo",
+    "xe",
+    "zy",
+]
 
 
 def main() -> None:

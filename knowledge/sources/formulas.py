@@ -5,8 +5,13 @@ from functools import cache
 from typing import Any
 
 from pylatexenc.latex2text import LatexNodes2Text
-from pylatexenc.latexwalker import LatexCharsNode, LatexEnvironmentNode, LatexGroupNode
-from pylatexenc.latexwalker import LatexMacroNode, LatexWalker
+from pylatexenc.latexwalker import (
+    LatexCharsNode,
+    LatexEnvironmentNode,
+    LatexGroupNode,
+    LatexMacroNode,
+    LatexWalker,
+)
 
 FRACTIONS = ("frac", "dfrac", "tfrac", "cfrac")
 WORDS = ("text", "textrm", "textit", "textbf", "mathrm", "mbox", "operatorname", "textsf")
@@ -179,7 +184,8 @@ def _numerator(text: str) -> str:
 
 
 def _denominator(text: str) -> str:
-    return f"({text})" if _has(text, "+-−±=<>≤≥,; ×·⋅*/") else text
+    factors = text[:1].isdigit() and any(map(str.isalpha, text))
+    return f"({text})" if factors or _has(text, "+-−±=<>≤≥,; ×·⋅*/") else text
 
 
 def _has(text: str, signs: str) -> bool:

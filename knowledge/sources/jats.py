@@ -49,8 +49,17 @@ PAGES = {
 """The address of an article by its ids, the best first."""
 
 MEDLINE_TYPES = {
-    **{"review-article": "Review", "systematic-review": "Systematic Review", "case-report": "Case Reports"},
-    **{"letter": "Letter", "editorial": "Editorial", "news": "News", "correction": "Published Erratum"},
+    **{
+        "review-article": "Review",
+        "systematic-review": "Systematic Review",
+        "case-report": "Case Reports",
+    },
+    **{
+        "letter": "Letter",
+        "editorial": "Editorial",
+        "news": "News",
+        "correction": "Published Erratum",
+    },
     **dict.fromkeys(("partial-retraction", "retraction", "retraction-notice"), "Retraction Notice"),
     **{"expression-of-concern": "Expression of Concern"},
 }
@@ -156,7 +165,9 @@ def _article(article: etree._Element, position: str) -> Entry:
 def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
     kind = article.get("article-type", "")
     first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
-    related = {link.get("related-article-type") for link in article.iterfind(f"{META}/related-article")}
+    related = {
+        link.get("related-article-type") for link in article.iterfind(f"{META}/related-article")
+    }
     groups = article.iterfind(f"{META}/kwd-group")
     mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == "mesh"]
     journal = "front/journal-meta"
@@ -168,7 +179,9 @@ def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]
         "volume": first_text(article, f"{META}/volume"),
         "issue": first_text(article, f"{META}/issue"),
         "pages": pages or first_text(article, f"{META}/elocation-id"),
-        "journal_abbreviation": first_text(article, f"{journal}/journal-id[@journal-id-type='nlm-ta']"),
+        "journal_abbreviation": first_text(
+            article, f"{journal}/journal-id[@journal-id-type='nlm-ta']"
+        ),
         "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
         "year": _year(article),
         "corrected": CORRECTION_FORWARD in related,
@@ -177,7 +190,7 @@ def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]
     return {
         "publication_types": MEDLINE_TYPES.get(kind, kind),
         "languages": language(article.get(LANGUAGE, ENGLISH)),
-        "retracted": kind == RETRACTED or RETRACTION_FORWARD in related and kind not in NOTICES,
+        "retracted": kind == RETRACTED or (RETRACTION_FORWARD in related and kind not in NOTICES),
         "retraction_notice": kind in NOTICES,
         "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
         "journal": first_text(article, f"{journal}//journal-title"),
@@ -203,8 +216,7 @@ def _author(author: etree._Element) -> str:
     group = author.find("collab")
     if group is None:
         return ""
-    for members in group.iter("contrib-group", "xref", "aff", "address"):
-        members.clear(keep_tail=True)
+    etree.strip_elements(group, "address", "aff", "contrib-group", "xref", with_tail=False)
     return flatten(group)
 
 
@@ -261,7 +273,10 @@ def _titles(article: etree._Element) -> Iterator[etree._Element]:
         for group in article.iterfind(f"{META}/title-group/trans-title-group")
         if not _is_english(article) and _is_english(group)
     ]
-    for group, prefix in (*((group, "trans-") for group in translated), *((group, "") for group in groups)):
+    for group, prefix in (
+        *((group, "trans-") for group in translated),
+        *((group, "") for group in groups),
+    ):
         title = group.find(f"{prefix or 'article-'}title")
         if title is None:
             continue
@@ -293,16 +308,16 @@ def _place_notes(page: etree._Element, notes: Mapping[str, etree._Element]) -> N
         if note is not None and len(flatten(note)) <= LONGEST_NOTE:
             placed.add(note)
             copy = deepcopy(note)
-            reference.clear(keep_tail=True)
-            reference.append(copy)
-            copy.tail = None
+            reference[:] = [copy]
+            reference.text = copy.tail = None
+            reference.set("ref-type", "fn")
             _place_note(copy)
             raised = reference.getparent()
             if raised is not None and raised.tag == "sup":
                 raised.tag = "span"
     for note in list(page.iter("fn")):
         if note in placed:
-            note.clear(keep_tail=True)
+            note[:], note.text = [], None
         elif next(note.iterancestors("table-wrap-foot", "fn-group"), None) is None:
             _place_note(note)
         else:

@@ -6,6 +6,7 @@ pandoc runs in a sandbox, in a process with a limit of time and memory. `Outline
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedIOBase
+from itertools import pairwise
 from pathlib import PurePath
 from subprocess import PIPE, TimeoutExpired, run
 from tempfile import TemporaryFile
@@ -38,7 +39,7 @@ FILE_ENDINGS = (".doc", ".docx", ".htm", ".html", ".odt", ".pdf", ".ppt", ".pptx
 Node = dict[str, Any]
 Row = list[tuple[str, Any]]
 """The text and the cell in each column."""
-_CONTROLS = {code: " " for code in (*range(9), 11, 12, *range(14, 32), 127)}
+_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), " ")
 _EMPTY: list[Any] = ["", "", 1, 1, []]
 
 
@@ -109,7 +110,8 @@ class Outline:
         for name in ("title", "subtitle", "author", "date", "abstract"):
             for value in _values(meta.get(name)):
                 self._walk(value)
-                self.stated_title = self.stated_title or " ".join(self._parts[:1])
+            if name == "title":
+                self.stated_title = " ".join("".join(self._parts).split())
         self._walk(blocks)
 
     @property
@@ -145,7 +147,8 @@ class Outline:
 
     def _walk(self, blocks: Iterator[Node] | Sequence[Node]) -> None:
         for block in blocks:
-            kind, content = block["t"], block.get("c")
+            kind: str = block["t"]
+            content: Any = block.get("c")
             if kind in ("Para", "Plain"):
                 self._add(_text(content))
             elif kind == "Header":
@@ -177,7 +180,8 @@ class Outline:
                 self._table(content)
 
     def _add(self, text: str) -> None:
-        text = text.translate(_CONTROLS).strip(" \n\r\t")
+        plain = text.translate(_CONTROLS)
+        text = (text if plain == text else " ".join(plain.split())).strip(" \n\r\t")
         if not text:
             return
         if self._left_quotation:
@@ -229,15 +233,14 @@ class Outline:
         _, (_, caption), columns, head, bodies, foot = content
         self._walk(caption)
         marked = bool(head[1] or any(body[1] or body[2] for body in bodies))
-        rows = [row for part in (head, *((None, [*body[2], *body[3]]) for body in bodies), foot)
-                for row in part[1]]  # fmt: skip
-        if not marked and (len(columns) < 2 or any(map(_is_layout, rows))):
-            for _, cells in rows:
-                for cell in cells:
-                    self._walk(cell[4])
+        groups = [(head[1], []), *((body[2], body[3]) for body in bodies), ([], foot[1])]
+        cells = [cell for group in groups for rows in group for row in rows for cell in row[1]]
+        parts = ("Table",) if marked else ("Header", "Table")
+        layout = any(block["t"] in parts for cell in cells for block in cell[4])
+        if layout or (len(columns) == 1 and not marked):
+            for cell in cells:
+                self._walk(cell[4])
             return
-        body_rows = [(body[2], body[3]) for body in bodies]
-        groups = [(head[1], []), *body_rows, ([], foot[1])]
         for line in _table_lines(groups, len(columns), marked=marked):
             self._add(line)
 
@@ -246,7 +249,8 @@ def _values(value: Node | None) -> Iterator[list[Node]]:
     """Yield the blocks of a value of metadata."""
     if value is None:
         return
-    kind, content = value["t"], value.get("c")
+    kind: str = value["t"]
+    content: Any = value.get("c")
     if kind == "MetaList":
         for item in content:
             yield from _values(item)
@@ -287,7 +291,8 @@ def _text(inlines: Sequence[Node], before: str = "") -> str:
     """Return a text followed by inline elements."""
     text = before
     for place, inline in enumerate(inlines):
-        kind, content = inline["t"], inline.get("c")
+        kind: str = inline["t"]
+        content: Any = inline.get("c")
         if kind == "Str":
             lowered = place and inlines[place - 1]["t"] in ("Superscript", "Subscript")
             text += " " if lowered and text[-1:].isdigit() and content[:1].isdigit() else ""
@@ -299,9 +304,7 @@ def _text(inlines: Sequence[Node], before: str = "") -> str:
         elif kind == "Link" and [node["t"] for node in content[1]] == ["Superscript"]:
             raised = _text(content[1][0]["c"])
             text += f"[{raised}]" if raised[:1].isdigit() else raised
-        elif kind in ("Span", "Link"):
-            text = _text(content[1], text)
-        elif kind == "Cite":
+        elif kind in ("Span", "Link") or kind == "Cite":
             text = _text(content[1], text)
         elif kind == "Quoted":
             opening, closing = "‘’" if content[0]["t"] == "SingleQuote" else "“”"
@@ -341,13 +344,11 @@ def _is_numerator(inlines: Sequence[Node], place: int) -> bool:
 
 
 def _has_link(inlines: Sequence[Node]) -> bool:
-    return any(
-        node["t"] in ("Link", "Cite") or _has_link(_children(node)) for node in inlines
-    )
+    return any(node["t"] in ("Link", "Cite") or _has_link(_children(node)) for node in inlines)
 
 
 def _children(node: Node) -> list[Node]:
-    content = node.get("c")
+    content: Any = node.get("c")
     content = content[1] if node["t"] == "Span" else content
     return content if isinstance(content, list) and content and isinstance(content[0], dict) else []
 
@@ -356,11 +357,6 @@ def _flat(blocks: Sequence[Node]) -> list[str]:
     """Return blocks as texts, without sections and indents."""
     inner = Outline({}, blocks)
     return inner.text.split()
-
-
-def _is_layout(row: list[Any]) -> bool:
-    """Return whether a row places parts of a page: headings or tables."""
-    return any(block["t"] in ("Header", "Table") for cell in row[1] for block in cell[4])
 
 
 def _table_lines(
@@ -376,8 +372,10 @@ def _table_lines(
     if not marked and len(parts[0][1]) > 1 and _names_columns(parts[0][1][0]):
         parts = [(_headers(parts[0][1][:1]), parts[0][1][1:])]
     for headers, rows in parts:
-        filled = [any(row[column][0] for row in rows) for column in range(width)]
-        if any(header and not full for header, full in zip(headers, filled, strict=False)):
+        cells = [row for row in rows if len({id(cell) for _, cell in row}) > 1 or width == 1]
+        filled = [any(row[column][0] for row in cells) for column in range(width)]
+        shown = zip(headers, filled, strict=False)
+        if any(len(header) > LONGEST_HEADER or (header and not full) for header, full in shown):
             yield " | ".join(dict.fromkeys(filter(None, headers)))
         yield from _lines(headers, rows)
 
@@ -403,15 +401,15 @@ def _row(headers: Sequence[str], texts: Sequence[str]) -> str:
     """Return a row. Without headers, empty cells keep their places."""
     if not any(headers):
         return " | ".join(texts) if any(texts) else ""
-    cells = zip(headers, texts, strict=True)
+    cells = zip(map(_cut, headers), texts, strict=True)
     return " | ".join(f"{header}: {text}" if header else text for header, text in cells if text)
 
 
 def _headers(rows: Sequence[Row]) -> list[str]:
-    names = [_cut(text) for text, _ in rows[0]]
-    for above, row in zip(rows, rows[1:], strict=False):
+    names = [text for text, _ in rows[0]]
+    for above, row in pairwise(rows):
         names = [
-            name if cell is upper else under(name, _cut(text))
+            name if cell is upper else under(name, text)
             for name, (_, upper), (text, cell) in zip(names, above, row, strict=True)
         ]
     return names

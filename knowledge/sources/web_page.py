@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from tempfile import TemporaryFile
 
-from langchain_core.documents import Document
 from lxml import etree, html
 
 from briefcontext.knowledge.sources.pandoc import Outline, convert, outline
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import decoded, read_whole
 
+MARKDOWN = "gfm-emoji+yaml_metadata_block"
+"""GitHub's Markdown with a front matter, as pandoc names it."""
 LEFT_OUT = (
     *("annotation", "annotation-xml", "audio", "canvas", "datalist", "iframe", "nav", "noscript"),
     *("object", "style", "svg", "template", "video"),
@@ -23,11 +24,12 @@ OPENERS = (*REFERENCES[:-1], "aria-expanded", "onclick")
 """Attributes of a control that opens hidden text."""
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 BESIDE_MATH = (
-    "not(.//math) and "
-    "(preceding-sibling::*[1] | following-sibling::*[1])/descendant-or-self::math"
+    "not(.//math) and (preceding-sibling::*[1] | following-sibling::*[1])/descendant-or-self::math"
 )
 """A second writing of a formula for the eye, its powers without a mark."""
 INPUTS = "//input | //select | //textarea | //*[@aria-checked]"
+WIDEST = 1000
+"""Limit of the columns and rows that a cell spans."""
 BOXES = ("checkbox", "radio")
 NO_STATE = ("button", "file", "hidden", "image", "password", "reset", "submit")
 """Inputs without a value to read."""
@@ -42,7 +44,9 @@ def read_html(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     Hidden text is left out unless a control of the page opens it. Inputs show their state. The file
     is UTF-8, or states its encoding.
     """
-    yield _document(read_whole(stream), document_id, kind="text")
+    page = _parsed(read_whole(stream))
+    title = page.findtext(".//title") or ""
+    yield page_outline(page).document(document_id, kind="text", title=title)
 
 
 @rejecting
@@ -51,22 +55,18 @@ def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
 
     The title is the front matter's, else the first heading.
     """
-    content = decoded(read_whole(stream)).encode()
+    text = decoded(read_whole(stream)).replace("\r\n", "\n").replace("\r", "\n")
+    title = outline(text.encode(), MARKDOWN).stated_title if text.startswith("---") else ""
     with TemporaryFile() as page:
-        convert(content, "gfm-emoji+yaml_metadata_block", "html", page)
+        convert(text.encode(), MARKDOWN, "html", page)
         page.seek(0)
-        yield _document(page.read(), document_id, kind="markdown")
-
-
-def _document(content: bytes, document_id: str, *, kind: str) -> Document:
-    page = _parsed(content)
-    title = page.findtext(".//title") or ""
-    return page_outline(page).document(document_id, kind=kind, title=title)
+        parsed = _parsed(page.read())
+    yield page_outline(parsed).document(document_id, kind="markdown", title=title)
 
 
 def page_outline(page: html.HtmlElement) -> Outline:
     """Return the outline of a page, which is changed."""
-    for change in (_drop_hidden, _show_inputs, _mark_up):
+    for change in (_drop_hidden, _place_notes, _show_inputs, _mark_up):
         change(page)
     return outline(html.tostring(page, encoding="unicode").encode(), "html")
 
@@ -123,6 +123,21 @@ def _is_opened(element: html.HtmlElement, opened: Mapping[str, str]) -> bool:
     return element.get("hidden") == "until-found" or any(map(_is_opener, controls))
 
 
+def _place_notes(page: html.HtmlElement) -> None:
+    """Have footnotes follow what refers to them."""
+    for reference in page.xpath("//a[@role='doc-noteref']"):
+        for note in page.xpath("//*[@id=$id]", id=reference.get("href", "#")[1:]):
+            for link in note.xpath(".//a[@role='doc-backlink']"):
+                link.drop_tree()
+            placed = html.Element("span")
+            placed.text, placed.tail = f" ({_plain(note)})", reference.tail
+            reference.getparent().replace(reference, placed)
+            note.set("role", "doc-placed")
+            break
+    for note in page.xpath("//*[@role='doc-placed']"):
+        note.drop_tree()
+
+
 def _show_inputs(page: html.HtmlElement) -> None:
     """Have inputs be text: `☒`, `☐`, or their value."""
     for element in page.xpath(INPUTS):
@@ -156,8 +171,11 @@ def _mark_up(page: html.HtmlElement) -> None:
             element.tag = "sup" if element.tag not in ("td", "th") else element.tag
         elif "vertical-align:sub" in style:
             element.tag = "sub" if element.tag not in ("td", "th") else element.tag
-        elif element.tag == "img" and len(element.get("alt", "")) != 1:
-            element.tail = f" {element.tail or ''}"
+        elif element.tag == "math" and not len(element):
+            element.tag = "span"
+        elif element.tag == "img":
+            sign = element.get("alt", "")
+            element.tag, element.text = "span", sign if len(sign) == 1 else " "
         elif element.tag in ("legend", "center"):
             element.tag = "div"
         elif element.tag == "li" and element.get("value", "").isdecimal():
@@ -191,17 +209,45 @@ def _number(item: html.HtmlElement) -> None:
 
 
 def _part_at_headers(table: html.HtmlElement) -> None:
-    """Have each row of headers within a table begin a part of it."""
-    for row in table.xpath("./tr | ./tbody/tr"):
-        first, *others = row.xpath("./td | ./th") or [row]
-        if first.tag == "td" and others and not _plain(first):
-            first.tag = "th" if all(cell.tag == "th" for cell in others) else "td"
-        before, group = row.getprevious(), row.getparent()
-        begins = _is_header(row) and before is not None and not _is_header(before)
-        if begins or group is table and (before is None or before.tag != "tbody"):
+    """Have each row of headers in a table begin a part of it, and cells span what they can."""
+    rows = table.xpath("./tr | ./*[self::thead or self::tbody or self::tfoot]/tr")
+    widths = [sum(_span(cell, "colspan") for cell in _cells(row)) for row in rows]
+    for row in rows:
+        cells = _cells(row)
+        if row is not rows[0] and len(cells) == 1 and max(widths) > 1:
+            cells[0].tag = "td"
+            cells[0].set("colspan", str(max(widths)))
+        elif len(cells) > 1 and not _plain(cells[0]) and row.find("th") is not None:
+            cells[0].tag = "th" if row.find("td[2]") is None else cells[0].tag
+        for cell in cells:
+            below = len(list(row.itersiblings("tr"))) + 1
+            height = below if cell.get("rowspan") == "0" else _span(cell, "rowspan")
+            cell.set("rowspan", str(height))
+            cell.set("colspan", str(_span(cell, "colspan")))
+        if row.getparent() is table:
             part = html.Element("tbody")
+            row.addprevious(part)
             part.extend([row, *row.itersiblings("tr")])
-            group.append(part) if group is table else group.addnext(part)
+        before, group = row.getprevious(), row.getparent()
+        begins = before is not None and _is_header(row) != _is_header(before)
+        if begins and _is_header(row) == (group.tag == "tbody"):
+            _split(row, group)
+
+
+def _split(row: html.HtmlElement, group: html.HtmlElement) -> None:
+    """Have a row and those after it be a part of the table."""
+    part = html.Element("tbody")
+    group.addnext(part)
+    part.extend([row, *row.itersiblings("tr")])
+
+
+def _cells(row: html.HtmlElement) -> list[html.HtmlElement]:
+    return list(row.iterchildren("td", "th"))
+
+
+def _span(cell: html.HtmlElement, name: str) -> int:
+    value = cell.get(name, "").strip()
+    return min(max(int(value), 1), WIDEST) if value.isdecimal() and len(value) < 9 else 1
 
 
 def _is_header(row: html.HtmlElement) -> bool:
@@ -219,7 +265,7 @@ def _parsed(content: bytes) -> html.HtmlElement:
             message = "It is not UTF-8, and states no charset: convert it to UTF-8."
             raise UnreadableError(message) from None
     try:
-        parser = html.HTMLParser(no_network=True, encoding=encoding)
+        parser = html.HTMLParser(no_network=True, encoding=encoding, huge_tree=True)
         return html.document_fromstring(content, parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError):
         raise UnreadableError("It has no text.") from None

@@ -1,4 +1,4 @@
-"""Word documents (.docx), made plain for pandoc: it loses hidden marks, text boxes and form boxes."""
+"""Word documents (.docx), made plain for pandoc, which loses some of what they show."""
 
 import zipfile
 from collections.abc import Iterator
@@ -20,10 +20,12 @@ _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 _PARTS = ("document", "endnotes", "footnotes", "styles")
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-_UNWRAPPED = ("bdo", "dir", "fldSimple", "ruby", "rubyBase", "smartTag")
+_UNWRAPPED = ("bdo", "dir", "fldSimple", "ins", "moveTo", "ruby", "rubyBase", "smartTag")
 """Elements that pandoc leaves out with what is in them."""
 _RENAMED = {"cr": "br", "ptab": "tab", "dstrike": "strike", "vanish": "strike"}
 """Elements that pandoc ignores, and ones that it reads alike."""
+_SYMBOL_FONTS = ("Symbol", "Webdings", "Wingdings", "Wingdings 2", "Wingdings 3")
+"""Fonts whose signs pandoc knows."""
 _OLD = b"\xd0\xcf\x11\xe0"
 
 
@@ -107,6 +109,11 @@ def _prepare(tree: etree._Element, hidden: set[str]) -> None:
     for name, alike in _RENAMED.items():
         for element in list(tree.iter(f"{_W}{name}")):
             _rename(element, alike)
+    for symbol in tree.iter(f"{_W}sym"):
+        code = symbol.get(f"{_W}char", "")
+        if symbol.get(f"{_W}font") not in _SYMBOL_FONTS and code.isalnum():
+            symbol.tag = f"{_W}t"
+            symbol.text = _sign(code)
     for row in tree.iter(f"{_W}tr"):
         _fill_row(row)
     for look in tree.iter(f"{_W}tblLook"):
@@ -145,6 +152,13 @@ def _strike(run: etree._Element) -> None:
         etree.SubElement(properties, f"{_W}strike")
 
 
+def _sign(code: str) -> str:
+    """Return the sign of a hexadecimal code, or □ if it has none outside its font."""
+    number = int(code, 16)
+    printed = 0x20 <= number < 0xD800 or 0xF900 <= number < 0xFFFE
+    return chr(number) if printed else "□"
+
+
 def _place_boxes(tree: etree._Element) -> None:
     """Put the paragraphs of a text box, which files have twice, after the paragraph it is in."""
     for choice in list(tree.iter(f"{_COMPATIBILITY}Choice")):
@@ -153,9 +167,9 @@ def _place_boxes(tree: etree._Element) -> None:
             for fallback in alternate.findall(f"{_COMPATIBILITY}Fallback"):
                 alternate.remove(fallback)
     for box in list(tree.iter(f"{_W}txbxContent")):
-        paragraph = next(box.iterancestors(f"{_W}p"), None)
-        for block in reversed(box) if paragraph is not None else ():
-            paragraph.addnext(block)
+        for paragraph in list(box.iterancestors(f"{_W}p"))[:1]:
+            for block in reversed(box):
+                paragraph.addnext(block)
 
 
 def _rename(element: etree._Element, name: str) -> None:
@@ -184,8 +198,7 @@ def _fill_row(row: etree._Element) -> None:
             properties = etree.SubElement(cell, f"{_W}tcPr")
             etree.SubElement(properties, f"{_W}gridSpan", {f"{_W}val": columns})
             etree.SubElement(cell, f"{_W}p")
-            before = row.find(f"{_W}trPr")
-            row.insert(row.index(before) + 1 if place == 0 else len(row), cell)
+            row.insert(place, cell)
 
 
 def _show_field(field: etree._Element) -> None:
@@ -228,7 +241,7 @@ def _level_styles(tree: etree._Element) -> None:
                 properties.remove(element)
             etree.SubElement(properties, f"{_W}pStyle", {f"{_W}val": name.replace(" ", "")})
     if tree.tag == f"{_W}styles":
-        for number in range(1, 10):
-            style = etree.SubElement(tree, f"{_W}style", {f"{_W}styleId": f"heading{number}"})
+        for outline in range(1, 10):
+            style = etree.SubElement(tree, f"{_W}style", {f"{_W}styleId": f"heading{outline}"})
             style.set(f"{_W}type", "paragraph")
-            etree.SubElement(style, f"{_W}name", {f"{_W}val": f"heading {number}"})
+            etree.SubElement(style, f"{_W}name", {f"{_W}val": f"heading {outline}"})
