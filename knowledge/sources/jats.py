@@ -207,7 +207,7 @@ def _authors(article: etree._Element) -> Iterator[str]:
 
 
 def _author(author: etree._Element) -> str:
-    for name in author.iter("name", "string-name"):
+    for name in author.xpath("(.//name | .//string-name)[not(ancestor::collab)]"):
         family, given = first_text(name, "surname"), first_text(name, "given-names")
         if family:
             initials = "".join(_INITIAL.findall(given))

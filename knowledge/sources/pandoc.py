@@ -4,16 +4,20 @@ pandoc runs in a sandbox, in a process with a limit of time and memory. `Outline
 """
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from io import BufferedIOBase
+from contextlib import contextmanager
+from io import BufferedIOBase, BytesIO
 from itertools import pairwise
 from pathlib import PurePath
 from subprocess import PIPE, TimeoutExpired, run
 from tempfile import TemporaryFile
 from typing import Any
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import ijson  # type: ignore[import-untyped]
 from langchain_core.documents import Document
+from lxml.etree import XMLSyntaxError
 
 from briefcontext.errors import needing
 from briefcontext.knowledge.sources.formulas import (
@@ -29,10 +33,14 @@ SECONDS = 30
 """Time limit of pandoc for one file."""
 MEMORY = "600M"
 """Limit of pandoc's heap."""
+MOST_UNPACKED = 32 * 1024 * 1024
+"""Limit of the bytes of text in an archive, such as a Word file."""
+TEXT_ENDINGS = (".htm", ".html", ".ncx", ".opf", ".rels", ".xhtml", ".xml")
 MOST_SPANS = 100_000
 """Limit of cells that a table repeats because they span several rows or columns."""
 LONGEST_HEADER = 200
 """Characters of a header, and of a repeated cell, after which it is cut."""
+ARCHIVES = ("epub", "odt", "pptx")
 FILE_ENDINGS = (".doc", ".docx", ".htm", ".html", ".odt", ".pdf", ".ppt", ".pptx", ".rtf", ".tex")
 """Endings by which a stated title is recognised as a file's name."""
 
@@ -54,9 +62,35 @@ def read_document(
     `[heading, start, end]` for each heading in order, as `read_jats` writes it.
     """
     content = read_whole(stream)
-    if format == "latex":
+    if format in ARCHIVES:
+        with archive_errors(), ZipFile(BytesIO(content)) as archive:
+            text_parts(archive)
+    elif format == "latex":
         content = decoded(content).encode()
+    elif format == "rtf" and not content.startswith(b"{\\rtf"):
+        raise UnreadableError("It is not RTF.")
     yield outline(content, format).document(document_id, kind=kind)
+
+
+@contextmanager
+def archive_errors() -> Iterator[None]:
+    """Raise UnreadableError if an archive or its XML is damaged."""
+    try:
+        yield
+    except (BadZipFile, NotImplementedError, OSError, XMLSyntaxError, zlib.error) as error:
+        raise UnreadableError(f"It is damaged ({type(error).__name__}).") from error
+
+
+def text_parts(archive: ZipFile) -> list[ZipInfo]:
+    """Return the parts of an archive with text. Raises UnreadableError if they are too large."""
+    parts = [part for part in archive.infolist() if part.filename.endswith(TEXT_ENDINGS)]
+    if (unpacked := sum(part.file_size for part in parts)) > MOST_UNPACKED:
+        raise UnreadableError(
+            f"It would be {unpacked:,} bytes unpacked: at most {MOST_UNPACKED:,} are read."
+        )
+    if any(part.flag_bits & 1 for part in parts):
+        raise UnreadableError("It needs a password: save it without one.")
+    return parts
 
 
 def outline(content: bytes, format: str) -> "Outline":

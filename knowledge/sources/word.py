@@ -6,12 +6,9 @@ from io import BufferedIOBase, BytesIO
 
 from lxml import etree
 
-from briefcontext.knowledge.sources.pandoc import outline
+from briefcontext.knowledge.sources.pandoc import archive_errors, outline, text_parts
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import read_whole
-
-MOST_UNPACKED = 32 * 1024 * 1024
-"""Bytes of a file's XML."""
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
@@ -41,11 +38,8 @@ def read_docx(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
         raise UnreadableError(
             "It needs a password, or is of Word 97 to 2003: save it as .docx without a password."
         )
-    try:
+    with archive_errors():
         prepared, title = _prepared(content)
-    except (zipfile.BadZipFile, etree.XMLSyntaxError, NotImplementedError, OSError) as error:
-        message = f"It is no Word document, or a damaged one ({type(error).__name__})."
-        raise UnreadableError(message) from error
     yield outline(prepared, "docx").document(document_id, kind="text", title=title)
 
 
@@ -54,13 +48,7 @@ def _prepared(content: bytes) -> tuple[bytes, str]:
     written = BytesIO()
     title = ""
     with zipfile.ZipFile(BytesIO(content)) as file, zipfile.ZipFile(written, "w") as prepared:
-        parts = [part for part in file.infolist() if part.filename.endswith((".xml", ".rels"))]
-        if (unpacked := sum(part.file_size for part in parts)) > MOST_UNPACKED:
-            raise UnreadableError(
-                f"It would be {unpacked:,} bytes unpacked: at most {MOST_UNPACKED:,} are."
-            )
-        if any(part.flag_bits & 1 for part in parts):
-            raise UnreadableError("It needs a password: save it without one.")
+        parts = text_parts(file)
         hidden: set[str] = set()
         for part in sorted(parts, key=lambda part: "styles" not in part.filename):
             xml = file.read(part)
@@ -191,7 +179,7 @@ def _value(element: etree._Element | None) -> str:
 
 def _fill_row(row: etree._Element) -> None:
     """Have the columns that a row leaves out be empty cells."""
-    for name, place in (("gridBefore", 0), ("gridAfter", len(row))):
+    for name, place in (("gridBefore", 1), ("gridAfter", len(row) + 1)):
         columns = _value(row.find(f"{_W}trPr/{_W}{name}"))
         if columns not in ("", "0"):
             cell = etree.Element(f"{_W}tc")
