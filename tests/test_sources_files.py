@@ -155,11 +155,11 @@ def test_a_path_that_matches_nothing_is_an_error_that_names_it(tmp_path: Path, p
 
 
 def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW, b__pptx=b"PK", c__jsonl=LIST_OF_FILES, d__xml=b"<html/>", e__xml=b"no")
+    write(tmp_path, a__jsonl=ROW, b__xlsx=b"PK", c__jsonl=LIST_OF_FILES, d__xml=b"<html/>", e__xml=b"no")
     write(tmp_path, f_in_corpus__jsonl=ROW, f_in_queries__jsonl=ROW)
     expected = {
-        "b.pptx": "a loader reads it: briefcontext index FILE --kb DIR --loader "
-        "langchain_community.document_loaders:UnstructuredPowerPointLoader",
+        "b.xlsx": "a loader reads it: briefcontext index FILE --kb DIR --loader "
+        "langchain_community.document_loaders:UnstructuredExcelLoader",
         "c.jsonl": "its rows have no column 'text' or 'content' or 'contents', but 'file', 'bytes' "
         "(name the one that holds the text: index --field text=COLUMN)",
         "d.xml": "its root element html is neither PubMed's nor that of a JATS article",
@@ -176,7 +176,7 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
             open_sources([tmp_path / name])
         assert str(raised.value) == (
             f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, csv, pubmed, jats, text, "
-            "markdown, html, pdf, docx, medcpt; index --format names one."
+            "markdown, html, pdf, docx, epub, latex, odt, pptx, rtf, medcpt; index --format names one."
         )
         with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
@@ -235,7 +235,7 @@ def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path)
     assert mapped.fingerprint != by_name["a.jsonl"]
     assert one(tmp_path / "a.md", format="text").fingerprint != by_name["a.md"]
     assert one(tmp_path / "a.jsonl").fingerprint == by_name["a.jsonl"]
-    assert READER_VERSION == 17
+    assert READER_VERSION == 18
 
 
 def test_a_source_counts_the_bytes_on_disk_as_it_is_read(tmp_path: Path) -> None:

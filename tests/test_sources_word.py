@@ -194,15 +194,15 @@ def archive(**parts: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "It is damaged"),
-        (word(p("Text."))[:-30], "It is damaged"),
+        (b"", "It is no Word document, or a damaged one"),
+        (word(p("Text."))[:-30], "It is no Word document, or a damaged one"),
         (archive(other=b"<a/>"), "It is damaged, or not docx"),
-        (archive(document=b"<a>"), "It is damaged"),
+        (archive(document=b"<a>"), "It is no Word document, or a damaged one"),
         (
             archive(document=b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"),
             "It has a document type, as no Word document does.",
         ),
-        (word("<w:p>" * 300 + "</w:p>" * 300), "It is damaged"),
+        (word("<w:p>" * 300 + "</w:p>" * 300), "It is no Word document, or a damaged one"),
         (word(p("")), "It has no text."),
         (encrypted(), "It needs a password: save it without one."),
         (b"\xd0\xcf\x11\xe0" + bytes(600), "It needs a password, or is of Word 97 to 2003: save it as .docx without"),

@@ -32,7 +32,10 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 MOST_BYTES = 8 * 1024 * 1024
 MOST_BODY_BYTES = MOST_BYTES // 3 * 4 + 256 * 1024
 """Of a file in base64, and its question."""
-_KINDS = (".pdf", ".docx", ".html", ".htm", ".txt", ".md", ".nxml", ".xml")
+_KINDS = (
+    *(".pdf", ".docx", ".html", ".htm", ".txt", ".md", ".nxml", ".xml"),
+    *(".epub", ".odt", ".pptx", ".rtf", ".tex"),
+)
 _ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR")
 """What a process that reads a stranger's file knows of this one's; keys of models are not among it."""
 

@@ -63,7 +63,7 @@ def read_document(
     """
     content = read_whole(stream)
     if format in ARCHIVES:
-        with archive_errors(), ZipFile(BytesIO(content)) as archive:
+        with archive_errors(format.upper()), ZipFile(BytesIO(content)) as archive:
             text_parts(archive)
     elif format == "latex":
         content = decoded(content).encode()
@@ -73,12 +73,13 @@ def read_document(
 
 
 @contextmanager
-def archive_errors() -> Iterator[None]:
+def archive_errors(kind: str) -> Iterator[None]:
     """Raise UnreadableError if an archive or its XML is damaged."""
     try:
         yield
     except (BadZipFile, NotImplementedError, OSError, XMLSyntaxError, zlib.error) as error:
-        raise UnreadableError(f"It is damaged ({type(error).__name__}).") from error
+        message = f"It is no {kind}, or a damaged one ({type(error).__name__})."
+        raise UnreadableError(message) from error
 
 
 def text_parts(archive: ZipFile) -> list[ZipInfo]:

@@ -38,7 +38,7 @@ def read_docx(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
         raise UnreadableError(
             "It needs a password, or is of Word 97 to 2003: save it as .docx without a password."
         )
-    with archive_errors():
+    with archive_errors("Word document"):
         prepared, title = _prepared(content)
     yield outline(prepared, "docx").document(document_id, kind="text", title=title)
 
