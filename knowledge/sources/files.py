@@ -75,7 +75,7 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
 """Formats whose files are one document each, named by its path."""
 NEEDED = {
     "pdf": "pypdfium2",
-    **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"} | {"jats"}, "pypandoc"),
+    **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"}, "pypandoc"),
 }
 """The packages of the extra `documents`, by the formats that need them."""
 TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from lxml import etree
 from pylatexenc.latex2text import LatexNodes2Text
 from pylatexenc.latexwalker import (
     LatexCharsNode,
@@ -13,10 +14,19 @@ from pylatexenc.latexwalker import (
     LatexWalker,
 )
 
+from briefcontext.knowledge.sources.xml_stream import flatten
+
 FRACTIONS = ("frac", "dfrac", "tfrac", "cfrac")
 WORDS = ("text", "textrm", "textit", "textbf", "mathrm", "mbox", "operatorname", "textsf")
 NAMES = ("log", "ln", "lg", "exp", "sin", "cos", "tan", "min", "max", "lim", "sup", "inf")
 BLANKS = (" ", ",", ";", ":", "quad", "qquad")
+LAYOUTS = {
+    "mfrac": r"\frac{%s}{%s}",
+    "msqrt": r"\sqrt{%s}",
+    **{"msup": "{%s}^{%s}", "mover": "{%s}^{%s}", "msub": "{%s}_{%s}", "munder": "{%s}_{%s}"},
+    **{"msubsup": "{%s}_{%s}^{%s}", "munderover": "{%s}_{%s}^{%s}"},
+}
+UNSEEN = ("annotation", "annotation-xml", "maligngroup", "mphantom", "mspace")
 OPEN, CLOSE = "([{", ")]}"
 SYMBOLS = {**dict.fromkeys(("", "!", "left", "right", "displaystyle", "limits"), ""),
            "%": "%", "neq": "≠", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|"}  # fmt: skip
@@ -32,6 +42,24 @@ def formula_text(tex: str) -> str:
     # A fraction without its parts, for example.
     except (AttributeError, TypeError, ValueError):
         return " ".join(tex.split())
+
+
+def mathml_tex(element: etree._Element) -> str:
+    """Return MathML, whose names have no namespace, as TeX."""
+    name = str(element.tag)
+    if name in ("mi", "mn", "mo", "mtext"):
+        text = "".join(map(str, element.itertext())).strip()
+        plain = "".join(f"\\{sign}" if sign in "%&#_{}$" else sign for sign in text)
+        return f"\\text{{{plain}}}" if name == "mtext" else f"{{{plain}}}"
+    parts = [mathml_tex(child) for child in element if str(child.tag) not in UNSEEN]
+    if name in LAYOUTS and len(parts) == LAYOUTS[name].count("%s"):
+        return LAYOUTS[name] % tuple(parts)
+    if name == "mroot" and len(parts) == 2:
+        return f"\\sqrt[{parts[1]}]{{{parts[0]}}}"
+    inner = "".join(parts[:1] if name == "semantics" else parts) or flatten(element)
+    if name == "mfenced":
+        inner = f"{element.get('open', '(')}{','.join(parts)}{element.get('close', ')')}"
+    return f"{inner}\\quad " if name in ("mtd", "mtr") else f"{{{inner}}}"
 
 
 def with_superscript(before: str, raised: str) -> str:

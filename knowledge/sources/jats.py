@@ -14,7 +14,8 @@ from typing import Any
 from langchain_core.documents import Document
 from lxml import etree
 
-from briefcontext.knowledge.sources.pandoc import outline
+from briefcontext.knowledge.sources.formulas import mathml_tex
+from briefcontext.knowledge.sources.pandoc import WIDEST, Node, Outline
 from briefcontext.knowledge.sources.publication import (
     author_list,
     has_retracted_title,
@@ -77,38 +78,65 @@ RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forwa
 CONCERN_FORWARD = frozenset({"concern-forward", "expressed-concern", "expression-of-concern"})
 """`related-article-type` by which an article points to the notice that retracts, corrects or doubts it."""
 
-HEADED = frozenset({"abstract", "app", "body", "sec", "trans-abstract"})
-QUOTED = HEADED | {"boxed-text", "disp-quote"}
-"""Elements whose headings end with them, as those of a quotation do."""
-BLOCKS = frozenset({
-    "body", "caption", "fig", "fig-group", "fn", "p", "speech", "statement", "subtitle", "supplementary-material",
-    "table-wrap", "table-wrap-foot", "table-wrap-group", "title", "verse-group", "verse-line",
-})  # fmt: skip
+HEADED = frozenset({"abstract", "app", "body", "boxed-text", "disp-quote", "sec", "trans-abstract"})
+"""Elements whose titles are headings, which end with them as those of a quotation do."""
 CAPTIONED = frozenset({"boxed-text", "fig", "supplementary-material", "table-wrap"})
-HTML_NAMES = {
-    **{"bold": "b", "italic": "i", "break": "br", "code": "pre", "preformat": "pre"},
-    **{"def": "dd", "def-list": "dl", "list-item": "li", "term": "dt"},
-    **dict.fromkeys(BLOCKS, "div"),
-    **dict.fromkeys(QUOTED, "blockquote"),
-}
-KEPT = frozenset({
-    "blockquote", "h1", "math", "ol", "p", "script", "sub", "sup", "table", "tbody", "td", "tfoot", "th", "thead", "tr",
-    "ul",
-})  # fmt: skip
-"""Elements that are named as in HTML."""
+BLOCKS = (
+    HEADED
+    | CAPTIONED
+    | frozenset(
+        [
+            "caption",
+            "code",
+            "def",
+            "def-item",
+            "def-list",
+            "fig-group",
+            "list",
+            "list-item",
+            "p",
+            "preformat",
+            "speech",
+            "statement",
+            "subtitle",
+            "table",
+            "table-wrap-foot",
+            "table-wrap-group",
+            "term",
+            "title",
+            "verse-group",
+            "verse-line",
+        ]
+    )
+)
+LEFT_OUT = frozenset(
+    [
+        "alt-text",
+        "annotation",
+        "annotation-xml",
+        "attrib",
+        "fn-group",
+        "graphic",
+        "inline-graphic",
+        "label",
+        "long-desc",
+        "media",
+        "object-id",
+        "permissions",
+        "ref-list",
+        "sec-meta",
+        "strike",
+    ]
+)
 LIST_STYLES = {
-    **{"order": "1", "alpha-lower": "a", "alpha-upper": "A"},
-    **{"roman-lower": "i", "roman-upper": "I"},
+    **{"order": "Decimal", "alpha-lower": "LowerAlpha", "alpha-upper": "UpperAlpha"},
+    **{"roman-lower": "LowerRoman", "roman-upper": "UpperRoman"},
 }
-LEFT_OUT = frozenset({
-    "alt-text", "annotation", "annotation-xml", "attrib", "col", "colgroup", "fn-group", "graphic",
-    "inline-graphic", "label", "long-desc", "media", "object-id", "permissions", "ref-list",
-    "sec-meta", "strike",
-})  # fmt: skip
+FOOT = "table-wrap-foot"
+SCRIPTS = {"sup": "Superscript", "sub": "Subscript"}
+BLANK: Node = {"t": "Space"}
 LONGEST_NOTE = 300
 """Characters of a footnote that is placed where it is referenced."""
-FORMULA_ALTERNATIVES = frozenset({"tex-math", "textual-form"})
-"""Other writings of a formula, which count only if it has no MathML."""
 
 _INITIAL = re.compile(r"(?<![^\W_])[^\W\d_]|(?<=[A-Z])[A-Z]")
 
@@ -144,7 +172,7 @@ def _article(article: etree._Element, position: str) -> Entry:
     metadata = _metadata(article, ids)
     titled = article.find(f"{META}/title-group/article-title") is not None
     try:
-        page = outline(etree.tostring(_page(article), method="html", encoding="utf-8"), "html")
+        page = _outline(article)
     except UnreadableError as error:
         return Reject(position, str(error))
     if not page.text:
@@ -207,7 +235,9 @@ def _authors(article: etree._Element) -> Iterator[str]:
 
 
 def _author(author: etree._Element) -> str:
-    for name in author.xpath("(.//name | .//string-name)[not(ancestor::collab)]"):
+    for name in author.iter("name", "string-name"):
+        if next(name.iterancestors("collab"), None) is not None:
+            continue
         family, given = first_text(name, "surname"), first_text(name, "given-names")
         if family:
             initials = "".join(_INITIAL.findall(given))
@@ -241,24 +271,39 @@ def _year(article: etree._Element) -> int | None:
     return year_in(" ".join([*preferred, *years.values()]))
 
 
-def _page(article: etree._Element) -> etree._Element:
-    """Return what is read of an article, as the body of a page; the article is changed."""
-    page = etree.Element("body")
-    english = _is_english(article)
-    for title in _titles(article):
-        etree.SubElement(page, "blockquote").append(title)
+def _outline(article: etree._Element) -> Outline:
+    """Return the outline of an article; the article is changed."""
+    notes = {note.get("id", ""): note for note in article.iter("fn")}
+    parts = [*_titles(article), *_abstracts(article)]
+    for name in ("body", "floats-wrap", "floats-group"):
+        parts += article.findall(name)
+    placed = set[etree._Element]()
+    for part in parts:
+        placed |= _place_notes(part, notes)
+    for part in parts:
+        for note in part.iter("fn"):
+            if note in placed:
+                note[:], note.text = [], None
+    return Outline({}, [block for part in parts for block in _part(part)])
+
+
+def _part(part: etree._Element) -> Iterator[Node]:
+    if part.tag in ("abstract", "trans-abstract") and part.find("title") is None:
+        heading: list[Node] = [{"t": "Header", "c": [1, [], _string("Abstract")]}]
+        yield {"t": "BlockQuote", "c": [*heading, *_blocks(part, 1)]}
+    elif part.tag in HEADED and part.tag != "body":
+        yield {"t": "BlockQuote", "c": list(_blocks(part, 1))}
+    else:
+        yield from _blocks(part, 0)
+
+
+def _abstracts(article: etree._Element) -> Iterator[etree._Element]:
     for abstract in article.iterfind(f"{META}/abstract"):
         if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
-            page.append(_headed(abstract))
-    for abstract in article.findall(f"{META}/trans-abstract") if not english else ():
-        if _is_english(abstract):
-            page.append(_headed(abstract))
-    notes = {note.get("id", ""): note for note in article.iter("fn")}
-    for name in ("body", "floats-wrap", "floats-group"):
-        page.extend(article.findall(name))
-    _place_notes(page, notes)
-    _write_html(page)
-    return page
+            yield abstract
+    for abstract in article.iterfind(f"{META}/trans-abstract"):
+        if _is_english(abstract) and not _is_english(article):
+            yield abstract
 
 
 def _is_english(element: etree._Element) -> bool:
@@ -266,141 +311,189 @@ def _is_english(element: etree._Element) -> bool:
 
 
 def _titles(article: etree._Element) -> Iterator[etree._Element]:
-    """Yield the title with its subtitle, after that in English if the article has another language."""
-    groups = article.findall(f"{META}/title-group")
-    translated = [
-        group
-        for group in article.iterfind(f"{META}/title-group/trans-title-group")
-        if not _is_english(article) and _is_english(group)
-    ]
-    for group, prefix in (
-        *((group, "trans-") for group in translated),
-        *((group, "") for group in groups),
-    ):
-        title = group.find(f"{prefix or 'article-'}title")
-        if title is None:
-            continue
-        # A cross-reference in a title is the marker of a footnote.
-        etree.strip_elements(title, "xref", "fn", with_tail=False)
-        for subtitle in group.findall(f"{prefix}subtitle"):
-            ended = flatten(title)[-1:] in (*".:?!", "")
-            etree.SubElement(title, "span").text = " " if ended else ": "
-            title.append(subtitle)
-            subtitle.tag = "span"
-        title.tag = "h1"
-        title.tail = None
-        yield title
+    """Yield the title with its subtitle, after the English one if it has another language."""
+    group = f"{META}/title-group"
+    for place, prefix in ((f"{group}/trans-title-group", "trans-"), (group, "")):
+        for titles in article.iterfind(place):
+            title = titles.find(f"{prefix or 'article-'}title")
+            if title is None or (prefix and (_is_english(article) or not _is_english(titles))):
+                continue
+            # A cross-reference in a title is the marker of a footnote.
+            etree.strip_elements(title, "xref", "fn", with_tail=False)
+            for subtitle in titles.findall(f"{prefix}subtitle"):
+                ended = flatten(title)[-1:] in (*".:?!", "")
+                etree.SubElement(title, "named-content").text = " " if ended else ": "
+                title.append(subtitle)
+                subtitle.tag = "named-content"
+            title.tag = "title"
+            yield _wrapped("sec", title)
 
 
-def _headed(abstract: etree._Element) -> etree._Element:
-    if abstract.find("title") is None:
-        title = etree.Element("title")
-        title.text, title.tail, abstract.text = "Abstract", abstract.text, None
-        abstract.insert(0, title)
-    return abstract
+def _wrapped(name: str, element: etree._Element) -> etree._Element:
+    outer = etree.Element(name)
+    outer.append(element)
+    element.tail = None
+    return outer
 
 
-def _place_notes(page: etree._Element, notes: Mapping[str, etree._Element]) -> None:
-    """Have short footnotes follow what refers to them; others keep their labels."""
+def _place_notes(part: etree._Element, notes: Mapping[str, etree._Element]) -> set[etree._Element]:
+    """Put short footnotes in the place of references to them, and return them."""
     placed = set()
-    for reference in list(page.iter("xref")):
+    for reference in list(part.iter("xref")):
         note = notes.get(reference.get("rid", ""))
         if note is not None and len(flatten(note)) <= LONGEST_NOTE:
             placed.add(note)
             copy = deepcopy(note)
-            reference[:] = [copy]
-            reference.text = copy.tail = None
-            reference.set("ref-type", "fn")
-            _place_note(copy)
+            copy.tail = None
+            reference[:], reference.text = [copy], None
             raised = reference.getparent()
             if raised is not None and raised.tag == "sup":
-                raised.tag = "span"
-    for note in list(page.iter("fn")):
-        if note in placed:
-            note[:], note.text = [], None
-        elif next(note.iterancestors("table-wrap-foot", "fn-group"), None) is None:
-            _place_note(note)
-        else:
-            _prefix(note, first_text(note, "label"))
+                raised.tag = "named-content"
+    return placed
 
 
-def _place_note(note: etree._Element) -> None:
-    for paragraph in note.iter("p"):
-        paragraph.tag = "span"
-    etree.strip_elements(note, "label", with_tail=False)
-    note.tag = "span"
-    note.text = f" ({(note.text or '').lstrip()}"
-    etree.SubElement(note, "span").text = ")"
+def _blocks(element: etree._Element, level: int) -> Iterator[Node]:
+    """Yield an element's blocks as pandoc has them. A block in running text breaks it in two."""
+    running = _string(element.text)
+    for child in element:
+        if child.tag in BLOCKS or _is_table(child) or (child.tag == "fn" and element.tag == FOOT):
+            yield {"t": "Para", "c": running}
+            running = []
+            yield from _block(child, element, level)
+        elif child.tag not in LEFT_OUT:
+            running = [*running, *_inline(child)]
+        running = [*running, *_string(child.tail)]
+    yield {"t": "Para", "c": running}
 
 
-def _prefix(element: etree._Element, label: str) -> None:
-    """Begin the first paragraph in an element with its label."""
-    paragraph = next(element.iter("p"), element)
-    paragraph.text = f"{label} {paragraph.text or ''}" if label else paragraph.text
+def _is_table(element: etree._Element) -> bool:
+    return element.tag == "alternatives" and element.find("table") is not None
 
 
-def _write_html(page: etree._Element) -> None:
-    """Give elements the names that they have in HTML."""
-    for captioned in page.iter(*CAPTIONED):
-        _join_caption(captioned)
-    for listing in list(page.iter("list")):
-        _mark_items(listing)
-    for formula in page.iter(*FORMULA_ALTERNATIVES):
-        parent = formula.getparent()
-        if parent is not None and parent.find("math") is not None:
-            formula.tag = "alt-text"
-        elif formula.tag == "tex-math":
-            formula.text, formula.tag = flatten(formula), "script"
-            del formula[:]
-            formula.set("type", "math/tex")
-    etree.strip_elements(page, *LEFT_OUT, with_tail=False)
-    etree.strip_tags(page, "def-item")
-    for element in list(page.iter(etree.Element)):
-        if next(element.iterancestors("math"), None) is None:
-            _rename(element)
+def _block(element: etree._Element, parent: etree._Element, level: int) -> Iterator[Node]:
+    if element.tag == "title" and parent.tag in HEADED:
+        yield {"t": "Header", "c": [level, [], list(_inlines(element))]}
+    elif element.tag in HEADED:
+        caption = _caption(element) if element.tag in CAPTIONED else ()
+        yield {"t": "BlockQuote", "c": [*caption, *_blocks(element, level + 1)]}
+    elif element.tag in CAPTIONED:
+        yield from _caption(element)
+        yield from _blocks(element, level)
+    elif element.tag == "caption" and parent.tag in CAPTIONED:
+        return
+    elif element.tag == "list":
+        yield from _list(element, level)
+    elif element.tag in ("def", "list-item"):
+        yield {"t": "BulletList", "c": [list(_blocks(element, level))]}
+    elif element.tag == "table":
+        yield _table(element, level)
+    else:
+        label = first_text(element, "label") if element.tag == "fn" else ""
+        yield from _labelled(label, _blocks(element, level))
 
 
-def _rename(element: etree._Element) -> None:
-    parent = element.getparent()
-    if element.tag == "disp-formula":
-        element.text, element.tail = f" {element.text or ''}", f" {element.tail or ''}"
-    if element.tag == "title" and parent is not None and parent.tag == "blockquote":
-        outer = sum(1 for _ in element.iterancestors("blockquote"))
-        element.tag = f"h{min(outer, 6)}"
-    elif element.tag == "xref" and element.get("ref-type") == "bibr":
-        element.tag = "a"
-        element.set("href", "#")
-    elif element.tag not in KEPT:
-        element.tag = HTML_NAMES.get(str(element.tag), "span")
+def _labelled(label: str, blocks: Iterator[Node]) -> list[Node]:
+    """Return blocks; the first that has text begins with a label."""
+    labelled = list(blocks)
+    for block in labelled[:2] if label else ():
+        if block["t"] == "Para" and block["c"]:
+            block["c"] = [*_string(f"{label} "), *block["c"]]
+            break
+    return labelled
 
 
-def _join_caption(captioned: etree._Element) -> None:
-    """Have a caption be one paragraph that begins with its label, as in `Figure 1. Its caption`."""
-    caption, label = captioned.find("caption"), first_text(captioned, "label")
+def _caption(element: etree._Element) -> Iterator[Node]:
+    """Yield a caption as one paragraph with its label, as in `Figure 1. Its caption`."""
+    label, caption = first_text(element, "label"), element.find("caption")
     if label and label[-1] not in ".:":
         label += "."
-    if caption is None:
-        caption = etree.Element("caption")
-        captioned.insert(0, caption)
-    for part in caption.iter("title", "p"):
-        part.tag = "span"
-        part.tail = f" {part.tail or ''}"
-    caption.text = f"{label} {caption.text or ''}"
+    parts = (
+        [] if caption is None else [part for each in caption for part in (*_inlines(each), BLANK)]
+    )
+    yield {"t": "Para", "c": [*_string(f"{label} "), *parts]}
 
 
-def _mark_items(listing: etree._Element) -> None:
-    """Have a list show the marks of its items: numbers, letters, or labels of another kind."""
-    style = LIST_STYLES.get(listing.get("list-type", ""))
-    labels = [first_text(item, "label") for item in listing.iterfind("list-item")]
+def _list(element: etree._Element, level: int) -> Iterator[Node]:
+    """Yield a list with the marks of its items: numbers, letters, or labels of another kind."""
+    items = element.findall("list-item")
+    labels = [first_text(item, "label") for item in items]
     numbers = [label.strip("()[]. ") for label in labels]
-    if labels and all(number.isdecimal() for number in numbers):
-        style = "1"
-        listing.set("start", numbers[0])
+    style = LIST_STYLES.get(element.get("list-type", ""))
+    first = 1
+    if labels and all(map(str.isdecimal, numbers)):
+        style, first = "Decimal", int(numbers[0])
     elif style is None:
-        for item, label in zip(listing.iterfind("list-item"), labels, strict=True):
-            _prefix(item, label if any(map(str.isalnum, label)) else "")
-    for title in listing.findall("title"):
-        title.tag = "p"
-        listing.addprevious(title)
-    listing.tag = "ul" if style is None else "ol"
-    listing.set("type", style or "")
+        labels = [label if any(map(str.isalnum, label)) else "" for label in labels]
+    for title in element.iterfind("title"):
+        yield {"t": "Para", "c": list(_inlines(title))}
+    shown = labels if style is None else [""] * len(items)
+    blocks = [
+        _labelled(label, _blocks(item, level)) for item, label in zip(items, shown, strict=True)
+    ]
+    if style is None:
+        yield {"t": "BulletList", "c": blocks}
+    else:
+        yield {"t": "OrderedList", "c": [[first, {"t": style}, {"t": "Period"}], blocks]}
+
+
+def _table(table: etree._Element, level: int) -> Node:
+    def rows(part: etree._Element) -> list[Any]:
+        return [
+            ["", [[cell.tag, "", _span(cell, "rowspan"), _span(cell, "colspan"),
+                   list(_blocks(cell, level))] for cell in row.iterchildren("td", "th")]]
+            for row in part.iterfind("tr")
+        ]  # fmt: skip
+
+    heads = [row for part in table.iterfind("thead") for row in rows(part)]
+    bodies = [rows(part) for part in (table, *table.iterchildren("tbody", "tfoot"))]
+    lines = [row for body in (heads, *bodies) for row in body]
+    width = max((sum(cell[3] for cell in cells) for _, cells in lines), default=0)
+    while not heads and bodies[0] and all(cell[0] == "th" for cell in bodies[0][0][1]):
+        heads = [bodies[0].pop(0)]
+    parts = [["", 0, [], body] for body in bodies]
+    return {"t": "Table", "c": ["", ["", []], [None] * width, ["", heads], parts, ["", []]]}
+
+
+def _span(cell: etree._Element, name: str) -> int:
+    value = cell.get(name, "1")
+    return min(max(int(value), 1), WIDEST) if value.isdecimal() and len(value) < 9 else 1
+
+
+def _inlines(element: etree._Element) -> Iterator[Node]:
+    """Yield what is in an element, in pandoc's inline elements."""
+    yield from _string(element.text)
+    for child in element:
+        if child.tag not in LEFT_OUT:
+            yield from _inline(child)
+        yield from _string(child.tail)
+
+
+def _inline(element: etree._Element) -> Iterator[Node]:
+    content = list(_inlines(element))
+    if element.tag in SCRIPTS:
+        after = [content.pop()] if content and content[-1] is BLANK else []
+        yield from ({"t": SCRIPTS[str(element.tag)], "c": content}, *after)
+    elif element.tag == "xref" and element.get("ref-type") == "bibr":
+        yield {"t": "Link", "c": ["", content, ""]}
+    elif element.tag == "fn":
+        yield {"t": "Note", "c": list(_blocks(element, 0))}
+    elif element.tag == "math":
+        yield {"t": "Math", "c": ["", mathml_tex(element)]}
+    elif element.tag == "tex-math":
+        yield {"t": "Math", "c": ["", flatten(element)]}
+    elif element.tag in ("break", "disp-formula"):
+        yield from (BLANK, *content, BLANK)
+    elif element.tag in ("alternatives", "inline-formula") and element.find(".//math") is not None:
+        yield from _inline(next(element.iter("math")))
+    else:
+        yield from content
+
+
+def _string(text: str | None) -> list[Node]:
+    """Return a text as pandoc has it; its blanks are one at each side."""
+    if not text:
+        return []
+    words = " ".join(text.split())
+    first, last = (BLANK if side.isspace() else None for side in (text[0], text[-1]))
+    nodes = [first, {"t": "Str", "c": words} if words else None, last if words else None]
+    return [node for node in nodes if node is not None]

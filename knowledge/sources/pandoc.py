@@ -38,6 +38,8 @@ MOST_UNPACKED = 32 * 1024 * 1024
 TEXT_ENDINGS = (".htm", ".html", ".ncx", ".opf", ".rels", ".xhtml", ".xml")
 MOST_SPANS = 100_000
 """Limit of cells that a table repeats because they span several rows or columns."""
+WIDEST = 1000
+"""Limit of the columns and rows that a cell spans."""
 LONGEST_HEADER = 200
 """Characters of a header, and of a repeated cell, after which it is cut."""
 ARCHIVES = ("epub", "odt", "pptx")

@@ -7,7 +7,7 @@ from tempfile import TemporaryFile
 
 from lxml import etree, html
 
-from briefcontext.knowledge.sources.pandoc import Outline, convert, outline
+from briefcontext.knowledge.sources.pandoc import WIDEST, Outline, convert, outline
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import decoded, read_whole
 
@@ -28,8 +28,6 @@ BESIDE_MATH = (
 )
 """A second writing of a formula for the eye, its powers without a mark."""
 INPUTS = "//input | //select | //textarea | //*[@aria-checked]"
-WIDEST = 1000
-"""Limit of the columns and rows that a cell spans."""
 BOXES = ("checkbox", "radio")
 NO_STATE = ("button", "file", "hidden", "image", "password", "reset", "submit")
 """Inputs without a value to read."""
