@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.jats import read_jats
+from briefcontext.knowledge.sources.office import read_docx
 from briefcontext.knowledge.sources.web_page import read_html
-from briefcontext.knowledge.sources.word import read_docx
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 EXAMPLES = settings(max_examples=30, deadline=None)
@@ -27,9 +27,7 @@ figures = st.builds(
     st.sampled_from(["", "−", "±", "<", "≥", "~"]),
     st.sampled_from(["5", "0.25", "1,000", "40 mg", "12.5%", "10–50"]),
 )
-powers = st.tuples(
-    st.sampled_from(["10", "x", "SCr", "(a)"]), st.sampled_from(["9", "−3", "4.5", "n"])
-)
+powers = st.tuples(st.sampled_from(["10", "x", "SCr", "(a)"]), st.sampled_from(["9", "−3", "4.5", "n"]))
 tokens = words | figures | powers
 paragraphs = st.lists(tokens, min_size=1, max_size=5)
 blocks = st.one_of(
@@ -109,9 +107,7 @@ def as_jats(document: list[Block]) -> bytes:
         else:
             body += as_html([(kind, first, lines)])
     ids = "<article-id pub-id-type='pmc'>1</article-id>"
-    return (
-        f"<article><front><article-meta>{ids}</article-meta></front><body>{body}</body></article>"
-    ).encode()
+    return (f"<article><front><article-meta>{ids}</article-meta></front><body>{body}</body></article>").encode()
 
 
 def as_word(document: list[Block]) -> bytes:
@@ -132,21 +128,14 @@ def as_word(document: list[Block]) -> bytes:
     for number, (kind, first, lines) in enumerate(document, start=1):
         if kind == "ol":
             level = f'<w:start w:val="{first}"/><w:numFmt w:val="decimal"/><w:lvlText w:val="%1."/>'
-            numbering += (
-                f'<w:abstractNum w:abstractNumId="{number}"><w:lvl w:ilvl="0">{level}</w:lvl>'
-                "</w:abstractNum>"
-            )
-            instances += (
-                f'<w:num w:numId="{number}"><w:abstractNumId w:val="{number}"/></w:num>'
-            )
+            numbering += f'<w:abstractNum w:abstractNumId="{number}"><w:lvl w:ilvl="0">{level}</w:lvl></w:abstractNum>'
+            instances += f'<w:num w:numId="{number}"><w:abstractNumId w:val="{number}"/></w:num>'
             mark = f'<w:numPr><w:ilvl w:val="0"/><w:numId w:val="{number}"/></w:numPr>'
             body += "".join(paragraph(line, mark) for line in lines)
         elif kind == "p":
             body += paragraph(lines[0])
         else:
-            rows = [
-                "".join(f"<w:tc>{paragraph([cell])}</w:tc>" for cell in line) for line in lines
-            ]
+            rows = ["".join(f"<w:tc>{paragraph([cell])}</w:tc>" for cell in line) for line in lines]
             rows[0] = f"<w:trPr><w:tblHeader/></w:trPr>{rows[0]}"
             body += f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
         body += "<w:p/>"

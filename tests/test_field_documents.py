@@ -50,9 +50,7 @@ TEXTS: dict[str, list[str]] = {
 METADATA: dict[str, dict[str, Any]] = {
     "05-retraction-title/retracted.nxml": {"retracted": True},
     "18-jats-variants/01-concern-forward.nxml": {"expression_of_concern": True},
-    "18-jats-variants/03-string-name.nxml": {
-        "authors": "Doe, JA; Roe, B Jr; Invented Study Group"
-    },
+    "18-jats-variants/03-string-name.nxml": {"authors": "Doe, JA; Roe, B Jr; Invented Study Group"},
     "18-jats-variants/04-no-contrib-type.nxml": {"authors": "Doe, J"},
     "18-jats-variants/07-partial-retraction.nxml": {"retraction_notice": True, "retracted": False},
 }
@@ -97,9 +95,7 @@ PAGES = {
         "Children",
         "5 mg",
     ],
-    "<p>Give <span style='display:none'>10</span> 5 mg <i style='visibility: hidden'>no</i></p>": [
-        "Give 5 mg"
-    ],
+    "<p>Give <span style='display:none'>10</span> 5 mg <i style='visibility: hidden'>no</i></p>": ["Give 5 mg"],
     "<p><input type=checkbox checked> give <input type=radio> stop</p>": ["☒ give ☐ stop"],
     "<p>Dose <input value='5 mg'>, route <select><option>oral<option selected>IV</select></p>": [
         "Dose 5 mg , route IV"
@@ -107,13 +103,9 @@ PAGES = {
     "<p><span role=checkbox aria-checked=true>give</span></p>": ["☒ give"],
     "<ol><li>One<li value=4>Four<li>Five</ol>": ["1. One", "4. Four", "5. Five"],
     "<ol type=a start=2><li>One<ol><li>In</ol></ol>": ["b) One", "  1. In"],
-    "<p>1<sup>1</sup>/<sub>2</sub> tablets, 2<sup>1</sup>&frasl;<sub>4</sub></p>": [
-        "1 1/2 tablets, 2 1⁄4"
-    ],
+    "<p>1<sup>1</sup>/<sub>2</sub> tablets, 2<sup>1</sup>&frasl;<sub>4</sub></p>": ["1 1/2 tablets, 2 1⁄4"],
     "<p>1<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> tablets</p>": ["1 1/2 tablets"],
-    "<p>x<sup>n+1</sup>, (a)<sup>2</sup>, H<sub>2</sub>O, 10<sub>2</sub></p>": [
-        "x^(n+1), (a)^2, H2O, 10_2"
-    ],
+    "<p>x<sup>n+1</sup>, (a)<sup>2</sup>, H<sub>2</sub>O, 10<sub>2</sub></p>": ["x^(n+1), (a)^2, H2O, 10_2"],
     "<p>Shown.<sup>3</sup> Shown<sup><a href='#r4'>4</a></sup></p>": ["Shown.[3] Shown[4]"],
 }
 
@@ -133,9 +125,7 @@ def test_a_page_is_read_as_it_is_shown(tmp_path: Path, page: str) -> None:
         ("", "<p>Text</p>", "a"),
     ],
 )
-def test_a_stated_title_counts_unless_it_is_a_file_name(
-    tmp_path: Path, stated: str, body: str, title: str
-) -> None:
+def test_a_stated_title_counts_unless_it_is_a_file_name(tmp_path: Path, stated: str, body: str, title: str) -> None:
     (tmp_path / "a.html").write_text(f"<title>{stated}</title>{body}", encoding="utf-8")
     assert read(tmp_path / "a.html").metadata["title"] == title
 
@@ -153,8 +143,7 @@ FORM = (
         ("<w:checkBox><w:default w:val='1'/><w:checked w:val='0'/></w:checkBox>", "☐"),
         ("<w:checkBox><w:default w:val='1'/></w:checkBox>", "☒"),
         (
-            "<w:ddList><w:result w:val='1'/><w:listEntry w:val='give'/>"
-            "<w:listEntry w:val='do not give'/></w:ddList>",
+            "<w:ddList><w:result w:val='1'/><w:listEntry w:val='give'/><w:listEntry w:val='do not give'/></w:ddList>",
             "do not give",
         ),
     ],
@@ -203,9 +192,7 @@ def article(folder: Path, meta: str, attributes: str = "") -> Document:
         ("Withdrawn patients in trials", False),
     ],
 )
-def test_a_title_that_marks_a_retraction_counts(
-    tmp_path: Path, title: str, retracted: bool
-) -> None:
+def test_a_title_that_marks_a_retraction_counts(tmp_path: Path, title: str, retracted: bool) -> None:
     assert article(tmp_path, GROUP.format(title, "")).metadata["retracted"] == retracted
 
 
@@ -218,9 +205,7 @@ def test_a_notice_of_a_retraction_is_not_retracted(tmp_path: Path, kind: str) ->
 
 
 def test_a_subtitle_and_an_english_title_and_abstract_are_read(tmp_path: Path) -> None:
-    translated = (
-        "<trans-title-group xml:lang='en'><trans-title>Bees</trans-title></trans-title-group>"
-    )
+    translated = "<trans-title-group xml:lang='en'><trans-title>Bees</trans-title></trans-title-group>"
     abstracts = (
         "<abstract><p>Abejas.</p></abstract>"
         "<trans-abstract xml:lang='en'><p>Bees.</p></trans-abstract>"
@@ -247,9 +232,7 @@ def test_a_subtitle_and_an_english_title_and_abstract_are_read(tmp_path: Path) -
          "</surname></name></contrib></contrib-group></collab>", "Bee Group"),
     ],
 )  # fmt: skip
-def test_an_author_is_named_however_the_name_is_marked_up(
-    tmp_path: Path, contributor: str, author: str
-) -> None:
+def test_an_author_is_named_however_the_name_is_marked_up(tmp_path: Path, contributor: str, author: str) -> None:
     group = f"<contrib-group><contrib>{contributor}</contrib></contrib-group>"
     editors = "<contrib-group content-type='editors'><contrib><collab>No</collab></contrib></contrib-group>"
     assert article(tmp_path, group + editors).metadata["authors"] == author

@@ -6,11 +6,9 @@ import zipfile
 import pytest
 from langchain_core.documents import Document
 
+from briefcontext.knowledge.sources.office import read_docx
 from briefcontext.knowledge.sources.pandoc import MOST_UNPACKED
 from briefcontext.knowledge.sources.source import Reject
-from briefcontext.knowledge.sources.word import read_docx
-
-
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 NAMES = (

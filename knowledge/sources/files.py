@@ -17,6 +17,7 @@ from briefcontext.files import lone_surrogate, sha256
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
+from briefcontext.knowledge.sources.office import read_docx, read_pptx
 from briefcontext.knowledge.sources.pandoc import read_document
 from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
@@ -34,7 +35,6 @@ from briefcontext.knowledge.sources.source import (
 from briefcontext.knowledge.sources.tables import Columns, columns_of, csv_rows, jsonl_rows, read_table, without_text
 from briefcontext.knowledge.sources.texts import read_text
 from briefcontext.knowledge.sources.web_page import read_html, read_markdown
-from briefcontext.knowledge.sources.word import read_docx
 from briefcontext.knowledge.sources.xml_stream import root_name
 
 if TYPE_CHECKING:
@@ -67,10 +67,8 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     "html": read_html,
     "pdf": read_pdf,
     "docx": read_docx,
-    **{
-        format: partial(read_document, format=format)
-        for format in ("epub", "latex", "odt", "pptx", "rtf")
-    },
+    "pptx": read_pptx,
+    **{format: partial(read_document, format=format) for format in ("epub", "latex", "odt", "rtf")},
 }
 """Formats whose files are one document each, named by its path."""
 NEEDED = {
@@ -218,9 +216,7 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
         read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
     else:
         if (package := NEEDED.get(format)) and find_spec(package) is None:
-            raise MissingExtraError(
-                f"{file.name} needs the package {package}: {installing('documents')}."
-            )
+            raise MissingExtraError(f"{file.name} needs the package {package}: {installing('documents')}.")
         read = (COLLECTIONS | WHOLE_FILES)[format]
         if format == "pdf":
             read = partial(read, url=file.path.resolve().as_uri())

@@ -1,7 +1,7 @@
-"""JATS and NLM article XML, as PubMed Central gives it: one document per article, with its full text.
+"""JATS and NLM article XML, as PubMed Central writes it: one document per article.
 
-Element names are those of the NLM Journal Archiving DTD 2.x (archivearticle.dtd) and of its successor JATS
-(JATS-archivearticle1.dtd); namespaces are ignored, so that JATS wrapped by a service reads the same.
+Element names are those of the NLM Journal Archiving DTD 2.x and of its successor JATS. Namespaces
+are ignored, so that JATS in the envelope of a service reads the same.
 """
 
 import json
@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from io import BufferedIOBase
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.documents import Document
@@ -40,7 +41,7 @@ ABSTRACTS_LEFT_OUT = frozenset({"graphical", "video", "toc", "teaser"})
 """Values of `abstract-type` for pictures and for blurbs that repeat the abstract."""
 
 PUB_DATES = ("ppub", "collection", "epub-ppub", "epub", "pub")
-"""`pub-type` or `date-type` by preference: the journal issue's date first, as in PubMed's PubDate."""
+"""`pub-type` or `date-type` by preference: the issue's date first, as in PubMed's PubDate."""
 
 PAGES = {
     "pmc": "https://pmc.ncbi.nlm.nih.gov/articles/{}/",
@@ -50,91 +51,52 @@ PAGES = {
 """The address of an article by its ids, the best first."""
 
 MEDLINE_TYPES = {
-    **{
-        "review-article": "Review",
-        "systematic-review": "Systematic Review",
-        "case-report": "Case Reports",
-    },
-    **{
-        "letter": "Letter",
-        "editorial": "Editorial",
-        "news": "News",
-        "correction": "Published Erratum",
-    },
-    **dict.fromkeys(("partial-retraction", "retraction", "retraction-notice"), "Retraction Notice"),
-    **{"expression-of-concern": "Expression of Concern"},
+    "case-report": "Case Reports",
+    "correction": "Published Erratum",
+    "editorial": "Editorial",
+    "expression-of-concern": "Expression of Concern",
+    "letter": "Letter",
+    "news": "News",
+    "partial-retraction": "Retraction Notice",
+    "retraction": "Retraction Notice",
+    "review-article": "Review",
+    "systematic-review": "Systematic Review",
 }
-"""Publication types, as filters name them, of the `article-type`s that have one; others stay as they are."""
+"""Publication types, as filters name them, by `article-type`. Other types are kept as they are."""
 
 META = "front/article-meta"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
 """The DTDs' default, which is not loaded."""
 
-NOTICES = frozenset({"partial-retraction", "retraction", "retraction-notice", "withdrawal"})
-"""Types of articles that retract others."""
-RETRACTED = "retracted-article"
+NOTICES = frozenset({"partial-retraction", "retraction"})
 RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forward"
 CONCERN_FORWARD = frozenset({"concern-forward", "expressed-concern", "expression-of-concern"})
-"""`related-article-type` by which an article points to the notice that retracts, corrects or doubts it."""
+"""`related-article-type` of a link to the notice that retracts, corrects or doubts an article."""
 
 HEADED = frozenset({"abstract", "app", "body", "boxed-text", "disp-quote", "sec", "trans-abstract"})
 """Elements whose titles are headings, which end with them as those of a quotation do."""
 CAPTIONED = frozenset({"boxed-text", "fig", "supplementary-material", "table-wrap"})
-BLOCKS = (
-    HEADED
-    | CAPTIONED
-    | frozenset(
-        [
-            "caption",
-            "code",
-            "def",
-            "def-item",
-            "def-list",
-            "fig-group",
-            "list",
-            "list-item",
-            "p",
-            "preformat",
-            "speech",
-            "statement",
-            "subtitle",
-            "table",
-            "table-wrap-foot",
-            "table-wrap-group",
-            "term",
-            "title",
-            "verse-group",
-            "verse-line",
-        ]
-    )
-)
-LEFT_OUT = frozenset(
-    [
-        "alt-text",
-        "annotation",
-        "annotation-xml",
-        "attrib",
-        "fn-group",
-        "graphic",
-        "inline-graphic",
-        "label",
-        "long-desc",
-        "media",
-        "object-id",
-        "permissions",
-        "ref-list",
-        "sec-meta",
-        "strike",
-    ]
-)
+BLOCKS = HEADED | CAPTIONED | {
+    "caption", "code", "def", "def-item", "def-list", "fig-group", "list", "list-item", "p",
+    "preformat", "speech", "statement", "subtitle", "table", "table-wrap-foot", "table-wrap-group",
+    "term", "title", "verse-group", "verse-line",
+}  # fmt: skip
+LEFT_OUT = frozenset({
+    "alt-text", "annotation", "annotation-xml", "attrib", "fn-group", "graphic", "inline-graphic",
+    "label", "long-desc", "media", "object-id", "permissions", "ref-list", "sec-meta", "strike",
+})  # fmt: skip
 LIST_STYLES = {
-    **{"order": "Decimal", "alpha-lower": "LowerAlpha", "alpha-upper": "UpperAlpha"},
-    **{"roman-lower": "LowerRoman", "roman-upper": "UpperRoman"},
+    "order": "Decimal",
+    "alpha-lower": "LowerAlpha",
+    "alpha-upper": "UpperAlpha",
+    "roman-lower": "LowerRoman",
+    "roman-upper": "UpperRoman",
 }
-FOOT = "table-wrap-foot"
 SCRIPTS = {"sup": "Superscript", "sub": "Subscript"}
 BLANK: Node = {"t": "Space"}
+PLACED = "placed"
+"""Mark of a footnote that is where it is referenced."""
 LONGEST_NOTE = 300
 """Characters of a footnote that is placed where it is referenced."""
 
@@ -146,12 +108,12 @@ def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
     """Read the articles of a JATS stream, a single article or a set of them, and the rejects.
 
     The text is the title, the abstracts, the body and the floats, in this order, as `read_document`
-    writes it. A footnote is at its reference. Front and back matter, sub-articles and struck text
-    are left out.
+    writes it. A short footnote is at its reference. Front and back matter, sub-articles and struck
+    text are left out.
 
     The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections`
     is JSON: `[heading, start, end]` for each heading in order. `text[start:end]` begins with the
-    heading and ends before the next one. Text without any heading has the heading "".
+    heading and ends before the next one. Text without a heading has the heading "".
     """
     for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), 1):
         yield _article(article, f"record {number}")
@@ -193,9 +155,8 @@ def _article(article: etree._Element, position: str) -> Entry:
 def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
     kind = article.get("article-type", "")
     first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
-    related = {
-        link.get("related-article-type") for link in article.iterfind(f"{META}/related-article")
-    }
+    links = article.iterfind(f"{META}/related-article")
+    related = {link.get("related-article-type") for link in links}
     groups = article.iterfind(f"{META}/kwd-group")
     mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == "mesh"]
     journal = "front/journal-meta"
@@ -207,9 +168,7 @@ def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]
         "volume": first_text(article, f"{META}/volume"),
         "issue": first_text(article, f"{META}/issue"),
         "pages": pages or first_text(article, f"{META}/elocation-id"),
-        "journal_abbreviation": first_text(
-            article, f"{journal}/journal-id[@journal-id-type='nlm-ta']"
-        ),
+        "journal_abbreviation": first_text(article, f"{journal}/journal-id[@journal-id-type='nlm-ta']"),
         "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
         "year": _year(article),
         "corrected": CORRECTION_FORWARD in related,
@@ -218,7 +177,7 @@ def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]
     return {
         "publication_types": MEDLINE_TYPES.get(kind, kind),
         "languages": language(article.get(LANGUAGE, ENGLISH)),
-        "retracted": kind == RETRACTED or (RETRACTION_FORWARD in related and kind not in NOTICES),
+        "retracted": RETRACTION_FORWARD in related and kind not in NOTICES,
         "retraction_notice": kind in NOTICES,
         "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
         "journal": first_text(article, f"{journal}//journal-title"),
@@ -251,7 +210,7 @@ def _author(author: etree._Element) -> str:
 
 
 def _ids(article: etree._Element) -> dict[str, str]:
-    """Ids by `pub-id-type`, the PMC id as `pmc` with its prefix: older files give only its digits."""
+    """Return the ids by `pub-id-type`; `pmc` has its prefix, which older files lack."""
     ids: dict[str, str] = {}
     for element in article.iterfind(f"{META}/article-id"):
         if value := flatten(element):
@@ -277,32 +236,26 @@ def _outline(article: etree._Element) -> Outline:
     parts = [*_titles(article), *_abstracts(article)]
     for name in ("body", "floats-wrap", "floats-group"):
         parts += article.findall(name)
-    placed = set[etree._Element]()
     for part in parts:
-        placed |= _place_notes(part, notes)
+        _place_notes(part, notes)
+    blocks: list[Node] = []
     for part in parts:
-        for note in part.iter("fn"):
-            if note in placed:
-                note[:], note.text = [], None
-    return Outline({}, [block for part in parts for block in _part(part)])
-
-
-def _part(part: etree._Element) -> Iterator[Node]:
-    if part.tag in ("abstract", "trans-abstract") and part.find("title") is None:
-        heading: list[Node] = [{"t": "Header", "c": [1, [], _string("Abstract")]}]
-        yield {"t": "BlockQuote", "c": [*heading, *_blocks(part, 1)]}
-    elif part.tag in HEADED and part.tag != "body":
-        yield {"t": "BlockQuote", "c": list(_blocks(part, 1))}
-    else:
-        yield from _blocks(part, 0)
+        if part.tag in HEADED and part.tag != "body":
+            blocks.append({"t": "BlockQuote", "c": list(_blocks(part, 1))})
+        else:
+            blocks += _blocks(part, 0)
+    return Outline({}, blocks)
 
 
 def _abstracts(article: etree._Element) -> Iterator[etree._Element]:
-    for abstract in article.iterfind(f"{META}/abstract"):
+    translations = [] if _is_english(article) else article.findall(f"{META}/trans-abstract")
+    translations = [abstract for abstract in translations if _is_english(abstract)]
+    for abstract in [*article.findall(f"{META}/abstract"), *translations]:
         if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
-            yield abstract
-    for abstract in article.iterfind(f"{META}/trans-abstract"):
-        if _is_english(abstract) and not _is_english(article):
+            if abstract.find("title") is None:
+                title = etree.Element("title")
+                title.text, title.tail, abstract.text = "Abstract", abstract.text, None
+                abstract.insert(0, title)
             yield abstract
 
 
@@ -325,45 +278,43 @@ def _titles(article: etree._Element) -> Iterator[etree._Element]:
                 etree.SubElement(title, "named-content").text = " " if ended else ": "
                 title.append(subtitle)
                 subtitle.tag = "named-content"
-            title.tag = "title"
-            yield _wrapped("sec", title)
+            section = etree.Element("sec")
+            section.append(title)
+            title.tag, title.tail = "title", None
+            yield section
 
 
-def _wrapped(name: str, element: etree._Element) -> etree._Element:
-    outer = etree.Element(name)
-    outer.append(element)
-    element.tail = None
-    return outer
-
-
-def _place_notes(part: etree._Element, notes: Mapping[str, etree._Element]) -> set[etree._Element]:
-    """Put short footnotes in the place of references to them, and return them."""
-    placed = set()
+def _place_notes(part: etree._Element, notes: Mapping[str, etree._Element]) -> None:
+    """Have short footnotes follow the references to them, in place of their marks."""
     for reference in list(part.iter("xref")):
         note = notes.get(reference.get("rid", ""))
         if note is not None and len(flatten(note)) <= LONGEST_NOTE:
-            placed.add(note)
             copy = deepcopy(note)
             copy.tail = None
             reference[:], reference.text = [copy], None
+            note.set("fn-type", PLACED)
             raised = reference.getparent()
             if raised is not None and raised.tag == "sup":
                 raised.tag = "named-content"
-    return placed
 
 
 def _blocks(element: etree._Element, level: int) -> Iterator[Node]:
     """Yield an element's blocks as pandoc has them. A block in running text breaks it in two."""
     running = _string(element.text)
     for child in element:
-        if child.tag in BLOCKS or _is_table(child) or (child.tag == "fn" and element.tag == FOOT):
+        if child.tag in BLOCKS or _is_table(child) or _is_below_table(child):
             yield {"t": "Para", "c": running}
             running = []
             yield from _block(child, element, level)
         elif child.tag not in LEFT_OUT:
-            running = [*running, *_inline(child)]
-        running = [*running, *_string(child.tail)]
+            running += _inline(child)
+        running += _string(child.tail)
     yield {"t": "Para", "c": running}
+
+
+def _is_below_table(element: etree._Element) -> bool:
+    parent = element.getparent()
+    return element.tag == "fn" and parent is not None and parent.tag == "table-wrap-foot"
 
 
 def _is_table(element: etree._Element) -> bool:
@@ -379,17 +330,17 @@ def _block(element: etree._Element, parent: etree._Element, level: int) -> Itera
     elif element.tag in CAPTIONED:
         yield from _caption(element)
         yield from _blocks(element, level)
-    elif element.tag == "caption" and parent.tag in CAPTIONED:
-        return
     elif element.tag == "list":
         yield from _list(element, level)
     elif element.tag in ("def", "list-item"):
         yield {"t": "BulletList", "c": [list(_blocks(element, level))]}
     elif element.tag == "table":
         yield _table(element, level)
-    else:
-        label = first_text(element, "label") if element.tag == "fn" else ""
-        yield from _labelled(label, _blocks(element, level))
+    elif element.tag == "fn":
+        if element.get("fn-type") != PLACED:
+            yield from _labelled(first_text(element, "label"), _blocks(element, level))
+    elif element.tag != "caption" or parent.tag not in CAPTIONED:
+        yield from _blocks(element, level)
 
 
 def _labelled(label: str, blocks: Iterator[Node]) -> list[Node]:
@@ -407,10 +358,10 @@ def _caption(element: etree._Element) -> Iterator[Node]:
     label, caption = first_text(element, "label"), element.find("caption")
     if label and label[-1] not in ".:":
         label += "."
-    parts = (
-        [] if caption is None else [part for each in caption for part in (*_inlines(each), BLANK)]
-    )
-    yield {"t": "Para", "c": [*_string(f"{label} "), *parts]}
+    parts = _string(f"{label} ")
+    for part in caption if caption is not None else ():
+        parts += (*_inlines(part), BLANK)
+    yield {"t": "Para", "c": parts}
 
 
 def _list(element: etree._Element, level: int) -> Iterator[Node]:
@@ -427,9 +378,7 @@ def _list(element: etree._Element, level: int) -> Iterator[Node]:
     for title in element.iterfind("title"):
         yield {"t": "Para", "c": list(_inlines(title))}
     shown = labels if style is None else [""] * len(items)
-    blocks = [
-        _labelled(label, _blocks(item, level)) for item, label in zip(items, shown, strict=True)
-    ]
+    blocks = [_labelled(label, _blocks(item, level)) for item, label in zip(items, shown, strict=True)]
     if style is None:
         yield {"t": "BulletList", "c": blocks}
     else:
@@ -437,21 +386,27 @@ def _list(element: etree._Element, level: int) -> Iterator[Node]:
 
 
 def _table(table: etree._Element, level: int) -> Node:
-    def rows(part: etree._Element) -> list[Any]:
-        return [
-            ["", [[cell.tag, "", _span(cell, "rowspan"), _span(cell, "colspan"),
-                   list(_blocks(cell, level))] for cell in row.iterchildren("td", "th")]]
-            for row in part.iterfind("tr")
-        ]  # fmt: skip
+    def rows(*names: str) -> list[Any]:
+        return [("", cells(row)) for name in names for row in table.iterfind(name)]
 
-    heads = [row for part in table.iterfind("thead") for row in rows(part)]
-    bodies = [rows(part) for part in (table, *table.iterchildren("tbody", "tfoot"))]
-    lines = [row for body in (heads, *bodies) for row in body]
-    width = max((sum(cell[3] for cell in cells) for _, cells in lines), default=0)
-    while not heads and bodies[0] and all(cell[0] == "th" for cell in bodies[0][0][1]):
-        heads = [bodies[0].pop(0)]
-    parts = [["", 0, [], body] for body in bodies]
-    return {"t": "Table", "c": ["", ["", []], [None] * width, ["", heads], parts, ["", []]]}
+    def cells(row: etree._Element) -> list[Any]:
+        return [
+            (cell.tag, "", _span(cell, "rowspan"), _span(cell, "colspan"), [*_blocks(cell, level)])
+            for cell in row.iterchildren("td", "th")
+        ]
+
+    heads, body = rows("thead/tr"), rows("tr", "tbody/tr", "tfoot/tr")
+    width = max((sum(cell[3] for cell in row) for _, row in (*heads, *body)), default=0)
+    if not heads:
+        heads = list(takewhile(_is_header, body))
+        body = body[len(heads) :]
+    columns: list[None] = [None] * width
+    return {"t": "Table", "c": ["", ["", []], columns, ["", heads], [("", 0, [], body)], ["", []]]}
+
+
+def _is_header(row: tuple[str, list[Any]]) -> bool:
+    """Return whether a row names columns; a single cell is the heading of a part of a table."""
+    return len(row[1]) > 1 and all(cell[0] == "th" for cell in row[1])
 
 
 def _span(cell: etree._Element, name: str) -> int:
@@ -479,12 +434,14 @@ def _inline(element: etree._Element) -> Iterator[Node]:
         yield {"t": "Note", "c": list(_blocks(element, 0))}
     elif element.tag == "math":
         yield {"t": "Math", "c": ["", mathml_tex(element)]}
-    elif element.tag == "tex-math":
-        yield {"t": "Math", "c": ["", flatten(element)]}
+    elif element.tag in ("tex-math", "textual-form"):
+        parent = element.getparent()
+        # MathML is the better one of two writings.
+        if parent is None or parent.find("math") is None:
+            tex = element.tag == "tex-math"
+            yield from [{"t": "Math", "c": ["", flatten(element)]}] if tex else content
     elif element.tag in ("break", "disp-formula"):
         yield from (BLANK, *content, BLANK)
-    elif element.tag in ("alternatives", "inline-formula") and element.find(".//math") is not None:
-        yield from _inline(next(element.iter("math")))
     else:
         yield from content
 

@@ -17,7 +17,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import ijson  # type: ignore[import-untyped]
 from langchain_core.documents import Document
-from lxml.etree import XMLSyntaxError
+from lxml.etree import XMLParser, XMLSyntaxError, fromstring
 
 from briefcontext.errors import needing
 from briefcontext.knowledge.sources.formulas import (
@@ -42,7 +42,10 @@ WIDEST = 1000
 """Limit of the columns and rows that a cell spans."""
 LONGEST_HEADER = 200
 """Characters of a header, and of a repeated cell, after which it is cut."""
-ARCHIVES = ("epub", "odt", "pptx")
+ARCHIVES = ("epub", "odt")
+PROPERTIES = ("docProps/core.xml", "meta.xml")
+"""Parts of archives that state a title."""
+TITLE = ".//{http://purl.org/dc/elements/1.1/}title"
 FILE_ENDINGS = (".doc", ".docx", ".htm", ".html", ".odt", ".pdf", ".ppt", ".pptx", ".rtf", ".tex")
 """Endings by which a stated title is recognised as a file's name."""
 
@@ -54,9 +57,7 @@ _EMPTY: list[Any] = ["", "", 1, 1, []]
 
 
 @rejecting
-def read_document(
-    stream: BufferedIOBase, document_id: str, *, format: str, kind: str = "text"
-) -> Iterator[Entry]:
+def read_document(stream: BufferedIOBase, document_id: str, *, format: str) -> Iterator[Entry]:
     """Read a file in one of pandoc's formats as one document, or its reject.
 
     Paragraphs, headings, list items and table rows are separated by a blank line. A heading has its
@@ -64,14 +65,15 @@ def read_document(
     `[heading, start, end]` for each heading in order, as `read_jats` writes it.
     """
     content = read_whole(stream)
+    title = ""
     if format in ARCHIVES:
-        with archive_errors(format.upper()), ZipFile(BytesIO(content)) as archive:
-            text_parts(archive)
+        with archive_errors(f"{format.upper()} file"), ZipFile(BytesIO(content)) as archive:
+            _, title = text_parts(archive)
     elif format == "latex":
         content = decoded(content).encode()
     elif format == "rtf" and not content.startswith(b"{\\rtf"):
         raise UnreadableError("It is not RTF.")
-    yield outline(content, format).document(document_id, kind=kind)
+    yield outline(content, format).document(document_id, kind="text", title=title)
 
 
 @contextmanager
@@ -84,16 +86,22 @@ def archive_errors(kind: str) -> Iterator[None]:
         raise UnreadableError(message) from error
 
 
-def text_parts(archive: ZipFile) -> list[ZipInfo]:
-    """Return the parts of an archive with text. Raises UnreadableError if they are too large."""
+def text_parts(archive: ZipFile) -> tuple[list[ZipInfo], str]:
+    """Return the parts of an archive with text, and the title that it states.
+
+    Raises UnreadableError if they are too large.
+    """
     parts = [part for part in archive.infolist() if part.filename.endswith(TEXT_ENDINGS)]
     if (unpacked := sum(part.file_size for part in parts)) > MOST_UNPACKED:
-        raise UnreadableError(
-            f"It would be {unpacked:,} bytes unpacked: at most {MOST_UNPACKED:,} are read."
-        )
+        raise UnreadableError(f"It would be {unpacked:,} bytes unpacked: at most {MOST_UNPACKED:,} are read.")
     if any(part.flag_bits & 1 for part in parts):
         raise UnreadableError("It needs a password: save it without one.")
-    return parts
+    title = ""
+    for part in parts:
+        if part.filename in PROPERTIES:
+            properties = fromstring(archive.read(part), XMLParser(resolve_entities=False))
+            title = str(properties.findtext(TITLE) or "")
+    return parts, title
 
 
 def outline(content: bytes, format: str) -> "Outline":
@@ -102,9 +110,12 @@ def outline(content: bytes, format: str) -> "Outline":
         convert(content, format, "json", tree)
         tree.seek(0)
         meta = next(ijson.items(tree, "meta"))
+        if format in ("epub", "html"):
+            # Their metadata are not part of the text.
+            meta = {"title": meta["title"]} if format == "epub" and "title" in meta else {}
         tree.seek(0)
         try:
-            return Outline(meta if format != "html" else {}, ijson.items(tree, "blocks.item"))
+            return Outline(meta, ijson.items(tree, "blocks.item"))
         except RecursionError:
             raise UnreadableError("Its elements are nested too deeply.") from None
 
@@ -165,10 +176,7 @@ class Outline:
     def sections(self) -> list[tuple[str, int, int]]:
         """The heading, start and end of each section; empty if there are no headings."""
         ends = [start for _, start in self._starts[1:]] + [self._length]
-        return [
-            (heading, start, end)
-            for (heading, start), end in zip(self._starts, ends, strict=bool(self._starts))
-        ]
+        return [(heading, start, end) for (heading, start), end in zip(self._starts, ends, strict=bool(self._starts))]
 
     def document(self, document_id: str, *, kind: str, title: str = "") -> Document:
         """Return the document of a file; `title` is the stated one, which may be a file's name."""
@@ -375,9 +383,7 @@ def _is_numerator(inlines: Sequence[Node], place: int) -> bool:
     """Return whether a fraction begins at a place, as in `<sup>1</sup>/<sub>2</sub>`."""
     stroke = "".join(str(node.get("c")) for node in inlines[place + 1 : place + 2])
     lowered = inlines[place + 2 : place + 3]
-    return stroke[:1] in ("/", "⁄") and (
-        stroke[1:].isdigit() or bool(lowered and lowered[0]["t"] == "Subscript")
-    )
+    return stroke[:1] in ("/", "⁄") and (stroke[1:].isdigit() or bool(lowered and lowered[0]["t"] == "Subscript"))
 
 
 def _has_link(inlines: Sequence[Node]) -> bool:
@@ -396,9 +402,7 @@ def _flat(blocks: Sequence[Node]) -> list[str]:
     return inner.text.split()
 
 
-def _table_lines(
-    groups: Sequence[tuple[list[Any], list[Any]]], width: int, *, marked: bool
-) -> Iterator[str]:
+def _table_lines(groups: Sequence[tuple[list[Any], list[Any]]], width: int, *, marked: bool) -> Iterator[str]:
     """Yield the rows of a table, each cell with its header if there is one."""
     parts: list[tuple[list[str], list[Row]]] = [([], [])]
     for head, body in groups:

@@ -23,9 +23,7 @@ REFERENCES = ("aria-controls", "data-bs-target", "data-target", "popovertarget",
 OPENERS = (*REFERENCES[:-1], "aria-expanded", "onclick")
 """Attributes of a control that opens hidden text."""
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-BESIDE_MATH = (
-    "not(.//math) and (preceding-sibling::*[1] | following-sibling::*[1])/descendant-or-self::math"
-)
+BESIDE_MATH = "not(.//math) and (preceding-sibling::*[1] | following-sibling::*[1])/descendant-or-self::math"
 """A second writing of a formula for the eye, its powers without a mark."""
 INPUTS = "//input | //select | //textarea | //*[@aria-checked]"
 BOXES = ("checkbox", "radio")
@@ -107,9 +105,7 @@ def _is_opener(element: html.HtmlElement) -> bool:
     roles = element.get("role") in ("button", "tab")
     headed = any(parent.tag in HEADINGS for parent in element.iterancestors())
     panel = element.getnext()
-    shuts = panel is not None and (
-        "hidden" in panel.attrib or any(hiding in _style(panel) for hiding in HIDING)
-    )
+    shuts = panel is not None and ("hidden" in panel.attrib or any(hiding in _style(panel) for hiding in HIDING))
     return roles or headed or shuts or any(name in element.attrib for name in OPENERS)
 
 

@@ -1,4 +1,4 @@
-"""Word documents (.docx), made plain for pandoc, which loses some of what they show."""
+"""Word documents and PowerPoint slides, made plain for pandoc, which loses some of their text."""
 
 import zipfile
 from collections.abc import Iterator
@@ -6,14 +6,16 @@ from io import BufferedIOBase, BytesIO
 
 from lxml import etree
 
+from briefcontext.knowledge.sources.formulas import with_subscript, with_superscript
 from briefcontext.knowledge.sources.pandoc import archive_errors, outline, text_parts
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import read_whole
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _COMPATIBILITY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _STRICT = b"http://purl.oclc.org/ooxml/wordprocessingml/main"
-_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _PARTS = ("document", "endnotes", "footnotes", "styles")
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -35,30 +37,39 @@ def read_docx(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """
     content = read_whole(stream)
     if content.startswith(_OLD):
-        raise UnreadableError(
-            "It needs a password, or is of Word 97 to 2003: save it as .docx without a password."
-        )
-    with archive_errors("Word document"):
+        raise UnreadableError("It needs a password, or is of Word 97 to 2003: save it as .docx without a password.")
+    yield from _read(content, document_id, "docx")
+
+
+@rejecting
+def read_pptx(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
+    """Read the file as one document, as `read_document` does; or its reject."""
+    yield from _read(read_whole(stream), document_id, "pptx")
+
+
+def _read(content: bytes, document_id: str, format: str) -> Iterator[Entry]:
+    with archive_errors("Word document" if format == "docx" else "PowerPoint file"):
         prepared, title = _prepared(content)
-    yield outline(prepared, "docx").document(document_id, kind="text", title=title)
+    yield outline(prepared, format).document(document_id, kind="text", title=title)
 
 
 def _prepared(content: bytes) -> tuple[bytes, str]:
     """Return the file without pictures, as pandoc reads it whole, and the title that it states."""
     written = BytesIO()
-    title = ""
     with zipfile.ZipFile(BytesIO(content)) as file, zipfile.ZipFile(written, "w") as prepared:
-        parts = text_parts(file)
+        parts, title = text_parts(file)
         hidden: set[str] = set()
         for part in sorted(parts, key=lambda part: "styles" not in part.filename):
             xml = file.read(part)
-            if part.filename == "docProps/core.xml":
-                title = _parsed(xml).findtext(f".//{_TITLE}") or ""
-            if part.filename.startswith("word/") and part.filename.count("/") == 1:
+            if part.filename.startswith(("word/", "ppt/slides/")) and part.filename[-5:] != ".rels":
                 tree = _parsed(xml)
                 if tree.tag in (f"{_W}{name}" for name in _PARTS):
                     _prepare(tree, hidden)
-                    xml = etree.tostring(tree)
+                for paragraph in tree.iter(f"{_A}p"):
+                    _join_runs(paragraph)
+                for body in tree.iter(f"{_P}txBody"):
+                    _number(body)
+                xml = etree.tostring(tree)
             prepared.writestr(part.filename, xml)
         names = {part.filename for part in parts}
         _relate(prepared, names, "_rels/.rels", {"officeDocument": "word/document.xml"})
@@ -233,3 +244,40 @@ def _level_styles(tree: etree._Element) -> None:
             style = etree.SubElement(tree, f"{_W}style", {f"{_W}styleId": f"heading{outline}"})
             style.set(f"{_W}type", "paragraph")
             etree.SubElement(style, f"{_W}name", {f"{_W}val": f"heading {outline}"})
+
+
+def _join_runs(paragraph: etree._Element) -> None:
+    """Have the runs of a slide's paragraph be one, with exponents and without struck text."""
+    runs = [run for run in paragraph if run.tag in (f"{_A}r", f"{_A}br", f"{_A}fld")]
+    text = ""
+    for run in runs:
+        own = "\n" if run.tag == f"{_A}br" else run.findtext(f"{_A}t") or ""
+        properties = run.find(f"{_A}rPr")
+        properties = etree.Element("none") if properties is None else properties
+        baseline = properties.get("baseline", "0")
+        if properties.get("strike", "noStrike") != "noStrike":
+            continue
+        if baseline.strip("0%"):
+            text = with_subscript(text, own) if baseline < "0" else with_superscript(text, own)
+        else:
+            text += own
+    for run in runs[1:]:
+        paragraph.remove(run)
+    if runs:
+        runs[0][:], runs[0].tag = [], f"{_A}r"
+        etree.SubElement(runs[0], f"{_A}t").text = " ".join(text.split())
+
+
+def _number(body: etree._Element) -> None:
+    """Have the paragraphs of a slide's text begin with the numbers that it shows."""
+    counts: dict[int, int] = {}
+    for paragraph in body.iterfind(f"{_A}p"):
+        properties, shown = paragraph.find(f"{_A}pPr"), paragraph.find(f"{_A}r/{_A}t")
+        level = 0 if properties is None else int(properties.get("lvl", "0"))
+        mark = None if properties is None else properties.find(f"{_A}buAutoNum")
+        counts = {outer: count for outer, count in counts.items() if outer <= level}
+        if mark is None:
+            counts.pop(level, None)
+        elif shown is not None:
+            counts[level] = counts.get(level, int(mark.get("startAt", "1")) - 1) + 1
+            shown.text = f"{counts[level]}. {shown.text or ''}"
