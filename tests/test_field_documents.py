@@ -7,6 +7,7 @@ import pytest
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.files import open_sources
+from briefcontext.knowledge.sources.formulas import formula_text
 from tests.test_document_laws import word_file
 
 FIELD = Path(__file__).resolve().parents[2] / "shared" / "field"
@@ -236,3 +237,29 @@ def test_an_author_is_named_however_the_name_is_marked_up(tmp_path: Path, contri
     group = f"<contrib-group><contrib>{contributor}</contrib></contrib-group>"
     editors = "<contrib-group content-type='editors'><contrib><collab>No</collab></contrib></contrib-group>"
     assert article(tmp_path, group + editors).metadata["authors"] == author
+
+
+@pytest.mark.parametrize(
+    ("tex", "text"),
+    [
+        (r"\sqrt{\frac{a \times b}{3600}}", "√(a×b/3600)"),
+        (r"\frac{a}{72 \times b}", "a/(72×b)"),
+        (r"\frac{1}{x(a+b)}", "1/(x(a+b))"),
+        (r"\frac{a}{(b)(c)}", "a/((b)(c))"),
+        (r"\frac{140 - {age}}{72}x^{2}", "((140-age)/72)x^2"),
+        (r"1\frac{1}{2}", "1 1/2"),
+        (r"x\frac{1}{2}", "x(1/2)"),
+        (r"a/\frac{b}{c}", "a/(b/c)"),
+        (r"e^{- k t}", "e^(-kt)"),
+        (r"{SCr}^{- 1.154}", "SCr^-1.154"),
+        (r"x_{i+1} = a_{1}", "x_(i+1)=a1"),
+        (r"\log_{10} x", "log10 x"),
+        (r"{dose}{weight}", "dose weight"),
+        (r"5\ \text{mg per kg} \leq 10^{9}", "5 mg per kg≤10^9"),
+        (r"\left. x \right|_{0}", "x|_0"),
+        (r"\begin{matrix}a & b\\c & d\end{matrix}", "a b; c d"),
+        (r"\frac{a", r"\frac{a"),
+    ],
+)
+def test_a_formula_keeps_its_grouping_on_one_line(tex: str, text: str) -> None:
+    assert formula_text(tex) == text

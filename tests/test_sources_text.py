@@ -226,6 +226,10 @@ DOSES = "<tr><th>Weight<th>Adult<br>dose<tr><th>under 40 kg<td><p>500 mg</p>b.i.
         ("<tr><th>Dose<td>5 mg", "Dose | 5 mg"),
         ("<thead><tr><td>For<td>Dose<tbody><tr><td>men<td>5 mg", "For: men | Dose: 5 mg"),
         ("<tr><th>Dose", "Dose"),
+        (
+            "<tr><td colspan=2>Doses<tr><td>Drug<td>Child<tr><td>A<td>1 mg<tr><td>B<td>",
+            "Doses\n\nDrug: A | Child: 1 mg\n\nDrug: B",
+        ),
         (f"<tr><th>a<tr><td>b<table>{DOSES}</table>", "a\n\nb\n\nWeight: under 40 kg | Adult dose: 500 mg"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from lxml import etree
@@ -28,8 +29,10 @@ LAYOUTS = {
 }
 UNSEEN = ("annotation", "annotation-xml", "maligngroup", "mphantom", "mspace")
 OPEN, CLOSE = "([{", ")]}"
-SYMBOLS = {**dict.fromkeys(("", "!", "left", "right", "displaystyle", "limits"), ""),
-           "%": "%", "neq": "≠", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|"}  # fmt: skip
+SYMBOLS = {
+    **dict.fromkeys(("", "!", "left", "right", "displaystyle", "limits"), ""),
+    **{"%": "%", "neq": "≠", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|"},
+}
 
 
 def formula_text(tex: str) -> str:
@@ -151,12 +154,12 @@ def _script(base: str, mark: str, text: str) -> str:
         return with_subscript(base, text)[len(base) :]
     unsigned = text[1:] if text[0] in "+-−" else text
     plain = len(unsigned) == 1 or unsigned.replace(".", "").isdigit()
-    closed = text[0] in OPEN and text[-1] in CLOSE
+    closed = text[0] in OPEN and text[-1] in CLOSE and not compound
     return f"{mark}{text if plain or closed else f'({text})'}"
 
 
 def _units(nodes: Sequence[Any]) -> list[Any]:
-    """Return nodes, their characters one by one without blanks, and no bracket of `\\left.`."""
+    """Return nodes, their characters one by one without blanks, and no bracket of a bare `left`."""
     units: list[Any] = []
     for node in nodes:
         if isinstance(node, LatexCharsNode):
@@ -212,12 +215,15 @@ def _numerator(text: str) -> str:
 
 
 def _denominator(text: str) -> str:
-    factors = text[:1].isdigit() and any(map(str.isalpha, text))
+    factors = (text[:1].isdigit() and any(map(str.isalpha, text))) or any(
+        (first.isalnum() and second in f"√{OPEN}") or (first in CLOSE and second not in CLOSE)
+        for first, second in pairwise(text)
+    )
     return f"({text})" if factors or _has(text, "+-−±=<>≤≥,; ×·⋅*/") else text
 
 
 def _has(text: str, signs: str) -> bool:
-    """Return whether a text has one of the signs outside its brackets, or is several factors."""
+    """Return whether a text has one of the signs outside its brackets, after its start."""
     depth = 0
     for place, sign in enumerate(text):
         depth += (sign in OPEN) - (sign in CLOSE)

@@ -65,6 +65,7 @@ MEDLINE_TYPES = {
 """Publication types, as filters name them, by `article-type`. Other types are kept as they are."""
 
 META = "front/article-meta"
+ABBREVIATION = "journal-id[@journal-id-type='nlm-ta']"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
 """The DTDs' default, which is not loaded."""
@@ -111,8 +112,8 @@ def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
     writes it. A short footnote is at its reference. Front and back matter, sub-articles and struck
     text are left out.
 
-    The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections`
-    is JSON: `[heading, start, end]` for each heading in order. `text[start:end]` begins with the
+    The id is the PMC id, else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
+    `[heading, start, end]` for each heading in order. `text[start:end]` begins with the
     heading and ends before the next one. Text without a heading has the heading "".
     """
     for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), 1):
@@ -168,7 +169,7 @@ def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]
         "volume": first_text(article, f"{META}/volume"),
         "issue": first_text(article, f"{META}/issue"),
         "pages": pages or first_text(article, f"{META}/elocation-id"),
-        "journal_abbreviation": first_text(article, f"{journal}/journal-id[@journal-id-type='nlm-ta']"),
+        "journal_abbreviation": first_text(article, f"{journal}/{ABBREVIATION}"),
         "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
         "year": _year(article),
         "corrected": CORRECTION_FORWARD in related,
@@ -373,12 +374,14 @@ def _list(element: etree._Element, level: int) -> Iterator[Node]:
     first = 1
     if labels and all(map(str.isdecimal, numbers)):
         style, first = "Decimal", int(numbers[0])
-    elif style is None:
-        labels = [label if any(map(str.isalnum, label)) else "" for label in labels]
+    elif any(map(str.isalnum, "".join(labels))):
+        style = None
     for title in element.iterfind("title"):
         yield {"t": "Para", "c": list(_inlines(title))}
+    labels = [label if any(map(str.isalnum, label)) else "" for label in labels]
     shown = labels if style is None else [""] * len(items)
-    blocks = [_labelled(label, _blocks(item, level)) for item, label in zip(items, shown, strict=True)]
+    pairs = zip(items, shown, strict=True)
+    blocks = [_labelled(label, _blocks(item, level)) for item, label in pairs]
     if style is None:
         yield {"t": "BulletList", "c": blocks}
     else:

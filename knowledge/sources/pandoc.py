@@ -1,4 +1,4 @@
-"""Documents that pandoc reads (Word, HTML, EPUB, …), as plain text with sections, lists and tables.
+"""Documents that pandoc reads, as plain text with sections, lists and tables.
 
 pandoc runs in a sandbox, in a process with a limit of time and memory. `Outline` flattens its tree.
 """
@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase, BytesIO
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import PurePath
 from subprocess import PIPE, TimeoutExpired, run
 from tempfile import TemporaryFile
@@ -52,6 +52,8 @@ FILE_ENDINGS = (".doc", ".docx", ".htm", ".html", ".odt", ".pdf", ".ppt", ".pptx
 Node = dict[str, Any]
 Row = list[tuple[str, Any]]
 """The text and the cell in each column."""
+Group = tuple[list[Any], list[Any]]
+"""Rows of headers, and the rows below them."""
 _CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), " ")
 _EMPTY: list[Any] = ["", "", 1, 1, []]
 
@@ -61,8 +63,8 @@ def read_document(stream: BufferedIOBase, document_id: str, *, format: str) -> I
     """Read a file in one of pandoc's formats as one document, or its reject.
 
     Paragraphs, headings, list items and table rows are separated by a blank line. A heading has its
-    outer headings before it (`under`). A row is `Header: value | Header: value`. `sections` is JSON:
-    `[heading, start, end]` for each heading in order, as `read_jats` writes it.
+    outer headings before it (`under`). A row is `Header: value | Header: value`. `sections` is
+    JSON: `[heading, start, end]` for each heading in order, as `read_jats` writes it.
     """
     content = read_whole(stream)
     title = ""
@@ -93,7 +95,7 @@ def text_parts(archive: ZipFile) -> tuple[list[ZipInfo], str]:
     """
     parts = [part for part in archive.infolist() if part.filename.endswith(TEXT_ENDINGS)]
     if (unpacked := sum(part.file_size for part in parts)) > MOST_UNPACKED:
-        raise UnreadableError(f"It would be {unpacked:,} bytes unpacked: at most {MOST_UNPACKED:,} are read.")
+        raise UnreadableError(f"It would be {unpacked:,} bytes unpacked, more than are read.")
     if any(part.flag_bits & 1 for part in parts):
         raise UnreadableError("It needs a password: save it without one.")
     title = ""
@@ -176,7 +178,8 @@ class Outline:
     def sections(self) -> list[tuple[str, int, int]]:
         """The heading, start and end of each section; empty if there are no headings."""
         ends = [start for _, start in self._starts[1:]] + [self._length]
-        return [(heading, start, end) for (heading, start), end in zip(self._starts, ends, strict=bool(self._starts))]
+        parts = zip(self._starts, ends, strict=False)
+        return [(heading, start, end) for (heading, start), end in parts]
 
     def document(self, document_id: str, *, kind: str, title: str = "") -> Document:
         """Return the document of a file; `title` is the stated one, which may be a file's name."""
@@ -381,9 +384,10 @@ def _text(inlines: Sequence[Node], before: str = "") -> str:
 
 def _is_numerator(inlines: Sequence[Node], place: int) -> bool:
     """Return whether a fraction begins at a place, as in `<sup>1</sup>/<sub>2</sub>`."""
-    stroke = "".join(str(node.get("c")) for node in inlines[place + 1 : place + 2])
-    lowered = inlines[place + 2 : place + 3]
-    return stroke[:1] in ("/", "⁄") and (stroke[1:].isdigit() or bool(lowered and lowered[0]["t"] == "Subscript"))
+    stroke, lowered = (inlines[at : at + 1] for at in (place + 1, place + 2))
+    text = str(stroke[0].get("c")) if stroke else ""
+    below = text[1:].isdigit() or [node["t"] for node in lowered] == ["Subscript"]
+    return text[:1] in ("/", "⁄") and below
 
 
 def _has_link(inlines: Sequence[Node]) -> bool:
@@ -402,7 +406,7 @@ def _flat(blocks: Sequence[Node]) -> list[str]:
     return inner.text.split()
 
 
-def _table_lines(groups: Sequence[tuple[list[Any], list[Any]]], width: int, *, marked: bool) -> Iterator[str]:
+def _table_lines(groups: Sequence[Group], width: int, *, marked: bool) -> Iterator[str]:
     """Yield the rows of a table, each cell with its header if there is one."""
     parts: list[tuple[list[str], list[Row]]] = [([], [])]
     for head, body in groups:
@@ -410,11 +414,14 @@ def _table_lines(groups: Sequence[tuple[list[Any], list[Any]]], width: int, *, m
         if head:
             parts.append((_headers(grid[: len(head)]), []))
         parts[-1][1].extend(grid[len(head) :])
-    if not marked and len(parts[0][1]) > 1 and _names_columns(parts[0][1][0]):
-        parts = [(_headers(parts[0][1][:1]), parts[0][1][1:])]
+    if not marked:
+        rows = parts[0][1]
+        title = list(takewhile(_is_whole, rows))
+        first, *others = rows[len(title) :] or [[]]
+        if others and _names_columns(first):
+            parts = [([], title), (_headers([first]), others)]
     for headers, rows in parts:
-        cells = [row for row in rows if len({id(cell) for _, cell in row}) > 1 or width == 1]
-        filled = [any(row[column][0] for row in cells) for column in range(width)]
+        filled = [any(row[column][0] for row in rows if not _is_whole(row)) for column in range(width)]
         shown = zip(headers, filled, strict=False)
         if any(len(header) > LONGEST_HEADER or (header and not full) for header, full in shown):
             yield " | ".join(dict.fromkeys(filter(None, headers)))
@@ -427,15 +434,19 @@ def _lines(headers: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
     seen: set[int] = set()
     for row in rows:
         texts = [_cut(text) if id(cell) in seen else text for text, cell in row]
-        cells = {id(cell) for _, cell in row}
-        seen |= cells
-        whole = len(row) > 1 and len(cells) == 1 and bool(texts[0])
+        seen |= {id(cell) for _, cell in row}
+        whole = _is_whole(row)
         if whole:
             heading = under(heading if after_heading else "", _cut(texts[0]))
             yield texts[0]
         elif line := _row(headers, texts):
             yield f"{heading} | {line}" if heading else line
         after_heading = whole
+
+
+def _is_whole(row: Row) -> bool:
+    """Return whether one cell spans a row."""
+    return len(row) > 1 and bool(row[0][0]) and all(cell is row[0][1] for _, cell in row)
 
 
 def _row(headers: Sequence[str], texts: Sequence[str]) -> str:

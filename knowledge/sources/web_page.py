@@ -23,7 +23,8 @@ REFERENCES = ("aria-controls", "data-bs-target", "data-target", "popovertarget",
 OPENERS = (*REFERENCES[:-1], "aria-expanded", "onclick")
 """Attributes of a control that opens hidden text."""
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-BESIDE_MATH = "not(.//math) and (preceding-sibling::*[1] | following-sibling::*[1])/descendant-or-self::math"
+BESIDE = "(preceding-sibling::*[1] | following-sibling::*[1])"
+BESIDE_MATH = f"not(.//math) and {BESIDE}/descendant-or-self::math"
 """A second writing of a formula for the eye, its powers without a mark."""
 INPUTS = "//input | //select | //textarea | //*[@aria-checked]"
 BOXES = ("checkbox", "radio")
@@ -72,14 +73,20 @@ def _drop_hidden(page: html.HtmlElement) -> None:
     etree.strip_elements(page, *comments, *LEFT_OUT, with_tail=False)
     opened = _labels(page)
     for element in list(page.iterdescendants()):
-        hides = any(hiding in _style(element) for hiding in HIDING) or "hidden" in element.attrib
-        again = element.get("aria-hidden") == "true" and element.xpath(BESIDE_MATH)
-        unused = (element.tag == "button" and not _is_opener(element)) or (
-            element.tag == "script" and not element.get("type", "").startswith("math/tex")
-        )
-        kept = element.find(".//math") is not None or _is_opened(element, opened)
-        if again or unused or (hides and not kept):
+        if element.tag == "script":
+            unseen = not element.get("type", "").startswith("math/tex")
+        elif element.tag == "button":
+            unseen = not _is_opener(element)
+        elif _is_hidden(element):
+            unseen = element.find(".//math") is None and not _is_opened(element, opened)
+        else:
+            unseen = element.get("aria-hidden") == "true" and bool(element.xpath(BESIDE_MATH))
+        if unseen:
             element.drop_tree()
+
+
+def _is_hidden(element: html.HtmlElement) -> bool:
+    return "hidden" in element.attrib or any(hiding in _style(element) for hiding in HIDING)
 
 
 def _style(element: html.HtmlElement) -> str:
@@ -102,18 +109,20 @@ def _plain(element: html.HtmlElement) -> str:
 
 
 def _is_opener(element: html.HtmlElement) -> bool:
-    roles = element.get("role") in ("button", "tab")
-    headed = any(parent.tag in HEADINGS for parent in element.iterancestors())
+    if element.get("role") in ("button", "tab") or element.tag == "summary":
+        return True
+    if any(name in element.attrib for name in OPENERS):
+        return True
     panel = element.getnext()
-    shuts = panel is not None and ("hidden" in panel.attrib or any(hiding in _style(panel) for hiding in HIDING))
-    return roles or headed or shuts or any(name in element.attrib for name in OPENERS)
+    headed = any(parent.tag in HEADINGS for parent in element.iterancestors())
+    return element.tag == "button" and (headed or (panel is not None and _is_hidden(panel)))
 
 
 def _is_opened(element: html.HtmlElement, opened: Mapping[str, str]) -> bool:
     if element.get("id") in opened or element.get("role") == "tabpanel":
         return True
     before = element.getprevious()
-    controls = () if before is None else before.iter("button", "summary", "label", "a")
+    controls = () if before is None else before.iter(etree.Element)
     return element.get("hidden") == "until-found" or any(map(_is_opener, controls))
 
 
