@@ -42,8 +42,7 @@ def formula_text(tex: str) -> str:
     try:
         nodes = LatexWalker(tex.strip().strip("$"), tolerant_parsing=True).get_latex_nodes()[0]
         return " ".join(_line(nodes or []).split())
-    # A fraction without its parts, for example.
-    except (AttributeError, TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - errors of pylatexenc for broken TeX are not documented
         return " ".join(tex.split())
 
 
@@ -136,7 +135,7 @@ def _pieces(nodes: Sequence[Any]) -> list[str]:
             continue
         piece = node if isinstance(node, str) else _piece(node)
         words = piece[:1].isalpha() and pieces and pieces[-1][-1:].isalpha()
-        if script and piece:
+        if script and piece.strip():
             raised = _script("".join(pieces[-1:]), script, piece.strip())
             piece, script = _Raised(raised) if pieces else raised, ""
         elif words and isinstance(node, LatexGroupNode):

@@ -138,6 +138,8 @@ def _article(article: etree._Element, position: str) -> Entry:
         page = _outline(article)
     except UnreadableError as error:
         return Reject(position, str(error))
+    except RecursionError:
+        return Reject(position, "Its elements are nested too deeply.")
     if not page.text:
         return Reject(position, "It has neither a title nor any text.")
     title = page.title if titled else ""

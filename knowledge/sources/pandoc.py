@@ -391,13 +391,7 @@ def _is_numerator(inlines: Sequence[Node], place: int) -> bool:
 
 
 def _has_link(inlines: Sequence[Node]) -> bool:
-    return any(node["t"] in ("Link", "Cite") or _has_link(_children(node)) for node in inlines)
-
-
-def _children(node: Node) -> list[Node]:
-    content: Any = node.get("c")
-    content = content[1] if node["t"] == "Span" else content
-    return content if isinstance(content, list) and content and isinstance(content[0], dict) else []
+    return any(node["t"] in ("Link", "Cite") for node in inlines)
 
 
 def _flat(blocks: Sequence[Node]) -> list[str]:
