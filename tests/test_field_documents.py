@@ -1,13 +1,18 @@
 """Documents of the field folder, and variants of each kind, are read right."""
 
+import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 
+from briefcontext.errors import MissingExtraError
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.formulas import formula_text
+from briefcontext.knowledge.sources.web_page import read_html
 from tests.test_document_laws import word_file
 
 FIELD = Path(__file__).resolve().parents[2] / "shared" / "field"
@@ -167,6 +172,65 @@ def test_a_numbered_list_of_word_continues_after_a_paragraph(tmp_path: Path) -> 
     )
     (tmp_path / "a.docx").write_bytes(word_file(body, numbering))
     assert read(tmp_path / "a.docx").page_content == "1. Give\n\nNote\n\n2. Repeat"
+
+
+SOURCE = """---
+title: Doses
+---
+# Adults
+
+Give 10^9^/L, H~2~O, ~~not 5 mg~~ 3 mg.
+
+3. One
+4. Two
+
+| Drug | Adult | Child |
+|------|-------|-------|
+| A    |       | 1 mg  |
+| B    | 2 mg  |       |
+
+## Renal
+
+Not below 10 ml/min.
+"""
+READ = [
+    *("Doses", "Adults", "Give 10^9/L, H2O, 3 mg.", "3. One", "4. Two", "Drug: A | Child: 1 mg"),
+    *("Drug: B | Adult: 2 mg", "Adults › Renal", "Not below 10 ml/min."),
+]
+
+
+def write(path: Path) -> None:
+    pypandoc = pytest.importorskip("pypandoc", reason="the extra documents is not installed")
+    command = [pypandoc.get_pandoc_path(), "--standalone", "--from=markdown", f"--output={path}"]
+    subprocess.run(command, input=SOURCE.encode(), check=True)
+
+
+@pytest.mark.parametrize("ending", ["docx", "epub", "odt", "rtf", "html"])
+def test_a_document_reads_the_same_in_each_format(tmp_path: Path, ending: str) -> None:
+    write(tmp_path / f"a.{ending}")
+    assert read(tmp_path / f"a.{ending}").page_content.split("\n\n") == READ
+
+
+def test_slides_keep_exponents_numbers_and_cells(tmp_path: Path) -> None:
+    write(tmp_path / "a.pptx")
+    blocks = read(tmp_path / "a.pptx").page_content.split("\n\n")
+    assert [block for block in READ[:7] if block not in blocks] == []
+
+
+def test_latex_is_read_with_its_formulas_on_one_line(tmp_path: Path) -> None:
+    text = r"\section{Renal} Clearance is $\frac{(140-a) \times w}{72c}$, in $10^9$/L; 5 \%."
+    (tmp_path / "a.tex").write_text(text, encoding="utf-8")
+    blocks = read(tmp_path / "a.tex").page_content.split("\n\n")
+    assert blocks == ["Renal", "Clearance is (140-a)×w/(72c), in 10^9/L; 5 %."]
+
+
+def test_a_missing_extra_names_the_command_that_installs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.html").write_text("<p>5 mg</p>", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "pypandoc", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[documents\]'"):
+        open_sources(tmp_path)
+    with pytest.raises(MissingExtraError, match="pip install"):
+        list(read_html(io.BytesIO(b"<p>5 mg</p>"), "f/a.html"))
 
 
 ARTICLE = (

@@ -130,9 +130,14 @@ def convert(content: bytes, format: str, target: str, output: Any) -> None:
         MissingExtraError: pandoc is not installed.
     """
     with needing("documents", "Reading this format needs pandoc"):
-        from pypandoc import get_pandoc_path
+        import pypandoc
+
+        try:
+            program = pypandoc.get_pandoc_path()
+        except OSError as error:
+            raise ImportError from error
     limits = ("+RTS", f"-M{MEMORY}", "-RTS", "--sandbox")
-    command = [get_pandoc_path(), *limits, f"--from={format}", f"--to={target}", "--mathml"]
+    command = [program, *limits, f"--from={format}", f"--to={target}", "--mathml"]
     try:
         done = run(command, input=content, stdout=output, stderr=PIPE, timeout=SECONDS, check=False)
     except TimeoutExpired:
