@@ -112,6 +112,10 @@ PAGES = {
     "<p>1<sup>1</sup>/<sub>2</sub> tablets, 2<sup>1</sup>&frasl;<sub>4</sub></p>": ["1 1/2 tablets, 2 1⁄4"],
     "<p>1<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> tablets</p>": ["1 1/2 tablets"],
     "<p>x<sup>n+1</sup>, (a)<sup>2</sup>, H<sub>2</sub>O, 10<sub>2</sub></p>": ["x^(n+1), (a)^2, H2O, 10_2"],
+    "<p>10<sup>9</sup>/2, x<sup>2</sup>/2, 10<sup>9</sup>/L</p>": ["10^9/2, x^2/2, 10^9/L"],
+    "<p>Drug<sup>®</sup> on the 2<sup>nd</sup> day, CD4<sup>+</sup>, 5<sup>*</sup></p>": [
+        "Drug® on the 2nd day, CD4^+, 5*"
+    ],
     "<p>Shown.<sup>3</sup> Shown<sup><a href='#r4'>4</a></sup></p>": ["Shown.[3] Shown[4]"],
 }
 

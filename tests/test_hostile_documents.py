@@ -75,3 +75,12 @@ def test_a_harmless_depth_is_read(tmp_path: Path) -> None:
     (entry,) = source.entries()
     assert isinstance(entry, Document)
     assert entry.page_content == "5 mg"
+
+
+def test_a_long_cell_is_written_once(tmp_path: Path) -> None:
+    cells = f"<tr><th>a<th>b<tr><td colspan=1000>{'long ' * 100_000}<td>c"
+    (tmp_path / "a.html").write_text(f"<table>{cells}</table>", encoding="utf-8")
+    (source,) = open_sources([tmp_path / "a.html"])
+    (entry,) = source.entries()
+    assert isinstance(entry, Document)
+    assert len(entry.page_content) < 1_000_000

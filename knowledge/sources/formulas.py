@@ -75,7 +75,8 @@ def with_superscript(before: str, raised: str) -> str:
         return before + raised
     if last.isalnum() or last in f"{CLOSE}|":
         ordinal = last.isdigit() and raised in ("st", "nd", "rd", "th")
-        return before + (raised if ordinal or raised[0] in "^[" else f"^{_grouped(raised)}")
+        mark = not any(map(str.isalnum, raised)) and raised not in ("+", "-", "−")
+        return before + (raised if ordinal or mark else f"^{_grouped(raised)}")
     return before + (f"[{raised}]" if raised[0].isdigit() else raised)
 
 

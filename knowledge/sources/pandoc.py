@@ -357,14 +357,14 @@ def _text(inlines: Sequence[Node], before: str = "") -> str:
         elif kind == "Link" and [node["t"] for node in content[1]] == ["Superscript"]:
             raised = _text(content[1][0]["c"])
             text += f"[{raised}]" if raised[:1].isdigit() else raised
-        elif kind in ("Span", "Link") or kind == "Cite":
+        elif kind in ("Cite", "Link", "Span"):
             text = _text(content[1], text)
         elif kind == "Quoted":
             opening, closing = "‘’" if content[0]["t"] == "SingleQuote" else "“”"
             text = _text(content[1], text + opening) + closing
         elif kind == "Superscript":
             raised = _text(content)
-            if _is_numerator(inlines, place):
+            if raised.isdigit() and not text[-1:].isalpha() and _is_numerator(inlines, place):
                 text += f" {raised}" if text[-1:].isdigit() else raised
             elif _has_link(content) and raised[:1].isdigit():
                 text += f"[{raised}]"
@@ -391,8 +391,9 @@ def _is_numerator(inlines: Sequence[Node], place: int) -> bool:
     """Return whether a fraction begins at a place, as in `<sup>1</sup>/<sub>2</sub>`."""
     stroke, lowered = (inlines[at : at + 1] for at in (place + 1, place + 2))
     text = str(stroke[0].get("c")) if stroke else ""
-    below = text[1:].isdigit() or [node["t"] for node in lowered] == ["Subscript"]
-    return text[:1] in ("/", "⁄") and below
+    # A solidus alone may divide a power, as in 10^9/2; a fraction slash does not.
+    below = [node["t"] for node in lowered] == ["Subscript"] and len(text) == 1
+    return text[:1] == "⁄" or (text == "/" and below)
 
 
 def _has_link(inlines: Sequence[Node]) -> bool:
@@ -432,8 +433,10 @@ def _lines(headers: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
     heading, after_heading = "", False
     seen: set[int] = set()
     for row in rows:
-        texts = [_cut(text) if id(cell) in seen else text for text, cell in row]
-        seen |= {id(cell) for _, cell in row}
+        texts = []
+        for text, cell in row:
+            texts.append(_cut(text) if id(cell) in seen else text)
+            seen.add(id(cell))
         whole = _is_whole(row)
         if whole:
             heading = under(heading if after_heading else "", _cut(texts[0]))
