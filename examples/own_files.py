@@ -1,6 +1,6 @@
 """Build a knowledge base from PDF, Word, HTML and Markdown files, and ask it.
 
-Needs the extras `pdf` and `word`.
+Needs the extra `documents`.
 """
 
 from pathlib import Path

@@ -25,7 +25,7 @@ class LongDocumentSettings(Settings):
 
     document: str | None = Field(
         default=None,
-        description="The file to answer from: text, Markdown, HTML, Word, PDF or PMC NXML. It must be named.",
+        description="The file to answer from: text, PDF, PMC NXML, Word or another document. It must be named.",
     )
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="order_preserving",

@@ -385,7 +385,7 @@ def test_a_section_that_is_called_like_its_document_is_named_once(run: Run, tmp_
     path.write_text("# Zinc\n\nZinc shortened the common cold by two days.\n")
     code, out, _ = run("ask", "--verbose", "--document", str(path), "Does zinc shorten the common cold?")
     assert code == 0
-    assert re.search(r"  1  \d\.\d{3}  Zinc\n     \S*zinc\.md#0\n     # Zinc Zinc shortened", out)
+    assert re.search(r"  1  \d\.\d{3}  Zinc\n     \S*zinc\.md#0\n     Zinc Zinc shortened", out)
 
 
 def test_an_unknown_model_is_exit_code_2(run: Run, model: str, server: OpenAIServer) -> None:

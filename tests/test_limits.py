@@ -312,6 +312,7 @@ def test_ctrl_c_ends_a_wait(places: Places, limiter: Limiter) -> None:
     crowd = Crowd(limiter, ONE)
     holder = threading.Thread(target=crowd.call)
     holder.start()
+    wait_for(crowd.reached(asked=1, inside=1))
     try:
         interrupted(lambda: wait_for(crowd.reached(asked=2, inside=1)))
         with pytest.raises(KeyboardInterrupt):

@@ -127,15 +127,15 @@ def test_skipped_files_are_counted_and_told_and_a_loader_reads_them(run: Run, tm
     folder, kb = tmp_path / "papers", tmp_path / "kb"
     folder.mkdir()
     (folder / "a.txt").write_text("Honey soothes a cough.")
-    (folder / "b.pptx").write_bytes(b"PK")
+    (folder / "b.xlsx").write_bytes(b"PK")
     (folder / "c.odd").write_text("Zinc shortens colds.\nBy a day.")
     index = ["index", "--kb", str(kb), "--encoder", "minilm"]
     code, out, _ = run(*index, str(folder))
     assert code == 0
     assert "3 records read = 1 indexed + 0 updated + 0 unchanged + 0 deleted + 2 rejected" in out
-    assert "--loader langchain_community.document_loaders:UnstructuredPowerPointLoader" in out
+    assert "--loader langchain_community.document_loaders:UnstructuredExcelLoader" in out
     rejects = [json.loads(line) for line in (kb / "rejects.jsonl").read_text().splitlines()]
-    assert [Path(reject["source"]).name for reject in rejects] == ["b.pptx", "c.odd"]
+    assert [Path(reject["source"]).name for reject in rejects] == ["b.xlsx", "c.odd"]
     assert rejects[1]["reason"] == "It was skipped: its kind is not known."
     code, out, _ = run(*index, str(folder))
     assert "0 records read" in out
@@ -216,7 +216,6 @@ def test_columns_are_found_in_capitals_and_between_blanks() -> None:
 
 
 def test_word_is_read_without_naming_its_loader(tmp_path: Path) -> None:
-    pytest.importorskip("mammoth", reason="the extra word is not installed")
     body = "<w:document xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'><w:body><w:p><w:r>"
     with zipfile.ZipFile(tmp_path / "b.docx", "w") as word:
         word.writestr("word/document.xml", f"{body}<w:t>Honey helps.</w:t></w:r></w:p></w:body></w:document>")

@@ -503,7 +503,7 @@ def test_a_file_of_ones_own_is_asked_and_taken_out_again(browser: Browser, tmp_p
         browser.see(".reference blockquote .quote", "in men").click()
         browser.see("#passage .whole").click()
         browser.until(lambda: browser.texts("#passage .whole") == [], "all is shown")
-        assert browser.texts("#passage .context")[0].startswith("# Aspirin and stroke")
+        assert browser.texts("#passage .context")[0].startswith("Aspirin and stroke")
         browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
         browser.see("#no-file").click()
         assert browser.see("#filters").is_displayed()
@@ -542,7 +542,7 @@ def test_an_opened_passage_shows_what_stands_around_it_and_the_whole_source(
     texts = browser.texts("#passage :is(.context, .passage-text)")
     assert len(texts[0]) > before
     assert len(texts[2]) > after
-    assert "".join(texts).startswith("# Aspirin and stroke")
+    assert "".join(texts).startswith("Aspirin and stroke")
     assert "".join(texts).rstrip().endswith("in their care.")
     assert browser.texts("#passage mark.current") == [f"{FINDING} in men."]
 

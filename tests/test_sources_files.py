@@ -155,11 +155,11 @@ def test_a_path_that_matches_nothing_is_an_error_that_names_it(tmp_path: Path, p
 
 
 def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path) -> None:
-    write(tmp_path, a__jsonl=ROW, b__pptx=b"PK", c__jsonl=LIST_OF_FILES, d__xml=b"<html/>", e__xml=b"no")
+    write(tmp_path, a__jsonl=ROW, b__xlsx=b"PK", c__jsonl=LIST_OF_FILES, d__xml=b"<html/>", e__xml=b"no")
     write(tmp_path, f_in_corpus__jsonl=ROW, f_in_queries__jsonl=ROW)
     expected = {
-        "b.pptx": "a loader reads it: briefcontext index FILE --kb DIR --loader "
-        "langchain_community.document_loaders:UnstructuredPowerPointLoader",
+        "b.xlsx": "a loader reads it: briefcontext index FILE --kb DIR --loader "
+        "langchain_community.document_loaders:UnstructuredExcelLoader",
         "c.jsonl": "its rows have no column 'text' or 'content' or 'contents', but 'file', 'bytes' "
         "(name the one that holds the text: index --field text=COLUMN)",
         "d.xml": "its root element html is neither PubMed's nor that of a JATS article",

@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, cite, number_citations
 from briefcontext.chains.reader import Quote
-from briefcontext.errors import KnowledgeBaseError, MissingExtraError
+from briefcontext.errors import MissingExtraError
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.chunking import chunk_document
 from briefcontext.knowledge.sources.files import open_sources
@@ -18,7 +18,6 @@ from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.source import Entry, Reject
 from briefcontext.knowledge.sources.symbol_fonts import symbol
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import skipped_of
 
 pypdf = pytest.importorskip("pypdf")
 pytest.importorskip("pypdfium2", reason="the pdf extra is not installed")
@@ -404,10 +403,6 @@ def test_without_the_extra_a_pdf_says_what_to_install(tmp_path: Path, monkeypatc
     (tmp_path / "a.pdf").write_bytes(pdf("A page."))
     (tmp_path / "b.txt").write_bytes(b"A text.")
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[pdf\]'"):
-        open_sources([tmp_path / "a.pdf"])
-    sources = open_sources([tmp_path])
-    assert [Path(source.name).name for source in sources] == ["b.txt", "a.pdf"]
-    assert "pip install 'briefcontext[pdf]'" in skipped_of(sources)[0].reason
-    with pytest.raises(KnowledgeBaseError, match="pip install"):
-        open_sources([tmp_path], format="pdf")
+    for paths, format in (([tmp_path / "a.pdf"], "auto"), ([tmp_path], "auto"), ([tmp_path], "pdf")):
+        with pytest.raises(MissingExtraError, match=r"pip install 'briefcontext\[documents\]'"):
+            open_sources(paths, format=format)

@@ -6,10 +6,9 @@ import zipfile
 import pytest
 from langchain_core.documents import Document
 
+from briefcontext.knowledge.sources.office import read_docx
+from briefcontext.knowledge.sources.pandoc import MOST_UNPACKED
 from briefcontext.knowledge.sources.source import Reject
-from briefcontext.knowledge.sources.word import MOST_UNPACKED, read_docx
-
-pytest.importorskip("mammoth", reason="the extra word is not installed")
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 NAMES = (
@@ -25,8 +24,10 @@ STYLES = (
     '<w:style w:type="character" w:styleId="Up"><w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>'
 )
 NUMBERING = (
-    '<w:abstractNum w:abstractNumId="0"><w:lvl w:ilvl="0"><w:numFmt w:val="bullet"/></w:lvl><w:lvl w:ilvl="1">'
-    '<w:numFmt w:val="decimal"/></w:lvl></w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
+    '<w:abstractNum w:abstractNumId="0"><w:lvl w:ilvl="0"><w:numFmt w:val="bullet"/>'
+    '<w:lvlText w:val="•"/></w:lvl><w:lvl w:ilvl="1"><w:start w:val="1"/>'
+    '<w:numFmt w:val="decimal"/><w:lvlText w:val="%2."/></w:lvl></w:abstractNum>'
+    '<w:num w:numId="1"><w:abstractNumId w:val="0"/></w:num>'
 )
 NOTES = '<w:footnote w:id="2"><w:p><w:r><w:t>Not at night.</w:t></w:r></w:p></w:footnote>'
 
@@ -84,8 +85,8 @@ def test_headings_lists_and_notes_of_word_are_read() -> None:
         + styled("5 mg", "Body")
     )
     assert blocks(body) == [
-        *("Contraindications", "Contraindications › Adults", "- Stroke", "  - in men", "Read this.[1]"),
-        *("Doses", "5 mg", "- Not at night."),
+        *("Contraindications", "Contraindications › Adults", "- Stroke", "  1. in men"),
+        *("Read this. (Not at night.)", "Doses", "5 mg"),
     ]
 
 
@@ -117,7 +118,7 @@ def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
         "Who: Children | Day: Never | Dose: Never",
     ]
     table = row(cell("Adults", restart), cell("5 mg")) + row(cell("", goes_on), cell("1 mg"))
-    assert blocks(f"<w:tbl>{table}</w:tbl>") == ["Adults\t5 mg", "Adults\t1 mg"]
+    assert blocks(f"<w:tbl>{table}</w:tbl>") == ["Adults | 5 mg", "Adults | 1 mg"]
 
     short = "<w:tr><w:trPr><w:gridBefore w:val='2'/></w:trPr>" + cell("9 mg") + "</w:tr>"
     shorter = "<w:tr><w:trPr><w:gridAfter w:val='1'/></w:trPr>" + cell("Men") + cell("3") + "</w:tr>"
@@ -148,8 +149,8 @@ def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:
         *((f"<w:r><w:t>5</w:t><w:{name}/><w:t>10</w:t></w:r>", "5 10") for name in ("cr", "ptab", "br", "tab")),
         (run("10") + run("9 ", '<w:rStyle w:val="Up"/>') + run("cells"), "10^9 cells"),
         (run("10") + '<w:bookmarkStart w:id="1" w:name="a"/>' + run("9", '<w:rStyle w:val="Up"/>'), "10^9"),
-        (run("\uf0b3") + run("\uf0b35 m", '<w:rFonts w:ascii="Symbol"/>') + run("g"), "\uf0b3≥5 μg"),
-        ('<w:r><w:sym w:font="Symbol"/><w:sym w:char="0001"/><w:t>5</w:t></w:r>', "5"),
+        (run("\uf0b3") + run("\uf0b35 m", '<w:rFonts w:ascii="Symbol"/>') + run("g"), "\uf0b3≥5\xa0μg"),
+        ('<w:r><w:sym w:font="Symbol"/><w:sym w:char="0001"/><w:t>5</w:t></w:r>', "□5"),
         ('<w:r><w:sym w:font="Symbol" w:char="f0a3"/><w:sym w:font="Arial" w:char="2265"/></w:r>', "≤≥"),
     ],
 )
@@ -168,7 +169,7 @@ def test_text_boxes_and_formulas_of_word_are_not_lost() -> None:
     old = f"<w:pict><v:shape><v:textbox>{box('Old.')}</v:textbox></v:shape></w:pict>"
     formula = "<m:oMath><m:r><m:t>9</m:t></m:r></m:oMath>"
     assert blocks(p(run("A.") + f"<w:r>{both}</w:r>") + p(f"<w:r>{old}</w:r>{run('10')}{formula}{run(' mg')}")) == [
-        *("A.", "First.", "Second.", "10[formula] mg", "Old.", "Second."),
+        *("A.", "First.", "Second.", "10 9 mg", "Old.", "Second."),
     ]
 
 
@@ -192,10 +193,10 @@ def archive(**parts: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "It is no Word document, or a damaged one (BadZipFile)."),
-        (word(p("Text."))[:-30], "It is no Word document, or a damaged one (BadZipFile)."),
-        (archive(other=b"<a/>"), "It is no Word document, or a damaged one (OSError)."),
-        (archive(document=b"<a>"), "It is no Word document, or a damaged one (XMLSyntaxError)."),
+        (b"", "It is no Word document, or a damaged one"),
+        (word(p("Text."))[:-30], "It is no Word document, or a damaged one"),
+        (archive(other=b"<a/>"), "It is damaged, or not docx"),
+        (archive(document=b"<a>"), "It is no Word document, or a damaged one"),
         (
             archive(document=b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"),
             "It has a document type, as no Word document does.",
@@ -204,7 +205,7 @@ def archive(**parts: bytes) -> bytes:
         (word(p("")), "It has no text."),
         (encrypted(), "It needs a password: save it without one."),
         (b"\xd0\xcf\x11\xe0" + bytes(600), "It needs a password, or is of Word 97 to 2003: save it as .docx without"),
-        (archive(document=bytes(MOST_UNPACKED + 1)), "It would be 67,108,865 bytes unpacked: at most 67,108,864 are."),
+        (archive(document=bytes(MOST_UNPACKED + 1)), "It would be 33,554,433 bytes unpacked"),
     ],
 )
 def test_what_is_no_word_document_is_one_clear_reject(content: bytes, reason: str) -> None:

@@ -32,14 +32,17 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 MOST_BYTES = 8 * 1024 * 1024
 MOST_BODY_BYTES = MOST_BYTES // 3 * 4 + 256 * 1024
 """Of a file in base64, and its question."""
-_KINDS = (".pdf", ".docx", ".html", ".htm", ".txt", ".md", ".nxml", ".xml")
+_KINDS = (
+    *(".pdf", ".docx", ".html", ".htm", ".txt", ".md", ".nxml", ".xml"),
+    *(".epub", ".odt", ".pptx", ".rtf", ".tex"),
+)
 _ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR")
 """What a process that reads a stranger's file knows of this one's; keys of models are not among it."""
 
 
 def kinds() -> list[str]:
     """Return how the names of files end that can be read here."""
-    missing = [ENDINGS[format] for format, (package, *_) in NEEDED.items() if not find_spec(package)]
+    missing = [ENDINGS[format] for format, package in NEEDED.items() if not find_spec(package)]
     return [kind for kind in _KINDS if not any(kind in endings for endings in missing)]
 
 

@@ -19,6 +19,8 @@ from briefcontext.knowledge.sources.exports import is_medline, read_medline, rea
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
+from briefcontext.knowledge.sources.office import read_docx, read_pptx
+from briefcontext.knowledge.sources.pandoc import read_document
 from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
 from briefcontext.knowledge.sources.source import (
@@ -34,8 +36,8 @@ from briefcontext.knowledge.sources.source import (
     open_content,
 )
 from briefcontext.knowledge.sources.tables import Columns, columns_of, csv_rows, jsonl_rows, read_table, without_text
-from briefcontext.knowledge.sources.texts import read_html, read_markdown, read_text
-from briefcontext.knowledge.sources.word import read_docx
+from briefcontext.knowledge.sources.texts import read_text
+from briefcontext.knowledge.sources.web_page import read_html, read_markdown
 from briefcontext.knowledge.sources.xml_stream import root_name
 
 if TYPE_CHECKING:
@@ -56,6 +58,11 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "html": (".html", ".htm"),
     "pdf": (".pdf",),
     "docx": (".docx",),
+    "epub": (".epub",),
+    "latex": (".tex", ".latex"),
+    "odt": (".odt",),
+    "pptx": (".pptx",),
+    "rtf": (".rtf",),
     "medcpt": (".npy", ".json"),
 }
 """The formats, and how the names of their files end, before a `.gz`."""
@@ -65,10 +72,15 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     "html": read_html,
     "pdf": read_pdf,
     "docx": read_docx,
+    "pptx": read_pptx,
+    **{format: partial(read_document, format=format) for format in ("epub", "latex", "odt", "rtf")},
 }
 """Formats whose files are one document each, named by its path."""
-NEEDED = {"pdf": ("pypdfium2", "PDF", "pdf"), "docx": ("mammoth", "Word", "word")}
-"""The packages that formats need, what people call these, and the extras with the packages."""
+NEEDED = {
+    "pdf": "pypdfium2",
+    **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"}, "pypandoc"),
+}
+"""The packages of the extra `documents`, by the formats that need them."""
 TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
 """Formats whose rows are passages, in columns that may be named."""
 COLLECTIONS: dict[str, Callable[..., Iterator[Entry]]] = {
@@ -169,11 +181,9 @@ def open_sources(
                     raise UnreadableError("its path is not UTF-8; rename it")
                 if real not in opened:
                     opened[real] = open_one(main)
-            except (UnreadableError, MissingExtraError) as problem:
+            except UnreadableError as problem:
                 if file.found_by != "name":
                     skipped.append(SkippedFile(file.name, str(problem).rstrip(".")))
-                elif isinstance(problem, MissingExtraError):
-                    raise
                 else:
                     raise KnowledgeBaseError(f"{file.name} cannot be indexed: {problem}. {_ADVICE}") from None
         if len(skipped) == len(files):
@@ -220,8 +230,8 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
         _check_table(file, format, columns)
         read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
     else:
-        if (needed := NEEDED.get(format)) and find_spec(needed[0]) is None:
-            raise MissingExtraError(f"To read {needed[1]}, the package {needed[0]} is needed: {installing(needed[2])}.")
+        if (package := NEEDED.get(format)) and find_spec(package) is None:
+            raise MissingExtraError(f"{file.name} needs the package {package}: {installing('documents')}.")
         read = (COLLECTIONS | WHOLE_FILES)[format]
         if format == "pdf":
             read = partial(read, url=file.path.resolve().as_uri())

@@ -1,27 +1,30 @@
-"""JATS and NLM article XML, as PubMed Central gives it: one document per article, with its full text.
+"""JATS and NLM article XML, as PubMed Central writes it: one document per article.
 
-Element names are those of the NLM Journal Archiving DTD 2.x (archivearticle.dtd) and of its successor JATS
-(JATS-archivearticle1.dtd); namespaces are ignored, so that JATS wrapped by a service reads the same.
+Element names are those of the NLM Journal Archiving DTD 2.x and of its successor JATS. Namespaces
+are ignored, so that JATS in the envelope of a service reads the same.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from io import BufferedIOBase
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.documents import Document
 from lxml import etree
 
+from briefcontext.knowledge.sources.formulas import mathml_tex
+from briefcontext.knowledge.sources.pandoc import WIDEST, Node, Outline
 from briefcontext.knowledge.sources.publication import (
     author_list,
     has_retracted_title,
     language,
     pubmed_url,
-    under,
     year_in,
 )
-from briefcontext.knowledge.sources.source import Entry, Reject, rejecting
+from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
 from briefcontext.knowledge.sources.xml_stream import (
     first_text,
     flatten,
@@ -38,7 +41,7 @@ ABSTRACTS_LEFT_OUT = frozenset({"graphical", "video", "toc", "teaser"})
 """Values of `abstract-type` for pictures and for blurbs that repeat the abstract."""
 
 PUB_DATES = ("ppub", "collection", "epub-ppub", "epub", "pub")
-"""`pub-type` or `date-type` by preference: the journal issue's date first, as in PubMed's PubDate."""
+"""`pub-type` or `date-type` by preference: the issue's date first, as in PubMed's PubDate."""
 
 PAGES = {
     "pmc": "https://pmc.ncbi.nlm.nih.gov/articles/{}/",
@@ -48,62 +51,72 @@ PAGES = {
 """The address of an article by its ids, the best first."""
 
 MEDLINE_TYPES = {
-    **{"review-article": "Review", "systematic-review": "Systematic Review", "case-report": "Case Reports"},
-    **{"letter": "Letter", "editorial": "Editorial", "news": "News", "correction": "Published Erratum"},
-    **{"retraction": "Retraction Notice", "expression-of-concern": "Expression of Concern"},
+    "case-report": "Case Reports",
+    "correction": "Published Erratum",
+    "editorial": "Editorial",
+    "expression-of-concern": "Expression of Concern",
+    "letter": "Letter",
+    "news": "News",
+    "partial-retraction": "Retraction Notice",
+    "retraction": "Retraction Notice",
+    "review-article": "Review",
+    "systematic-review": "Systematic Review",
 }
-"""Publication types, as filters name them, of the `article-type`s that have one; others stay as they are."""
+"""Publication types, as filters name them, by `article-type`. Other types are kept as they are."""
 
 META = "front/article-meta"
+ABBREVIATION = "journal-id[@journal-id-type='nlm-ta']"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
 """The DTDs' default, which is not loaded."""
 
-RETRACTION_NOTICE_TYPE = "retraction"
+NOTICES = frozenset({"partial-retraction", "retraction"})
 RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forward"
-CONCERN_FORWARD = frozenset({"expressed-concern", "expression-of-concern"})
-"""`related-article-type` by which an article points to the notice that retracts, corrects or doubts it."""
+CONCERN_FORWARD = frozenset({"concern-forward", "expressed-concern", "expression-of-concern"})
+"""`related-article-type` of a link to the notice that retracts, corrects or doubts an article."""
 
-HEADED = frozenset({"abstract", "app", "body", "sec"})
-CAPTIONED = frozenset({"fig", "supplementary-material", "table-wrap"})
-# fmt: off
+HEADED = frozenset({"abstract", "app", "body", "boxed-text", "disp-quote", "sec", "trans-abstract"})
+"""Elements whose titles are headings, which end with them as those of a quotation do."""
+CAPTIONED = frozenset({"boxed-text", "fig", "supplementary-material", "table-wrap"})
 BLOCKS = HEADED | CAPTIONED | {
-    "boxed-text", "caption", "code", "def", "def-item", "def-list", "disp-quote", "fig-group", "list",
-    "list-item", "p", "preformat", "speech", "statement", "subtitle", "table-wrap-group", "term", "title",
-    "verse-group", "verse-line",
-}
-ITEMS = frozenset({"def", "list-item"})
-SPACED = BLOCKS | {"break", "disp-formula"}
-"""Elements that print apart from what surrounds them."""
-
+    "caption", "code", "def", "def-item", "def-list", "fig-group", "list", "list-item", "p",
+    "preformat", "speech", "statement", "subtitle", "table", "table-wrap-foot", "table-wrap-group",
+    "term", "title", "verse-group", "verse-line",
+}  # fmt: skip
 LEFT_OUT = frozenset({
-    "alt-text", "annotation", "annotation-xml", "attrib", "fn", "fn-group", "graphic", "inline-graphic",
+    "alt-text", "annotation", "annotation-xml", "attrib", "fn-group", "graphic", "inline-graphic",
     "label", "long-desc", "media", "object-id", "permissions", "ref-list", "sec-meta", "strike",
-    "table", "table-wrap-foot",
-})
-# fmt: on
-FORMULA_ALTERNATIVES = frozenset({"tex-math", "textual-form"})
-"""Other writings of a formula, which count only where it has no MathML."""
+})  # fmt: skip
+LIST_STYLES = {
+    "order": "Decimal",
+    "alpha-lower": "LowerAlpha",
+    "alpha-upper": "UpperAlpha",
+    "roman-lower": "LowerRoman",
+    "roman-upper": "UpperRoman",
+}
+SCRIPTS = {"sup": "Superscript", "sub": "Subscript"}
+BLANK: Node = {"t": "Space"}
+PLACED = "placed"
+"""Mark of a footnote that is where it is referenced."""
+LONGEST_NOTE = 300
+"""Characters of a footnote that is placed where it is referenced."""
 
 _INITIAL = re.compile(r"(?<![^\W_])[^\W\d_]|(?<=[A-Z])[A-Z]")
-_DIGITS = re.compile(r"[0-9]+")
-# TeX formulas come as whole LaTeX files, with a preamble that is the same in each.
-_TEX_DOCUMENT = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
 
 
 @rejecting
 def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
-    """The articles of an uncompressed JATS stream, a single article or a set of them, and the rejects.
+    """Read the articles of a JATS stream, a single article or a set of them, and the rejects.
 
-    The text is the title, the abstracts, the body and the captions of floats, in this order and parted by blank lines;
-    a heading is a paragraph of its own, with its outer ones (`under`), and an item of a list begins with `- `. Left out
-    are tables' cells, footnotes, front and back matter, sub-articles, and what is struck out.
+    The text is the title, the abstracts, the body and the floats, in this order, as `read_document`
+    writes it. A short footnote is at its reference. Front and back matter, sub-articles and struck
+    text are left out.
 
-    The id is the PMC id (`PMC…`), else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
-    `[heading, start, end]` for each heading in order, where `text[start:end]` begins with the heading and
-    ends before the next one; text without any heading has the heading "".
+    The id is the PMC id, else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
+    `[heading, start, end]` for each heading in order. `text[start:end]` begins with the
+    heading and ends before the next one. Text without a heading has the heading "".
     """
-    for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), start=1):
+    for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), 1):
         yield _article(article, f"record {number}")
 
 
@@ -119,83 +132,94 @@ def _article(article: etree._Element, position: str) -> Entry:
     position += f" ({source_id})"
     if problem := unresolved_entity(article):
         return Reject(position, problem)
-    _prepare(article)
-    title = first_text(article, f"{META}/title-group/article-title")
-    text, sections = _full_text(article, title)
-    if not text:
+    metadata = _metadata(article, ids)
+    titled = article.find(f"{META}/title-group/article-title") is not None
+    try:
+        page = _outline(article)
+    except UnreadableError as error:
+        return Reject(position, str(error))
+    except RecursionError:
+        return Reject(position, "Its elements are nested too deeply.")
+    if not page.text:
         return Reject(position, "It has neither a title nor any text.")
+    title = page.title if titled else ""
+    metadata |= {
+        "source_id": source_id,
+        "title": title,
+        "kind": "article",
+        "sections": json.dumps(page.sections, ensure_ascii=False, separators=(",", ":")),
+    }
+    # The title of a notice that retracts an article often is that article's.
+    if has_retracted_title(title) and not metadata["retraction_notice"]:
+        metadata["retracted"] = True
+    return Document(id=source_id, page_content=page.text, metadata=metadata)
+
+
+def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
     kind = article.get("article-type", "")
     first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
-    related = {link.get("related-article-type") for link in article.iterfind(f"{META}/related-article")}
+    links = article.iterfind(f"{META}/related-article")
+    related = {link.get("related-article-type") for link in links}
     groups = article.iterfind(f"{META}/kwd-group")
     mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == "mesh"]
+    journal = "front/journal-meta"
+    pages = f"{first}-{last}" if last not in ("", first) else first
     optional = {
         "pmid": ids.get("pmid"),
         "doi": ids.get("doi"),
-        "authors": author_list(map(_author, article.iterfind(f"{META}/contrib-group/contrib[@contrib-type='author']"))),
+        "authors": author_list(_authors(article)),
         "volume": first_text(article, f"{META}/volume"),
         "issue": first_text(article, f"{META}/issue"),
-        "pages": f"{first}-{last}" if last not in ("", first) else first or first_text(article, f"{META}/elocation-id"),
-        "journal_abbreviation": first_text(article, "front/journal-meta/journal-id[@journal-id-type='nlm-ta']"),
+        "pages": pages or first_text(article, f"{META}/elocation-id"),
+        "journal_abbreviation": first_text(article, f"{journal}/{ABBREVIATION}"),
         "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
         "year": _year(article),
         "corrected": CORRECTION_FORWARD in related,
         "expression_of_concern": not CONCERN_FORWARD.isdisjoint(related),
     }
-    metadata: dict[str, Any] = {
-        "source_id": source_id,
-        "title": title,
-        "kind": "article",
+    return {
         "publication_types": MEDLINE_TYPES.get(kind, kind),
         "languages": language(article.get(LANGUAGE, ENGLISH)),
-        # The title of a notice that retracts an article often is that article's.
-        "retracted": kind != RETRACTION_NOTICE_TYPE and (RETRACTION_FORWARD in related or has_retracted_title(title)),
-        "retraction_notice": kind == RETRACTION_NOTICE_TYPE,
+        "retracted": RETRACTION_FORWARD in related and kind not in NOTICES,
+        "retraction_notice": kind in NOTICES,
         "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
-        "journal": first_text(article, "front/journal-meta//journal-title"),
-        "sections": json.dumps(sections, ensure_ascii=False, separators=(",", ":")),
+        "journal": first_text(article, f"{journal}//journal-title"),
         **{name: value for name, value in optional.items() if value},
     }
-    return Document(id=source_id, page_content=text, metadata=metadata)
 
 
-def _prepare(article: etree._Element) -> None:
-    """Have the text inside any element be what is printed there."""
-    for title in article.iterfind(f"{META}/title-group/article-title"):
-        # A cross-reference in a title is the marker of a footnote.
-        etree.strip_elements(title, "xref", with_tail=False)
-    for float_ in article.iter(*CAPTIONED):
-        float_.set("label", first_text(float_, "label"))
-    for formula in article.iter(*FORMULA_ALTERNATIVES):
-        parent = formula.getparent()
-        if parent is not None and parent.find("math") is not None:
-            formula.tag = "alt-text"
-        elif formula.tag == "tex-math":
-            source = flatten(formula)
-            match = _TEX_DOCUMENT.search(source)
-            del formula[:]
-            formula.text = (match.group(1) if match else source).strip().strip("$")
-    etree.strip_elements(article, *LEFT_OUT, with_tail=False)
-    for element in article.iter(*SPACED):
-        element.text, element.tail = f" {element.text or ''}", f" {element.tail or ''}"
+def _authors(article: etree._Element) -> Iterator[str]:
+    for group in article.iterfind(f"{META}/contrib-group"):
+        untyped = "author" if group.get("content-type", "author").startswith("author") else ""
+        for author in group.iterfind("contrib"):
+            if author.get("contrib-type", untyped) == "author":
+                yield _author(author)
 
 
 def _author(author: etree._Element) -> str:
-    family, given = (first_text(author, f".//name/{part}") for part in ("surname", "given-names"))
-    if family:
-        return f"{family}, {''.join(_INITIAL.findall(given))}"
+    for name in author.iter("name", "string-name"):
+        if next(name.iterancestors("collab"), None) is not None:
+            continue
+        family, given = first_text(name, "surname"), first_text(name, "given-names")
+        if family:
+            initials = "".join(_INITIAL.findall(given))
+            return " ".join(filter(None, (f"{family}, {initials}", first_text(name, "suffix"))))
+        return flatten(name)
     group = author.find("collab")
-    return "" if group is None else group.text or first_text(group, "institution")
+    if group is None:
+        return ""
+    etree.strip_elements(group, "address", "aff", "contrib-group", "xref", with_tail=False)
+    return flatten(group)
 
 
 def _ids(article: etree._Element) -> dict[str, str]:
-    """Ids by `pub-id-type`, the PMC id as `pmc` with its prefix: older files give only its digits."""
+    """Return the ids by `pub-id-type`; `pmc` has its prefix, which older files lack."""
     ids: dict[str, str] = {}
     for element in article.iterfind(f"{META}/article-id"):
         if value := flatten(element):
             kind = element.get("pub-id-type", "")
             if kind in {"pmc", "pmcid"}:
-                kind, value = "pmc", f"PMC{value}" if _DIGITS.fullmatch(value) else value
+                kind, value = "pmc", f"PMC{value}" if value.isdecimal() else value
             ids.setdefault(kind, value)
     return ids
 
@@ -209,70 +233,229 @@ def _year(article: etree._Element) -> int | None:
     return year_in(" ".join([*preferred, *years.values()]))
 
 
-Part = tuple[str, str | None]
-"""A heading, and a paragraph under it, which may be empty; None where a section begins."""
-
-
-def _full_text(article: etree._Element, title: str) -> tuple[str, list[tuple[str, int, int]]]:
-    """The text, and the heading, start and end of each of its sections."""
-    text, sections, here = "", list[tuple[str, int, int]](), None
-    for heading, paragraph in _parts(article, title):
-        # Behind an inner section, the outer one goes on below its heading.
-        begins = paragraph is None or heading != here
-        if paragraph != "" and (added := "\n\n".join(filter(None, (heading if begins else "", paragraph)))):
-            text += "\n\n" if text else ""
-            start = len(text) if begins else sections.pop()[1]
-            text += added
-            sections.append((heading, start, len(text)))
-            here = heading
-    return text, sections
-
-
-def _parts(article: etree._Element, title: str) -> Iterator[Part]:
-    yield title, None
-    for abstract in article.iterfind(f"{META}/abstract"):
-        if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
-            heading = "Abstract" if abstract.find("title") is None else ""
-            yield heading, None
-            yield from _paragraphs(abstract, heading)
+def _outline(article: etree._Element) -> Outline:
+    """Return the outline of an article; the article is changed."""
+    notes = {note.get("id", ""): note for note in article.iter("fn")}
+    parts = [*_titles(article), *_abstracts(article)]
     for name in ("body", "floats-wrap", "floats-group"):
-        for element in article.iterfind(name):
-            yield from _paragraphs(element, "")
-
-
-def _paragraphs(element: etree._Element, heading: str) -> Iterator[Part]:
-    """The element's paragraphs. A block inside running text, such as a list, breaks it in two."""
-    outer, running = heading, element.text or ""
-    for child in element:
-        if child.tag not in BLOCKS:
-            running += "".join(map(str, child.itertext()))
+        parts += article.findall(name)
+    for part in parts:
+        _place_notes(part, notes)
+    blocks: list[Node] = []
+    for part in parts:
+        if part.tag in HEADED and part.tag != "body":
+            blocks.append({"t": "BlockQuote", "c": list(_blocks(part, 1))})
         else:
-            yield heading, " ".join(running.split())
-            running = ""
-            if child.tag in CAPTIONED:
-                yield heading, _caption(child)
-            elif child.tag == "title" and element.tag in HEADED:
-                if own := flatten(child):
-                    heading = under(outer, own)
-                    yield heading, None
-            else:
-                yield from (_item if child.tag in ITEMS else _paragraphs)(child, heading)
-        running += child.tail or ""
-    yield heading, " ".join(running.split())
+            blocks += _blocks(part, 0)
+    return Outline({}, blocks)
 
 
-def _item(element: etree._Element, heading: str) -> Iterator[Part]:
-    """The paragraphs of an item of a list, those after the first two blanks further in, as in Markdown."""
-    bullet = "- "
-    for below, paragraph in _paragraphs(element, heading):
-        yield below, bullet + paragraph if paragraph else paragraph
-        # A section begins with its heading.
-        bullet = bullet if paragraph == "" else "  "
+def _abstracts(article: etree._Element) -> Iterator[etree._Element]:
+    translations = [] if _is_english(article) else article.findall(f"{META}/trans-abstract")
+    translations = [abstract for abstract in translations if _is_english(abstract)]
+    for abstract in [*article.findall(f"{META}/abstract"), *translations]:
+        if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
+            if abstract.find("title") is None:
+                title = etree.Element("title")
+                title.text, title.tail, abstract.text = "Abstract", abstract.text, None
+                abstract.insert(0, title)
+            yield abstract
 
 
-def _caption(float_: etree._Element) -> str:
-    """Return a caption with its label, as in `Figure 1. Its caption`."""
-    label = float_.get("label", "")
+def _is_english(element: etree._Element) -> bool:
+    return language(element.get(LANGUAGE, ENGLISH)) == "eng"
+
+
+def _titles(article: etree._Element) -> Iterator[etree._Element]:
+    """Yield the title with its subtitle, after the English one if it has another language."""
+    group = f"{META}/title-group"
+    for place, prefix in ((f"{group}/trans-title-group", "trans-"), (group, "")):
+        for titles in article.iterfind(place):
+            title = titles.find(f"{prefix or 'article-'}title")
+            if title is None or (prefix and (_is_english(article) or not _is_english(titles))):
+                continue
+            # A cross-reference in a title is the marker of a footnote.
+            etree.strip_elements(title, "xref", "fn", with_tail=False)
+            for subtitle in titles.findall(f"{prefix}subtitle"):
+                ended = flatten(title)[-1:] in (*".:?!", "")
+                etree.SubElement(title, "named-content").text = " " if ended else ": "
+                title.append(subtitle)
+                subtitle.tag = "named-content"
+            section = etree.Element("sec")
+            section.append(title)
+            title.tag, title.tail = "title", None
+            yield section
+
+
+def _place_notes(part: etree._Element, notes: Mapping[str, etree._Element]) -> None:
+    """Have short footnotes follow the references to them, in place of their marks."""
+    for reference in list(part.iter("xref")):
+        note = notes.get(reference.get("rid", ""))
+        if note is not None and len(flatten(note)) <= LONGEST_NOTE:
+            copy = deepcopy(note)
+            copy.tail = None
+            reference[:], reference.text = [copy], None
+            note.set("fn-type", PLACED)
+            raised = reference.getparent()
+            if raised is not None and raised.tag == "sup":
+                raised.tag = "named-content"
+
+
+def _blocks(element: etree._Element, level: int) -> Iterator[Node]:
+    """Yield an element's blocks as pandoc has them. A block in running text breaks it in two."""
+    running = _string(element.text)
+    for child in element:
+        if child.tag in BLOCKS or _is_table(child) or _is_below_table(child):
+            yield {"t": "Para", "c": running}
+            running = []
+            yield from _block(child, element, level)
+        elif child.tag not in LEFT_OUT:
+            running += _inline(child)
+        running += _string(child.tail)
+    yield {"t": "Para", "c": running}
+
+
+def _is_below_table(element: etree._Element) -> bool:
+    parent = element.getparent()
+    return element.tag == "fn" and parent is not None and parent.tag == "table-wrap-foot"
+
+
+def _is_table(element: etree._Element) -> bool:
+    return element.tag == "alternatives" and element.find("table") is not None
+
+
+def _block(element: etree._Element, parent: etree._Element, level: int) -> Iterator[Node]:
+    if element.tag == "title" and parent.tag in HEADED:
+        yield {"t": "Header", "c": [level, [], list(_inlines(element))]}
+    elif element.tag in HEADED:
+        caption = _caption(element) if element.tag in CAPTIONED else ()
+        yield {"t": "BlockQuote", "c": [*caption, *_blocks(element, level + 1)]}
+    elif element.tag in CAPTIONED:
+        yield from _caption(element)
+        yield from _blocks(element, level)
+    elif element.tag == "list":
+        yield from _list(element, level)
+    elif element.tag in ("def", "list-item"):
+        yield {"t": "BulletList", "c": [list(_blocks(element, level))]}
+    elif element.tag == "table":
+        yield _table(element, level)
+    elif element.tag == "fn":
+        if element.get("fn-type") != PLACED:
+            yield from _labelled(first_text(element, "label"), _blocks(element, level))
+    elif element.tag != "caption" or parent.tag not in CAPTIONED:
+        yield from _blocks(element, level)
+
+
+def _labelled(label: str, blocks: Iterator[Node]) -> list[Node]:
+    """Return blocks; the first that has text begins with a label."""
+    labelled = list(blocks)
+    for block in labelled[:2] if label else ():
+        if block["t"] == "Para" and block["c"]:
+            block["c"] = [*_string(f"{label} "), *block["c"]]
+            break
+    return labelled
+
+
+def _caption(element: etree._Element) -> Iterator[Node]:
+    """Yield a caption as one paragraph with its label, as in `Figure 1. Its caption`."""
+    label, caption = first_text(element, "label"), element.find("caption")
     if label and label[-1] not in ".:":
         label += "."
-    return f"{label} {first_text(float_, 'caption')}".strip()
+    parts = _string(f"{label} ")
+    for part in caption if caption is not None else ():
+        parts += (*_inlines(part), BLANK)
+    yield {"t": "Para", "c": parts}
+
+
+def _list(element: etree._Element, level: int) -> Iterator[Node]:
+    """Yield a list with the marks of its items: numbers, letters, or labels of another kind."""
+    items = element.findall("list-item")
+    labels = [first_text(item, "label") for item in items]
+    numbers = [label.strip("()[]. ") for label in labels]
+    style = LIST_STYLES.get(element.get("list-type", ""))
+    first = 1
+    if labels and all(map(str.isdecimal, numbers)):
+        style, first = "Decimal", int(numbers[0])
+    elif any(map(str.isalnum, "".join(labels))):
+        style = None
+    for title in element.iterfind("title"):
+        yield {"t": "Para", "c": list(_inlines(title))}
+    labels = [label if any(map(str.isalnum, label)) else "" for label in labels]
+    shown = labels if style is None else [""] * len(items)
+    pairs = zip(items, shown, strict=True)
+    blocks = [_labelled(label, _blocks(item, level)) for item, label in pairs]
+    if style is None:
+        yield {"t": "BulletList", "c": blocks}
+    else:
+        yield {"t": "OrderedList", "c": [[first, {"t": style}, {"t": "Period"}], blocks]}
+
+
+def _table(table: etree._Element, level: int) -> Node:
+    def rows(*names: str) -> list[Any]:
+        return [("", cells(row)) for name in names for row in table.iterfind(name)]
+
+    def cells(row: etree._Element) -> list[Any]:
+        return [
+            (cell.tag, "", _span(cell, "rowspan"), _span(cell, "colspan"), [*_blocks(cell, level)])
+            for cell in row.iterchildren("td", "th")
+        ]
+
+    heads, body = rows("thead/tr"), rows("tr", "tbody/tr", "tfoot/tr")
+    width = max((sum(cell[3] for cell in row) for _, row in (*heads, *body)), default=0)
+    if not heads:
+        heads = list(takewhile(_is_header, body))
+        body = body[len(heads) :]
+    columns: list[None] = [None] * width
+    return {"t": "Table", "c": ["", ["", []], columns, ["", heads], [("", 0, [], body)], ["", []]]}
+
+
+def _is_header(row: tuple[str, list[Any]]) -> bool:
+    """Return whether a row names columns; a single cell is the heading of a part of a table."""
+    return len(row[1]) > 1 and all(cell[0] == "th" for cell in row[1])
+
+
+def _span(cell: etree._Element, name: str) -> int:
+    value = cell.get(name, "1")
+    return min(max(int(value), 1), WIDEST) if value.isdecimal() and len(value) < 9 else 1
+
+
+def _inlines(element: etree._Element) -> Iterator[Node]:
+    """Yield what is in an element, in pandoc's inline elements."""
+    yield from _string(element.text)
+    for child in element:
+        if child.tag not in LEFT_OUT:
+            yield from _inline(child)
+        yield from _string(child.tail)
+
+
+def _inline(element: etree._Element) -> Iterator[Node]:
+    content = list(_inlines(element))
+    if element.tag in SCRIPTS:
+        after = [content.pop()] if content and content[-1] is BLANK else []
+        yield from ({"t": SCRIPTS[str(element.tag)], "c": content}, *after)
+    elif element.tag == "xref" and element.get("ref-type") == "bibr":
+        yield {"t": "Link", "c": ["", content, ""]}
+    elif element.tag == "fn":
+        yield {"t": "Note", "c": list(_blocks(element, 0))}
+    elif element.tag == "math":
+        yield {"t": "Math", "c": ["", mathml_tex(element)]}
+    elif element.tag in ("tex-math", "textual-form"):
+        parent = element.getparent()
+        # MathML is the better one of two writings.
+        if parent is None or parent.find("math") is None:
+            tex = element.tag == "tex-math"
+            yield from [{"t": "Math", "c": ["", flatten(element)]}] if tex else content
+    elif element.tag in ("break", "disp-formula"):
+        yield from (BLANK, *content, BLANK)
+    else:
+        yield from content
+
+
+def _string(text: str | None) -> list[Node]:
+    """Return a text as pandoc has it; its blanks are one at each side."""
+    if not text:
+        return []
+    words = " ".join(text.split())
+    first, last = (BLANK if side.isspace() else None for side in (text[0], text[-1]))
+    nodes = [first, {"t": "Str", "c": words} if words else None, last if words else None]
+    return [node for node in nodes if node is not None]

@@ -23,10 +23,6 @@ SET_HERE = ("source_id", "source", "title", "kind", "chunk_index", "start", "end
 _COMMUNITY = "langchain_community.document_loaders"
 LOADERS = {
     ".doc": f"{_COMMUNITY}:UnstructuredWordDocumentLoader",
-    ".epub": f"{_COMMUNITY}:PyMuPDFLoader",
-    ".odt": f"{_COMMUNITY}:UnstructuredODTLoader",
-    ".pptx": f"{_COMMUNITY}:UnstructuredPowerPointLoader",
-    ".rtf": f"{_COMMUNITY}:UnstructuredRTFLoader",
     ".xlsx": f"{_COMMUNITY}:UnstructuredExcelLoader",
 }
 """Loaders, by how the names of files end that no reader here takes."""

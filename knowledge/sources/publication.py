@@ -23,7 +23,7 @@ MOST_OUTER = 500
 """Characters of a section's outer headings."""
 
 _RETRACTED_TITLE = re.compile(
-    r"\W*(?:retracted|withdrawn)(?:\s+article)?(?:\W*:|\s*\]|\s+[-–—]\s)"
+    r"\W*(?:retracted|retraction|withdrawn)(?:\s+article)?(?:\W*:|\s*\]|\s+[-–—]\s)"
     r"|.*[(\[]\s*retracted(?:\s+article)?\s*[)\]]\W*\Z",
     re.IGNORECASE | re.DOTALL,
 )

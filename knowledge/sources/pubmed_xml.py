@@ -23,7 +23,14 @@ from briefcontext.knowledge.sources.publication import (
     year_in,
 )
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, rejecting
-from briefcontext.knowledge.sources.xml_stream import first_text, flatten, stream_elements, texts, unresolved_entity
+from briefcontext.knowledge.sources.xml_stream import (
+    first_text,
+    flatten,
+    stream_elements,
+    texts,
+    unresolved_entity,
+    write_out_formulas,
+)
 
 SETS = ("PubmedArticleSet", "MedlineCitationSet", "PubmedBookArticleSet", "BookDocumentSet")
 CITATIONS = ("MedlineCitation", "BookDocument")
@@ -79,6 +86,7 @@ def read_pubmed_xml(stream: BufferedIOBase) -> Iterator[Entry]:
                 else:
                     yield Reject(f"record {number}", f"The PMID {pmid!r} of a deletion is not a number.")
             continue
+        write_out_formulas(element)
         entry = _citation(element, f"record {number}")
         if isinstance(entry, Document):
             revised = max(revised, entry.metadata["revised"])

@@ -58,7 +58,6 @@ def stream_elements(
             if event == "end" and local_name(element) in names and next(element.iterancestors(*wanted), None) is None:
                 if (parent := element.getparent()) is not None:
                     del parent[: parent.index(element)]
-                write_out_formulas(element)
                 yield element
                 element.clear()
         if broken is not None:
