@@ -112,8 +112,8 @@ def read_jats(stream: BufferedIOBase) -> Iterator[Entry]:
     writes it. A short footnote is at its reference. Front and back matter, sub-articles and struck
     text are left out.
 
-    The id is the PMC id, else the DOI, else the first other id, else `pmid:…`. `sections` is JSON:
-    `[heading, start, end]` for each heading in order. `text[start:end]` begins with the
+    The id is the PMC id, else the DOI, else the first other id, else `pmid:…`. `sections` is
+    JSON: `[heading, start, end]` for each heading in order. `text[start:end]` begins with the
     heading and ends before the next one. Text without a heading has the heading "".
     """
     for number, article in enumerate(stream_elements(stream, ("{*}article",), within=WRAPPERS), 1):

@@ -37,7 +37,8 @@ def read_docx(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     """
     content = read_whole(stream)
     if content.startswith(_OLD):
-        raise UnreadableError("It needs a password, or is of Word 97 to 2003: save it as .docx without a password.")
+        reason = "It needs a password, or is of Word 97 to 2003"
+        raise UnreadableError(f"{reason}: save it as .docx without a password.")
     yield from _read(content, document_id, "docx")
 
 

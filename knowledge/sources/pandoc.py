@@ -421,7 +421,8 @@ def _table_lines(groups: Sequence[Group], width: int, *, marked: bool) -> Iterat
         if others and _names_columns(first):
             parts = [([], title), (_headers([first]), others)]
     for headers, rows in parts:
-        filled = [any(row[column][0] for row in rows if not _is_whole(row)) for column in range(width)]
+        cells = [row for row in rows if not _is_whole(row)]
+        filled = [any(row[column][0] for row in cells) for column in range(width)]
         shown = zip(headers, filled, strict=False)
         if any(len(header) > LONGEST_HEADER or (header and not full) for header, full in shown):
             yield " | ".join(dict.fromkeys(filter(None, headers)))
