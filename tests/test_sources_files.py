@@ -176,7 +176,8 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
             open_sources([tmp_path / name])
         assert str(raised.value) == (
             f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, csv, "
-            "pubmed, jats, medline, ris, text, markdown, html, pdf, docx, medcpt; index --format names one."
+            "pubmed, jats, medline, ris, text, markdown, html, pdf, docx, epub, "
+            "latex, odt, pptx, rtf, medcpt; index --format names one."
         )
         with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
