@@ -1,7 +1,7 @@
-"""Time, memory and words of reading documents: Word, HTML, Markdown and JATS, each in a process.
+"""Time, memory and words of reading documents: PDF, Word, HTML, Markdown and JATS.
 
-The Word file of 5 MB and the small files are generated from a seed; the JATS articles come from
-`--data`. Memory is the peak of the process plus that of its largest child process.
+Each case runs in a process. The PDF of 200 pages, the Word file of 5 MB and the small files are
+generated from a seed; the JATS articles come from `--data`. Memory is the peak of the process plus that of its largest child process.
 
     python benchmarks/readers.py [--data ../shared/data] [--json FILE]
 """
@@ -17,10 +17,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from parts.pdf_pages import pdf_of
 from parts.report import options, show, write
 
 from briefcontext.knowledge import open_sources
 
+PAGES = 200
 ARTICLES = 100
 SMALL_FILES = 7
 """Files of each of three formats."""
@@ -29,35 +31,17 @@ PARAGRAPHS = 300
 """Paragraphs and table rows of a small file."""
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-SYLLABLES = [
-    "ba",
-    "co",
-    "di",
-    "fe",
-    "gu",
-    "ha",
-    "ji",
-    "ko",
-    "lu",
-    "ma",
-    "ne",
-    "po",
-    "qui",
-    "ra",
-    "se",
-    "tu",
-    "vi",
-    "wo",
-    "xe",
-    "zy",
-]
+SYLLABLES = "ba co di fe gu ha ji ko lu ma ne po qui ra se tu vi wo xe zy"
 
 
 def main() -> None:
     """Print the figures of each case."""
     arguments = options(__doc__, "--data", "--json").parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        pdf = Path(folder, "large.pdf")
+        pdf.write_bytes(pdf_of(PAGES))
         cases = [
+            (f"a PDF of {PAGES} pages", [pdf]),
             ("a Word file of 5 MB", large_word_file(Path(folder))),
             (f"{3 * SMALL_FILES} small files", small_files(Path(folder, "small"))),
         ]
@@ -128,7 +112,7 @@ def blocks(drawn: random.Random, count: int) -> list[Block]:
     """Draw blocks: the same count of headings and tables, and eight paragraphs to each."""
 
     def words(count: int) -> str:
-        return " ".join("".join(drawn.choices(SYLLABLES, k=3)) for _ in range(count))
+        return " ".join("".join(drawn.choices(SYLLABLES.split(), k=3)) for _ in range(count))
 
     def block(number: int) -> Block:
         if number % 10 == 0:

@@ -1,16 +1,11 @@
-"""Read a generated PDF in two columns, as journals set it, and measure time and memory."""
+"""A PDF in two columns, as journals set it."""
 
 import io
 import random
-import time
-from pathlib import Path
-from typing import Any
 
 from reportlab.lib.pagesizes import A4
 from reportlab.pdfbase.pdfmetrics import stringWidth
 from reportlab.pdfgen.canvas import Canvas
-
-from briefcontext.knowledge.sources.pdf import read_pdf
 
 WORDS = (
     *("in", "a", "trial", "of", "this", "toy", "drug", "adults", "with", "renal", "impairment"),
@@ -51,22 +46,3 @@ def pdf_of(pages: int) -> bytes:
         canvas.showPage()
     canvas.save()
     return stream.getvalue()
-
-
-def read_pages(pages: int = 200) -> dict[str, Any]:
-    """Return the seconds, the peak memory in MB and the words of reading a generated PDF.
-
-    The peak is that of the process, so measure in a new one.
-    """
-    content = pdf_of(pages)
-    start = time.perf_counter()
-    (document,) = read_pdf(io.BytesIO(content), "generated.pdf")
-    seconds = time.perf_counter() - start
-    status = Path("/proc/self/status").read_text()
-    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
-    words = len(document.page_content.split())  # type: ignore[union-attr]
-    return {"seconds": seconds, "peak MB": int(peak) / 1024, "words": words}
-
-
-if __name__ == "__main__":
-    print(read_pages())
