@@ -1,7 +1,8 @@
 """Time, memory and words of reading documents: PDF, Word, HTML, Markdown and JATS.
 
 Each case runs in a process. The PDF of 200 pages, the Word file of 5 MB and the small files are
-generated from a seed; the JATS articles come from `--data`. Memory is the peak of the process plus that of its largest child process.
+generated from a seed; the JATS articles come from `--data`. Memory is the peak of the process plus
+that of its largest child process.
 
     python benchmarks/readers.py [--data ../shared/data] [--json FILE]
 """

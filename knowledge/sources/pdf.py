@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+import sys
 import threading
 import unicodedata
 from collections import Counter, defaultdict
@@ -172,11 +173,14 @@ def _flatten(document: "PdfDocument", number: int) -> tuple[list[tuple[str, Any]
 
     page = document[number - 1]
     boxes = []
+    if not page.formenv:
+        page.close()
+        return [], sys.maxsize
     try:
         layer = page.get_textpage()
         count = layer.count_chars()
         layer.close()
-        for index in reversed(range(raw.FPDFPage_GetAnnotCount(page) if page.formenv else 0)):
+        for index in reversed(range(raw.FPDFPage_GetAnnotCount(page))):
             field = raw.FPDFPage_GetAnnot(page, index)
             kind = raw.FPDFAnnot_GetFormFieldType(page.formenv, field)
             if is_box := kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
@@ -189,8 +193,7 @@ def _flatten(document: "PdfDocument", number: int) -> tuple[list[tuple[str, Any]
             # Each program draws boxes in its own way, as letters of a font or as lines.
             if is_box:
                 raw.FPDFPage_RemoveAnnot(page, index)
-        if page.formenv:
-            page.flatten()
+        page.flatten()
     finally:
         page.close()
     return boxes, count

@@ -175,10 +175,13 @@ def cells(signs: Iterable[Sign]) -> list[Cell]:
 
 def _parted(run: Cell) -> Iterator[Cell]:
     """Yield the parts of a run between gaps that are wider than its blanks."""
-    gaps = [max(0.0, sign.left - before.right) for before, sign in pairwise(run.signs)]
+    gaps = [sign.left - before.right for before, sign in pairwise(run.signs)]
     blanks = [gap for gap in gaps if gap > 0.15 * run.size]
     usual = 1.5 * median(blanks) if len(blanks) > 2 else 0.0
     limit = max(usual, _WIDE * run.size)
+    if max(gaps, default=0.0) < limit:
+        yield run
+        return
     part = Cell(run.signs[0])
     for gap, sign in zip(gaps, run.signs[1:], strict=True):
         if gap < limit:
