@@ -56,7 +56,7 @@ format: .venv/.installed-dev  ## Format the code
 	.venv/bin/ruff format
 
 .venv/bin/python:
-	@echo "Installing BriefContext into .venv once. This takes a few minutes." >&2
+	@echo "Installing BriefContext into .venv once. This takes a minute or more." >&2
 	@$(PYTHON) -m venv .venv
 	@$(PIP) --upgrade pip
 

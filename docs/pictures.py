@@ -144,7 +144,10 @@ def photograph_page() -> None:
             browser.open(address)
             browser.ask(QUESTION)
             browser.see("#status", "The answer is there")
-            browser.run("document.querySelector('#result').scrollIntoView()")
+            browser.run(
+                "const top = document.querySelector('#result-heading').getBoundingClientRect().top;"
+                "window.scrollBy({top: top - 14, behavior: 'instant'})"
+            )
             browser.driver.save_screenshot(str(PICTURES / "page.png"))
 
 

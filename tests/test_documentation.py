@@ -50,7 +50,8 @@ def blocks(kind: str) -> list[Any]:
 
 
 def shell_commands() -> list[str]:
-    lines = [line for _, kind, block in BLOCKS if kind == "sh" for line in block.splitlines()]
+    shell = [block.replace("\\\n", "") for _, kind, block in BLOCKS if kind == "sh"]
+    lines = [line for block in shell for line in block.splitlines()]
     inline = [
         command for text in TEXTS.values() for command in re.findall(r"`((?:\.venv/bin/\w+|pip|make) [^`]+)`", text)
     ]
@@ -64,7 +65,7 @@ OURS = [command for command in SHELL if command.startswith(PROGRAM)]
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the inputs that the commands name, and the base `my-kb`."""
+    """A folder with the inputs that the commands name, and two knowledge bases."""
     folder = tmp_path_factory.mktemp("documentation")
     shutil.copytree(ROOT / "examples", folder / "examples")
     # The user's own labelled questions: those of the examples, and again with another key
@@ -78,7 +79,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "labelled.jsonl").write_text(lines)
-    assert call(f"{PROGRAM}index examples/papers --kb my-kb --encoder minilm", folder) == 0
+    for papers, base in (("papers", "my-kb"), ("papers/abstracts.jsonl", "my-abstracts")):
+        index = f"{PROGRAM}index examples/{papers} --kb {base} --encoder minilm"
+        assert call(index, folder) == 0
     return folder
 
 
