@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from lxml import etree
 
 from briefcontext.knowledge.sources.formulas import mathml_tex
-from briefcontext.knowledge.sources.pandoc import WIDEST, Node, Outline
+from briefcontext.knowledge.sources.pandoc import Node, Outline, span
 from briefcontext.knowledge.sources.publication import (
     author_list,
     has_retracted_title,
@@ -396,7 +396,7 @@ def _table(table: etree._Element, level: int) -> Node:
 
     def cells(row: etree._Element) -> list[Any]:
         return [
-            (cell.tag, "", _span(cell, "rowspan"), _span(cell, "colspan"), [*_blocks(cell, level)])
+            (cell.tag, "", span(cell, "rowspan"), span(cell, "colspan"), [*_blocks(cell, level)])
             for cell in row.iterchildren("td", "th")
         ]
 
@@ -412,11 +412,6 @@ def _table(table: etree._Element, level: int) -> Node:
 def _is_header(row: tuple[str, list[Any]]) -> bool:
     """Return whether a row names columns; a single cell is the heading of a part of a table."""
     return len(row[1]) > 1 and all(cell[0] == "th" for cell in row[1])
-
-
-def _span(cell: etree._Element, name: str) -> int:
-    value = cell.get(name, "1")
-    return min(max(int(value), 1), WIDEST) if value.isdecimal() and len(value) < 9 else 1
 
 
 def _inlines(element: etree._Element) -> Iterator[Node]:
