@@ -379,7 +379,8 @@ def _text(inlines: Sequence[Node], text: str = "") -> str:
                 sign = _text(description)
                 text += sign if len(sign) == 1 else ""
             case "Note", blocks:
-                text = f"{text.rstrip()} ({_flat(blocks)})"
+                note = _flat(blocks)
+                text = f"{text.rstrip()} ({note})" if note else text
     return text
 
 
