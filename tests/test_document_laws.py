@@ -10,10 +10,12 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.knowledge.sources.jats import read_jats
-from briefcontext.knowledge.sources.office import read_docx
+from briefcontext.knowledge.sources.office import read_office
 from briefcontext.knowledge.sources.web_page import read_html
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
+KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 EXAMPLES = settings(max_examples=30, deadline=None)
 
 Token = str | tuple[str, str]
@@ -142,12 +144,21 @@ def as_word(document: list[Block]) -> bytes:
     return word_file(body, numbering + instances)
 
 
+def relations(**targets: str) -> str:
+    links = "".join(
+        f'<Relationship Id="{kind}" Type="{KINDS}/{kind}" Target="{target}"/>' for kind, target in targets.items()
+    )
+    return f'<Relationships xmlns="{RELATIONS}">{links}</Relationships>'
+
+
 def word_file(body: str, numbering: str = "") -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as file:
         for name, content in (("document", f"<w:body>{body}</w:body>"), ("numbering", numbering)):
             xml = f'<w:{name} xmlns:w="{WORD}">{content}</w:{name}>'
             file.writestr(f"word/{name}.xml", xml)
+        file.writestr("_rels/.rels", relations(officeDocument="word/document.xml"))
+        file.writestr("word/_rels/document.xml.rels", relations(numbering="numbering.xml"))
     return stream.getvalue()
 
 
@@ -168,7 +179,7 @@ def test_jats_keeps_words_figures_and_cells_in_place(document: list[Block]) -> N
 @EXAMPLES
 @given(documents)
 def test_word_keeps_words_figures_and_cells_in_place(document: list[Block]) -> None:
-    (entry,) = read_docx(io.BytesIO(as_word(document)), "f/a.docx")
+    (entry,) = read_office(io.BytesIO(as_word(document)), "f/a.docx", format="docx")
     check(entry, document)
 
 

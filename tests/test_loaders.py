@@ -3,7 +3,6 @@
 import io
 import json
 import math
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from briefcontext.knowledge.sources.tables import COLUMNS, csv_rows, read_table,
 from tests.command_line import Run, command_line
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import skipped_of
+from tests.test_document_laws import word_file
 
 
 class Given(BaseLoader):
@@ -216,9 +216,7 @@ def test_columns_are_found_in_capitals_and_between_blanks() -> None:
 
 
 def test_word_is_read_without_naming_its_loader(tmp_path: Path) -> None:
-    body = "<w:document xmlns:w='http://schemas.openxmlformats.org/wordprocessingml/2006/main'><w:body><w:p><w:r>"
-    with zipfile.ZipFile(tmp_path / "b.docx", "w") as word:
-        word.writestr("word/document.xml", f"{body}<w:t>Honey helps.</w:t></w:r></w:p></w:body></w:document>")
+    (tmp_path / "b.docx").write_bytes(word_file("<w:p><w:r><w:t>Honey helps.</w:t></w:r></w:p>"))
     (tmp_path / "c.docx").write_bytes(b"PK")
     word, damaged = open_sources(tmp_path)
     [document] = word.entries()

@@ -174,11 +174,7 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
     for name in list(expected)[:4]:
         with pytest.raises(KnowledgeBaseError) as raised:
             open_sources([tmp_path / name])
-        assert str(raised.value) == (
-            f"{tmp_path / name} cannot be indexed: {expected[name]}. Known formats: jsonl, csv, "
-            "pubmed, jats, medline, ris, text, markdown, html, pdf, docx, epub, "
-            "latex, odt, pptx, rtf, medcpt; index --format names one."
-        )
+        assert f"{tmp_path / name} cannot be indexed: {expected[name]}." in str(raised.value)
         with pytest.raises(KnowledgeBaseError, match=r"Nothing in .* can be indexed; 1 skipped, the first "):
             open_sources([tmp_path / f"{name[0]}*{name[2:]}"])
     assert ids(one(tmp_path / "f" / "queries.jsonl")) == ["a"]

@@ -259,7 +259,8 @@ HEADS = "<tr><th rowspan=2>Weight<th colspan=2>Adults<th>Children<tr><th>Oral<th
             ],
         ),
         (
-            "<tr><td><th>Dose<tr><th colspan=2>Adults<tr><td>Day 1<td>5 mg<tr><td>Children<tr><td>Day 1<td>1 mg",
+            "<tr><td><th>Dose<tr><th colspan=2>Adults<tr><td>Day 1<td>5 mg<tr><td colspan=2>Children"
+            "<tr><td>Day 1<td>1 mg",
             ["Adults", "Adults | Day 1 | Dose: 5 mg", "Children", "Children | Day 1 | Dose: 1 mg"],
         ),
         (

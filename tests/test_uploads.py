@@ -20,6 +20,7 @@ from briefcontext.page.app import create_app
 from briefcontext.page.reading import MOST_CHARACTERS, MOST_PAGES
 from briefcontext.page.uploads import MOST_BYTES, read_file
 from tests.conftest import QUESTION
+from tests.test_document_laws import relations
 from tests.test_sources_pdf import pdf
 
 FINDING = "Aspirin lowered the risk of stroke in men."
@@ -35,6 +36,7 @@ def docx(text: str, **more: bytes) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as parts:
         parts.writestr("word/document.xml", body)
+        parts.writestr("_rels/.rels", relations(officeDocument="word/document.xml"))
         for name, content in more.items():
             parts.writestr(f"word/{name}.xml", content)
     return stream.getvalue()
@@ -67,9 +69,9 @@ REFUSED = {
     "too much text": ("trial.txt", b"word " * (MOST_CHARACTERS // 4), "characters, and at most 300,000"),
     "too many bytes": ("trial.txt", b"x" * (MOST_BYTES + 3), "is larger than 8 MiB"),
     "no text": ("trial.txt", b"", "has no text"),
-    "no Word document": ("trial.docx", b"PK", "no Word document"),
+    "no Word document": ("trial.docx", b"PK", "not a DOCX file"),
     "a zip bomb": ("trial.docx", docx("x", header1=bytes(80 * 1024**2)), "would be 83,88"),
-    "XML that grows in a Word document": ("trial.docx", docx(f"</w:t>{BOMB}"), "no Word document"),
+    "XML that grows in a Word document": ("trial.docx", docx(f"</w:t>{BOMB}"), "not a DOCX file"),
     "XML that grows": ("trial.xml", BOMB.encode(), "trial.xml cannot be read"),
     "several articles": ("trial.nxml", jats("7", "8"), "more than one document"),
     "not text": ("trial.txt", b"\xff\x00\xfe", "convert it to UTF-8"),

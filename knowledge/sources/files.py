@@ -19,7 +19,7 @@ from briefcontext.knowledge.sources.exports import is_medline, read_medline, rea
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
 from briefcontext.knowledge.sources.loaders import LOADERS, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
-from briefcontext.knowledge.sources.office import read_docx, read_pptx
+from briefcontext.knowledge.sources.office import read_office
 from briefcontext.knowledge.sources.pandoc import read_document
 from briefcontext.knowledge.sources.pdf import read_pdf
 from briefcontext.knowledge.sources.pubmed_xml import RECORDS, SETS, read_pubmed_xml
@@ -71,8 +71,7 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     "markdown": read_markdown,
     "html": read_html,
     "pdf": read_pdf,
-    "docx": read_docx,
-    "pptx": read_pptx,
+    **{format: partial(read_office, format=format) for format in ("docx", "pptx")},
     **{format: partial(read_document, format=format) for format in ("epub", "latex", "odt", "rtf")},
 }
 """Formats whose files are one document each, named by its path."""

@@ -2,46 +2,48 @@
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any
 
 from lxml import etree
-from pylatexenc.latex2text import LatexNodes2Text
-from pylatexenc.latexwalker import (
-    LatexCharsNode,
-    LatexEnvironmentNode,
-    LatexGroupNode,
-    LatexMacroNode,
-    LatexWalker,
+from pylatexenc.latex2text import (
+    LatexNodes2Text,
+    MacroTextSpec,
+    get_default_latex_context_db,
 )
+from pylatexenc.latexwalker import LatexCharsNode, LatexGroupNode, LatexMacroNode
 
 from briefcontext.knowledge.sources.xml_stream import flatten
 
-FRACTIONS = ("frac", "dfrac", "tfrac", "cfrac")
-WORDS = ("text", "textrm", "textit", "textbf", "mathrm", "mbox", "operatorname", "textsf")
-NAMES = ("log", "ln", "lg", "exp", "sin", "cos", "tan", "min", "max", "lim", "sup", "inf")
+SPELLINGS = {
+    **dict.fromkeys((r"\dfrac", r"\tfrac", r"\cfrac"), r"\frac"),
+    **dict.fromkeys((r"\left.", r"\right."), ""),
+}
+NAMES = ("log", "ln", "lg", "exp", "sin", "cos", "tan", "min", "max", "lim")
+SIGNS = {"\\": "; ", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|"}
 BLANKS = (" ", ",", ";", ":", "quad", "qquad")
-LAYOUTS = {
+ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
+MATHML = {
     "mfrac": r"\frac{%s}{%s}",
     "msqrt": r"\sqrt{%s}",
-    **{"msup": "{%s}^{%s}", "mover": "{%s}^{%s}", "msub": "{%s}_{%s}", "munder": "{%s}_{%s}"},
-    **{"msubsup": "{%s}_{%s}^{%s}", "munderover": "{%s}_{%s}^{%s}"},
+    **dict.fromkeys(("msup", "mover"), "{%s}^{%s}"),
+    **dict.fromkeys(("msub", "munder"), "{%s}_{%s}"),
+    **dict.fromkeys(("msubsup", "munderover"), "{%s}_{%s}^{%s}"),
 }
-UNSEEN = ("annotation", "annotation-xml", "maligngroup", "mphantom", "mspace")
+"""Elements of MathML as TeX."""
+SUMS, PRODUCTS = "+-−±=<>≤≥,; ", "×·⋅*/"
 OPEN, CLOSE = "([{", ")]}"
-SYMBOLS = {
-    **dict.fromkeys(("", "!", "left", "right", "displaystyle", "limits"), ""),
-    **{"%": "%", "neq": "≠", "lbrack": "[", "rbrack": "]", "lvert": "|", "rvert": "|"},
-}
+EDGE, FRACTION, FRACTION_END = "\x01", "\x02", "\x03"
+"""Marks of the edges of words and exponents, and of fractions, until their neighbours are known."""
 
 
 def formula_text(tex: str) -> str:
     """Return a formula in TeX, or a TeX document that holds one, as one line of plain text."""
     _, begin, document = tex.partition(r"\begin{document}")
     tex = document.partition(r"\end{document}")[0] if begin else tex
+    for name, alike in SPELLINGS.items():
+        tex = tex.replace(name, alike)
     try:
-        nodes = LatexWalker(tex.strip().strip("$"), tolerant_parsing=True).get_latex_nodes()[0]
-        return " ".join(_line(nodes or []).split())
+        return " ".join(_settled(_reader().latex_to_text(tex.strip().strip("$"))).split())
     except Exception:  # noqa: BLE001 - errors of pylatexenc for broken TeX are not documented
         return " ".join(tex.split())
 
@@ -49,18 +51,17 @@ def formula_text(tex: str) -> str:
 def mathml_tex(element: etree._Element) -> str:
     """Return MathML, whose names have no namespace, as TeX."""
     name = str(element.tag)
-    if name in ("mi", "mn", "mo", "mtext"):
-        text = "".join(map(str, element.itertext())).strip()
-        plain = "".join(f"\\{sign}" if sign in "%&#_{}$" else sign for sign in text)
+    if not len(element):
+        plain = "".join(f"\\{sign}" if sign in "%&#_{}$" else sign for sign in flatten(element))
         return f"\\text{{{plain}}}" if name == "mtext" else f"{{{plain}}}"
-    parts = [mathml_tex(child) for child in element if str(child.tag) not in UNSEEN]
-    if name in LAYOUTS and len(parts) == LAYOUTS[name].count("%s"):
-        return LAYOUTS[name] % tuple(parts)
+    parts = [mathml_tex(child) for child in element if not str(child.tag).startswith("annotation")]
     if name == "mroot" and len(parts) == 2:
         return f"\\sqrt[{parts[1]}]{{{parts[0]}}}"
-    inner = "".join(parts[:1] if name == "semantics" else parts) or flatten(element)
+    if name in MATHML and len(parts) == MATHML[name].count("%s"):
+        return MATHML[name] % tuple(parts)
     if name == "mfenced":
-        inner = f"{element.get('open', '(')}{','.join(parts)}{element.get('close', ')')}"
+        return f"{element.get('open', '(')}{','.join(parts)}{element.get('close', ')')}"
+    inner = "".join(parts)
     return f"{inner}\\quad " if name in ("mtd", "mtr") else f"{{{inner}}}"
 
 
@@ -76,7 +77,9 @@ def with_superscript(before: str, raised: str) -> str:
     if last.isalnum() or last in f"{CLOSE}|":
         ordinal = last.isdigit() and raised in ("st", "nd", "rd", "th")
         mark = not any(map(str.isalnum, raised)) and raised not in ("+", "-", "−")
-        return before + (raised if ordinal or mark else f"^{_grouped(raised)}")
+        compound = any(sign in raised[1:-1] for sign in "+-−×·* ")
+        exponent = f"({raised})" if compound and not _is_closed(raised) else raised
+        return before + (raised if ordinal or mark else f"^{exponent}")
     return before + (f"[{raised}]" if raised[0].isdigit() else raised)
 
 
@@ -87,146 +90,114 @@ def with_subscript(before: str, lowered: str) -> str:
     return f"{before}{'_' if digits else ''}{lowered}"
 
 
-def _grouped(exponent: str) -> str:
-    inner = exponent[1:]
-    closed = exponent[0] in OPEN and exponent[-1] in CLOSE
-    compound = any(sign in inner for sign in "+-−×·* ") and not closed
-    return f"({exponent})" if compound else exponent
+class _Reader(LatexNodes2Text):  # type: ignore[misc]
+    """TeX to text, in which blanks of a formula mean nothing."""
 
+    def nodelist_to_text(self, nodelist: Sequence[Any]) -> str:
+        line = ""
+        for node in nodelist or ():
+            if isinstance(node, LatexCharsNode):
+                pieces = list("".join(node.chars.split()))
+            else:
+                pieces = [self.node_to_text(node)]
+            for piece in filter(None, pieces):
+                line = _joined(line, piece)
+        return line
 
-class _Fraction(str):
-    """A fraction, which needs brackets next to a factor."""
-
-
-class _Raised(str):
-    """An exponent or an index, which a blank divides from a factor."""
-
-
-def _line(nodes: Sequence[Any]) -> str:
-    """Return nodes as one line; a fraction next to a factor is in brackets."""
-    pieces = _pieces(nodes)
-    line = ""
-    for number, piece in enumerate(pieces):
-        following = "".join(pieces[number + 1 : number + 2])[:1]
-        mixed = line[-1:].isdigit() and piece[0].isdigit()
-        if isinstance(piece, _Fraction):
-            factor = following.isalnum() or (following and following in "√([{^_")
-            divided = line[-1:] == "/" or ((line[-1:].isalnum() or line[-1:] in CLOSE) and line)
-            if factor or (divided and not mixed):
-                piece = f"({piece})"
-            elif mixed:
-                piece = f" {piece}"
-        elif piece[0].isalnum() and not isinstance(piece, _Raised) and _is_raised(pieces, number):
-            piece = f" {piece}"
-        line += piece
-    return line
-
-
-def _is_raised(pieces: Sequence[str], number: int) -> bool:
-    return number > 0 and isinstance(pieces[number - 1], _Raised)
-
-
-def _pieces(nodes: Sequence[Any]) -> list[str]:
-    """Return the parts of a formula; none is empty."""
-    pieces: list[str] = []
-    script = ""
-    for node in _units(nodes):
-        if isinstance(node, str) and node in "^_":
-            script = node
-            continue
-        piece = node if isinstance(node, str) else _piece(node)
-        words = piece[:1].isalpha() and pieces and pieces[-1][-1:].isalpha()
-        if script and piece.strip():
-            raised = _script("".join(pieces[-1:]), script, piece.strip())
-            piece, script = _Raised(raised) if pieces else raised, ""
-        elif words and isinstance(node, LatexGroupNode):
-            piece = f" {piece}"
-        pieces += [piece] if piece else []
-    return pieces
-
-
-def _script(base: str, mark: str, text: str) -> str:
-    """Return an exponent or index as it follows its base; a compound one is in brackets."""
-    if not base:
-        return text
-    compound = _has(text, "+-−=×·⋅, ")
-    if mark == "_" and base[-1].isalnum() and not compound:
-        return with_subscript(base, text)[len(base) :]
-    unsigned = text[1:] if text[0] in "+-−" else text
-    plain = len(unsigned) == 1 or unsigned.replace(".", "").isdigit()
-    closed = text[0] in OPEN and text[-1] in CLOSE and not compound
-    return f"{mark}{text if plain or closed else f'({text})'}"
-
-
-def _units(nodes: Sequence[Any]) -> list[Any]:
-    """Return nodes, their characters one by one without blanks, and no bracket of a bare `left`."""
-    units: list[Any] = []
-    for node in nodes:
-        if isinstance(node, LatexCharsNode):
-            bare = bool(units) and getattr(units[-1], "macroname", "") in ("left", "right")
-            units += "".join(node.chars.split())[1 if bare and node.chars[:1] == "." else 0 :]
-        else:
-            units.append(node)
-    return units
-
-
-def _piece(node: Any) -> str:
-    name = getattr(node, "macroname", None)
-    if isinstance(node, LatexMacroNode):
-        arguments = node.nodeargd.argnlist if node.nodeargd else []
-        if name in FRACTIONS:
-            over, under = (_line(_inner(argument)) for argument in arguments[-2:])
-            return _Fraction(f"{_numerator(over)}/{_denominator(under)}")
-        if name == "sqrt":
-            degree = _line(_inner(arguments[0])) if arguments[0] else ""
-            root = {"": "√", "2": "√", "3": "∛", "4": "∜"}.get(degree, f"{degree}√")
-            return f"{root}({_line(_inner(arguments[-1]))})"
-        if name in BLANKS:
-            return " "
-        if name in NAMES:
-            return _Raised(name)
-        if name in SYMBOLS:
-            return SYMBOLS[name]
-        if name == "\\":
-            return "; "
-        if name not in WORDS and len(arguments) == 1 and arguments[0] is not None:
-            inner = _line(_inner(arguments[0]))
-            return str(_names().nodelist_to_text([node])).strip() if len(inner) == 1 else inner
-    elif isinstance(node, LatexGroupNode):
-        return _line(node.nodelist)
-    elif isinstance(node, LatexEnvironmentNode):
-        return f" {_line(node.nodelist).replace('&', ' ').strip('; ')} "
-    elif hasattr(node, "nodelist"):
-        return _line(node.nodelist)
-    return str(_names().nodelist_to_text([node]))
+    def group_node_to_text(self, node: LatexGroupNode) -> str:
+        text = self.nodelist_to_text(node.nodelist)
+        return _word(text) if text.isalpha() and len(text) > 1 else text
 
 
 @cache
-def _names() -> LatexNodes2Text:
-    return LatexNodes2Text(strict_latex_spaces=True, math_mode="text")
+def _reader() -> _Reader:
+    context = get_default_latex_context_db()
+    macros = [
+        MacroTextSpec("frac", simplify_repl=_fraction),
+        MacroTextSpec("sqrt", simplify_repl=_root),
+        MacroTextSpec("text", simplify_repl=_words),
+        *(MacroTextSpec(name, simplify_repl=_word(name)) for name in NAMES),
+        *(MacroTextSpec(name, simplify_repl=sign) for name, sign in SIGNS.items()),
+        *(MacroTextSpec(name, simplify_repl=" ") for name in BLANKS),
+    ]
+    context.add_context_category("formulas", macros=macros, prepend=True)
+    return _Reader(context, math_mode="text")
 
 
-def _inner(argument: Any) -> Sequence[Any]:
-    return argument.nodelist if isinstance(argument, LatexGroupNode) else [argument]
+def _word(text: str) -> str:
+    return f"{EDGE}{text}{EDGE}"
 
 
-def _numerator(text: str) -> str:
-    return f"({text})" if _has(text, "+-−±=<>≤≥,; ") else text
+def _words(node: LatexMacroNode) -> str:
+    return _word(" ".join(LatexNodes2Text().nodelist_to_text(node.nodeargd.argnlist).split()))
 
 
-def _denominator(text: str) -> str:
-    factors = (text[:1].isdigit() and any(map(str.isalpha, text))) or any(
-        (first.isalnum() and second in f"√{OPEN}") or (first in CLOSE and second not in CLOSE)
-        for first, second in pairwise(text)
-    )
-    return f"({text})" if factors or _has(text, "+-−±=<>≤≥,; ×·⋅*/") else text
+def _arguments(node: LatexMacroNode, reader: LatexNodes2Text) -> list[str]:
+    return [_settled(reader.nodelist_to_text([part])) for part in node.nodeargd.argnlist]
 
 
-def _has(text: str, signs: str) -> bool:
-    """Return whether a text has one of the signs outside its brackets, after its start."""
-    depth = 0
-    for place, sign in enumerate(text):
-        depth += (sign in OPEN) - (sign in CLOSE)
-        if place and not depth and sign in signs:
-            return True
-    return False
+def _root(node: LatexMacroNode, l2tobj: LatexNodes2Text) -> str:
+    degree, radicand = _arguments(node, l2tobj)
+    return f"{ROOTS.get(degree, f'{degree}√')}({radicand})"
+
+
+def _fraction(node: LatexMacroNode, l2tobj: LatexNodes2Text) -> str:
+    over, below = _arguments(node, l2tobj)
+    numerator = f"({over})" if any(sign in SUMS for sign in _outside(over)[1:]) else over
+    denominator = below if _is_factor(below) else f"({below})"
+    return f"{FRACTION}{numerator}/{denominator}{FRACTION_END}"
+
+
+def _is_factor(text: str) -> bool:
+    """Return whether a text is one number, name, power or bracket."""
+    word = text.replace("^", "").replace(".", "")
+    if word.isalnum():
+        return word.isdigit() or not text[0].isdigit()
+    return _is_closed(text.lstrip("√"))
+
+
+def _is_closed(text: str) -> bool:
+    return text[:1] in OPEN and len(_outside(text)) == 2
+
+
+def _outside(text: str) -> str:
+    """Return a text without what is in brackets."""
+    depth, outside = 0, ""
+    for sign in text:
+        depth -= sign in CLOSE
+        outside += "" if depth > 0 else sign
+        depth += sign in OPEN
+    return outside
+
+
+def _joined(line: str, piece: str) -> str:
+    """Return a line and a piece after it, which is a script if the line ends with its mark."""
+    if line[-1:] not in ("^", "_"):
+        return line + piece
+    base, mark, script = line[:-1].rstrip(EDGE), line[-1], _settled(piece)
+    operators = any(sign in SUMS + PRODUCTS for sign in script[1:-1])
+    if mark == "_" and base[-1:].isalnum() and not operators:
+        return with_subscript(base, script) + EDGE
+    core = script.strip("+-−").replace(".", "")
+    plain = len(core) <= 1 or core.isdigit() or _is_closed(script)
+    return f"{base}{mark}{script if plain else f'({script})'}{EDGE}"
+
+
+def _settled(text: str) -> str:
+    """Return a text without marks: with brackets around a fraction that is next to a factor."""
+    line, *others = text.split(FRACTION)
+    for other in others:
+        fraction, _, rest = other.partition(FRACTION_END)
+        last, following = line.rstrip(EDGE)[-1:], rest.lstrip(EDGE)[:1]
+        if line[-1:].isdigit() and fraction[0].isdigit():
+            fraction = f" {fraction}"
+        elif (last and (last.isalnum() or last in f"{CLOSE}/")) or (
+            following and (following.isalnum() or following in f"{OPEN}√^_")
+        ):
+            fraction = f"({fraction})"
+        line += fraction + rest
+    words = [word for word in line.split(EDGE) if word]
+    line = "".join(words[:1])
+    for word in words[1:]:
+        line += f" {word}" if line[-1].isalnum() and word[0].isalnum() else word
+    return line

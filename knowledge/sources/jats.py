@@ -6,7 +6,7 @@ are ignored, so that JATS in the envelope of a service reads the same.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from io import BufferedIOBase
 from itertools import takewhile
@@ -16,7 +16,7 @@ from langchain_core.documents import Document
 from lxml import etree
 
 from briefcontext.knowledge.sources.formulas import mathml_tex
-from briefcontext.knowledge.sources.pandoc import WIDEST, Node, Outline
+from briefcontext.knowledge.sources.pandoc import Node, Outline, span
 from briefcontext.knowledge.sources.publication import (
     author_list,
     has_retracted_title,
@@ -96,8 +96,6 @@ LIST_STYLES = {
 }
 SCRIPTS = {"sup": "Superscript", "sub": "Subscript"}
 BLANK: Node = {"t": "Space"}
-PLACED = "placed"
-"""Mark of a footnote that is where it is referenced."""
 LONGEST_NOTE = 300
 """Characters of a footnote that is placed where it is referenced."""
 
@@ -197,19 +195,17 @@ def _authors(article: etree._Element) -> Iterator[str]:
 
 
 def _author(author: etree._Element) -> str:
-    for name in author.iter("name", "string-name"):
-        if next(name.iterancestors("collab"), None) is not None:
-            continue
-        family, given = first_text(name, "surname"), first_text(name, "given-names")
-        if family:
-            initials = "".join(_INITIAL.findall(given))
-            return " ".join(filter(None, (f"{family}, {initials}", first_text(name, "suffix"))))
-        return flatten(name)
+    names: Any = author.xpath(".//*[self::name or self::string-name][not(ancestor::collab)]")
     group = author.find("collab")
-    if group is None:
-        return ""
-    etree.strip_elements(group, "address", "aff", "contrib-group", "xref", with_tail=False)
-    return flatten(group)
+    if group is not None and not names:
+        etree.strip_elements(group, "address", "aff", "contrib-group", "xref", with_tail=False)
+        return flatten(group)
+    for name in names:
+        family = first_text(name, "surname")
+        initials = "".join(_INITIAL.findall(first_text(name, "given-names")))
+        suffix = first_text(name, "suffix")
+        return f"{family}, {initials} {suffix}".rstrip() if family else flatten(name)
+    return ""
 
 
 def _ids(article: etree._Element) -> dict[str, str]:
@@ -235,19 +231,12 @@ def _year(article: etree._Element) -> int | None:
 
 def _outline(article: etree._Element) -> Outline:
     """Return the outline of an article; the article is changed."""
-    notes = {note.get("id", ""): note for note in article.iter("fn")}
+    etree.strip_tags(article, "alternatives")
     parts = [*_titles(article), *_abstracts(article)]
     for name in ("body", "floats-wrap", "floats-group"):
         parts += article.findall(name)
-    for part in parts:
-        _place_notes(part, notes)
-    blocks: list[Node] = []
-    for part in parts:
-        if part.tag in HEADED and part.tag != "body":
-            blocks.append({"t": "BlockQuote", "c": list(_blocks(part, 1))})
-        else:
-            blocks += _blocks(part, 0)
-    return Outline({}, blocks)
+    _place_notes(article, parts)
+    return Outline({}, [block for part in parts for block in _block(part, 0)])
 
 
 def _abstracts(article: etree._Element) -> Iterator[etree._Element]:
@@ -287,51 +276,47 @@ def _titles(article: etree._Element) -> Iterator[etree._Element]:
             yield section
 
 
-def _place_notes(part: etree._Element, notes: Mapping[str, etree._Element]) -> None:
-    """Have short footnotes follow the references to them, in place of their marks."""
-    for reference in list(part.iter("xref")):
+def _place_notes(article: etree._Element, parts: Sequence[etree._Element]) -> None:
+    """Move short footnotes to the references to them, in place of their marks."""
+    notes = {note.get("id", ""): note for note in article.iter("fn")}
+    placed = set()
+    for reference in [reference for part in parts for reference in part.iter("xref")]:
         note = notes.get(reference.get("rid", ""))
         if note is not None and len(flatten(note)) <= LONGEST_NOTE:
             copy = deepcopy(note)
             copy.tail = None
             reference[:], reference.text = [copy], None
-            note.set("fn-type", PLACED)
+            placed.add(note)
             raised = reference.getparent()
             if raised is not None and raised.tag == "sup":
                 raised.tag = "named-content"
+    for note in placed:
+        note[:], note.text = [], None
 
 
 def _blocks(element: etree._Element, level: int) -> Iterator[Node]:
     """Yield an element's blocks as pandoc has them. A block in running text breaks it in two."""
     running = _string(element.text)
     for child in element:
-        if child.tag in BLOCKS or _is_table(child) or _is_below_table(child):
+        if child.tag in BLOCKS or (child.tag == "fn" and element.tag == "table-wrap-foot"):
             yield {"t": "Para", "c": running}
             running = []
-            yield from _block(child, element, level)
+            yield from _block(child, level)
         elif child.tag not in LEFT_OUT:
             running += _inline(child)
         running += _string(child.tail)
     yield {"t": "Para", "c": running}
 
 
-def _is_below_table(element: etree._Element) -> bool:
+def _block(element: etree._Element, level: int) -> Iterator[Node]:
     parent = element.getparent()
-    return element.tag == "fn" and parent is not None and parent.tag == "table-wrap-foot"
-
-
-def _is_table(element: etree._Element) -> bool:
-    return element.tag == "alternatives" and element.find("table") is not None
-
-
-def _block(element: etree._Element, parent: etree._Element, level: int) -> Iterator[Node]:
-    if element.tag == "title" and parent.tag in HEADED:
+    within = None if parent is None else parent.tag
+    if element.tag == "title" and within in HEADED:
         yield {"t": "Header", "c": [level, [], list(_inlines(element))]}
     elif element.tag in HEADED:
-        caption = _caption(element) if element.tag in CAPTIONED else ()
-        yield {"t": "BlockQuote", "c": [*caption, *_blocks(element, level + 1)]}
+        yield {"t": "BlockQuote", "c": [_caption(element), *_blocks(element, level + 1)]}
     elif element.tag in CAPTIONED:
-        yield from _caption(element)
+        yield _caption(element)
         yield from _blocks(element, level)
     elif element.tag == "list":
         yield from _list(element, level)
@@ -340,50 +325,42 @@ def _block(element: etree._Element, parent: etree._Element, level: int) -> Itera
     elif element.tag == "table":
         yield _table(element, level)
     elif element.tag == "fn":
-        if element.get("fn-type") != PLACED:
-            yield from _labelled(first_text(element, "label"), _blocks(element, level))
-    elif element.tag != "caption" or parent.tag not in CAPTIONED:
+        _show_label(element)
+        yield from _blocks(element, level)
+    elif element.tag != "caption" or within not in CAPTIONED:
         yield from _blocks(element, level)
 
 
-def _labelled(label: str, blocks: Iterator[Node]) -> list[Node]:
-    """Return blocks; the first that has text begins with a label."""
-    labelled = list(blocks)
-    for block in labelled[:2] if label else ():
-        if block["t"] == "Para" and block["c"]:
-            block["c"] = [*_string(f"{label} "), *block["c"]]
-            break
-    return labelled
+def _show_label(element: etree._Element) -> None:
+    """Have the first paragraph of a note or an item begin with its label."""
+    label, paragraph = first_text(element, "label"), element.find("p")
+    if paragraph is not None and any(map(str.isalnum, label)):
+        paragraph.text = f"{label} {paragraph.text or ''}"
 
 
-def _caption(element: etree._Element) -> Iterator[Node]:
-    """Yield a caption as one paragraph with its label, as in `Figure 1. Its caption`."""
-    label, caption = first_text(element, "label"), element.find("caption")
-    if label and label[-1] not in ".:":
-        label += "."
-    parts = _string(f"{label} ")
-    for part in caption if caption is not None else ():
+def _caption(element: etree._Element) -> Node:
+    """Return a caption as one paragraph with its label, as in `Figure 1. Its caption`."""
+    label = first_text(element, "label") if element.tag in CAPTIONED else ""
+    parts = _string(f"{label} " if label[-1:] in (*".:", "") else f"{label}. ")
+    for part in element.iterfind("caption/*"):
         parts += (*_inlines(part), BLANK)
-    yield {"t": "Para", "c": parts}
+    return {"t": "Para", "c": parts}
 
 
 def _list(element: etree._Element, level: int) -> Iterator[Node]:
     """Yield a list with the marks of its items: numbers, letters, or labels of another kind."""
-    items = element.findall("list-item")
-    labels = [first_text(item, "label") for item in items]
-    numbers = [label.strip("()[]. ") for label in labels]
-    style = LIST_STYLES.get(element.get("list-type", ""))
-    first = 1
-    if labels and all(map(str.isdecimal, numbers)):
-        style, first = "Decimal", int(numbers[0])
-    elif any(map(str.isalnum, "".join(labels))):
-        style = None
     for title in element.iterfind("title"):
         yield {"t": "Para", "c": list(_inlines(title))}
-    labels = [label if any(map(str.isalnum, label)) else "" for label in labels]
-    shown = labels if style is None else [""] * len(items)
-    pairs = zip(items, shown, strict=True)
-    blocks = [_labelled(label, _blocks(item, level)) for item, label in pairs]
+    items = element.findall("list-item")
+    labels = [first_text(item, "label").strip("()[]. ") for item in items]
+    style, first = LIST_STYLES.get(element.get("list-type", "")), 1
+    if labels and all(map(str.isdecimal, labels)):
+        style, first = "Decimal", int(labels[0])
+    elif any(map(str.isalnum, "".join(labels))):
+        style = None
+        for item in items:
+            _show_label(item)
+    blocks = [list(_blocks(item, level)) for item in items]
     if style is None:
         yield {"t": "BulletList", "c": blocks}
     else:
@@ -391,32 +368,22 @@ def _list(element: etree._Element, level: int) -> Iterator[Node]:
 
 
 def _table(table: etree._Element, level: int) -> Node:
-    def rows(*names: str) -> list[Any]:
-        return [("", cells(row)) for name in names for row in table.iterfind(name)]
+    def cell(element: etree._Element) -> list[Any]:
+        spans = span(element, "rowspan"), span(element, "colspan")
+        return [element.tag, "", *spans, list(_blocks(element, level))]
 
-    def cells(row: etree._Element) -> list[Any]:
-        return [
-            (cell.tag, "", _span(cell, "rowspan"), _span(cell, "colspan"), [*_blocks(cell, level)])
-            for cell in row.iterchildren("td", "th")
-        ]
-
-    heads, body = rows("thead/tr"), rows("tr", "tbody/tr", "tfoot/tr")
-    width = max((sum(cell[3] for cell in row) for _, row in (*heads, *body)), default=0)
-    if not heads:
-        heads = list(takewhile(_is_header, body))
-        body = body[len(heads) :]
-    columns: list[None] = [None] * width
-    return {"t": "Table", "c": ["", ["", []], columns, ["", heads], [("", 0, [], body)], ["", []]]}
+    rows: Any = table.xpath("./tr | ./*[self::thead or self::tbody or self::tfoot]/tr")
+    grid: list[Any] = [["", [cell(element) for element in row.iterchildren("td", "th")]] for row in rows]
+    count = len(table.findall("thead/tr")) or len(list(takewhile(_is_header, grid)))
+    width = max((sum(each[3] for each in row) for _, row in grid), default=0)
+    head, body, columns = grid[:count], grid[count:], [None] * width
+    parts = [["", head], [["", 0, [], body]], ["", []]]
+    return {"t": "Table", "c": ["", ["", []], columns, *parts]}
 
 
-def _is_header(row: tuple[str, list[Any]]) -> bool:
+def _is_header(row: Sequence[Any]) -> bool:
     """Return whether a row names columns; a single cell is the heading of a part of a table."""
     return len(row[1]) > 1 and all(cell[0] == "th" for cell in row[1])
-
-
-def _span(cell: etree._Element, name: str) -> int:
-    value = cell.get(name, "1")
-    return min(max(int(value), 1), WIDEST) if value.isdecimal() and len(value) < 9 else 1
 
 
 def _inlines(element: etree._Element) -> Iterator[Node]:

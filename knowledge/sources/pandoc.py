@@ -5,19 +5,20 @@ pandoc runs in a sandbox, in a process with a limit of time and memory. `Outline
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase, BytesIO
 from itertools import pairwise, takewhile
 from pathlib import PurePath
+from string import ascii_lowercase
 from subprocess import PIPE, TimeoutExpired, run
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import ijson  # type: ignore[import-untyped]
 from langchain_core.documents import Document
-from lxml.etree import XMLParser, XMLSyntaxError, fromstring
+from lxml.etree import XMLParser, XMLSyntaxError, _Element, fromstring
 
 from briefcontext.errors import needing
 from briefcontext.knowledge.sources.formulas import (
@@ -36,10 +37,10 @@ MEMORY = "600M"
 MOST_UNPACKED = 32 * 1024 * 1024
 """Limit of the bytes of text in an archive, such as a Word file."""
 TEXT_ENDINGS = (".htm", ".html", ".ncx", ".opf", ".rels", ".xhtml", ".xml")
-MOST_SPANS = 100_000
-"""Limit of cells that a table repeats because they span several rows or columns."""
+MOST_CELLS = 500_000
+"""Limit of the cells of a table; one that spans places counts in each."""
 WIDEST = 1000
-"""Limit of the columns and rows that a cell spans."""
+"""Limit of the columns or rows that a cell spans."""
 LONGEST_HEADER = 200
 """Characters of a header, and of a repeated cell, after which it is cut."""
 ARCHIVES = ("epub", "odt")
@@ -48,14 +49,20 @@ PROPERTIES = ("docProps/core.xml", "meta.xml")
 TITLE = ".//{http://purl.org/dc/elements/1.1/}title"
 FILE_ENDINGS = (".doc", ".docx", ".htm", ".html", ".odt", ".pdf", ".ppt", ".pptx", ".rtf", ".tex")
 """Endings by which a stated title is recognised as a file's name."""
+PROSE = {"epub": ("title", "subtitle", "abstract"), "html": ()}
+"""The metadata of a format that are text; others have all of those that follow."""
+ALL_PROSE = ("title", "subtitle", "author", "date", "abstract")
+NUMERALS = {
+    "Alpha": tuple(ascii_lowercase),
+    "Roman": ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii"),
+}
 
 Node = dict[str, Any]
 Row = list[tuple[str, Any]]
 """The text and the cell in each column."""
-Group = tuple[list[Any], list[Any]]
-"""Rows of headers, and the rows below them."""
+Part = tuple[list[str], list[Row]]
+"""The headers of the columns, and the rows below them."""
 _CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), " ")
-_EMPTY: list[Any] = ["", "", 1, 1, []]
 
 
 @rejecting
@@ -69,22 +76,23 @@ def read_document(stream: BufferedIOBase, document_id: str, *, format: str) -> I
     content = read_whole(stream)
     title = ""
     if format in ARCHIVES:
-        with archive_errors(f"{format.upper()} file"), ZipFile(BytesIO(content)) as archive:
+        with opened_archive(content, format) as archive:
             _, title = text_parts(archive)
     elif format == "latex":
         content = decoded(content).encode()
     elif format == "rtf" and not content.startswith(b"{\\rtf"):
         raise UnreadableError("It is not RTF.")
-    yield outline(content, format).document(document_id, kind="text", title=title)
+    yield outline(content, format).document(document_id, title=title)
 
 
 @contextmanager
-def archive_errors(kind: str) -> Iterator[None]:
-    """Raise UnreadableError if an archive or its XML is damaged."""
+def opened_archive(content: bytes, format: str) -> Iterator[ZipFile]:
+    """Open an archive. Raises UnreadableError if it or its XML is damaged."""
     try:
-        yield
+        with ZipFile(BytesIO(content)) as archive:
+            yield archive
     except (BadZipFile, NotImplementedError, OSError, XMLSyntaxError, zlib.error) as error:
-        message = f"It is no {kind}, or a damaged one ({type(error).__name__})."
+        message = f"It is not a {format.upper()} file, or it is damaged ({type(error).__name__})."
         raise UnreadableError(message) from error
 
 
@@ -108,22 +116,19 @@ def text_parts(archive: ZipFile) -> tuple[list[ZipInfo], str]:
 
 def outline(content: bytes, format: str) -> "Outline":
     """Return the outline of a file. Raises UnreadableError if pandoc cannot read it."""
-    with TemporaryFile() as tree:
-        convert(content, format, "json", tree)
-        tree.seek(0)
+    with converted(content, format, "json") as tree:
         meta = next(ijson.items(tree, "meta"))
-        if format in ("epub", "html"):
-            # Their metadata are not part of the text.
-            meta = {"title": meta["title"]} if format == "epub" and "title" in meta else {}
+        prose = {name: meta[name] for name in PROSE.get(format, ALL_PROSE) if name in meta}
         tree.seek(0)
         try:
-            return Outline(meta, ijson.items(tree, "blocks.item"))
+            return Outline(prose, ijson.items(tree, "blocks.item"))
         except RecursionError:
             raise UnreadableError("Its elements are nested too deeply.") from None
 
 
-def convert(content: bytes, format: str, target: str, output: Any) -> None:
-    """Have pandoc write a file in another format to an open file.
+@contextmanager
+def converted(content: bytes, format: str, target: str) -> Iterator[IO[bytes]]:
+    """Open a file as pandoc writes it in another format.
 
     Raises:
         UnreadableError: pandoc cannot read the file, or not within its limits.
@@ -138,21 +143,25 @@ def convert(content: bytes, format: str, target: str, output: Any) -> None:
             raise ImportError from error
     limits = ("+RTS", f"-M{MEMORY}", "-RTS", "--sandbox")
     command = [program, *limits, f"--from={format}", f"--to={target}", "--mathml"]
-    try:
-        done = run(command, input=content, stdout=output, stderr=PIPE, timeout=SECONDS, check=False)
-    except TimeoutExpired:
-        raise UnreadableError(f"Reading it takes more than {SECONDS} seconds: split it.") from None
-    if done.returncode:
-        message = " ".join(done.stderr.decode(errors="replace").split())
-        if "Heap exhausted" in message:
-            raise UnreadableError(f"Reading it takes more than {MEMORY}B of memory: split it.")
-        raise UnreadableError(f"It is damaged, or not {format}: {message[:200]}")
+    with TemporaryFile() as output:
+        try:
+            done = run(command, input=content, stdout=output, stderr=PIPE, timeout=SECONDS)
+        except TimeoutExpired:
+            message = f"Reading it takes more than {SECONDS} seconds: split it."
+            raise UnreadableError(message) from None
+        if done.returncode:
+            message = " ".join(done.stderr.decode(errors="replace").split())
+            if "Heap exhausted" in message:
+                raise UnreadableError(f"Reading it takes more than {MEMORY}B of memory: split it.")
+            raise UnreadableError(f"It is damaged, or not {format}: {message[:200]}")
+        output.seek(0)
+        yield output
 
 
 class Outline:
     """The text of a document, block by block, and its sections."""
 
-    def __init__(self, meta: Mapping[str, Node], blocks: Iterator[Node] | Sequence[Node]) -> None:
+    def __init__(self, meta: Mapping[str, Node], blocks: Iterable[Node]) -> None:
         self.stated_title = ""
         self._parts: list[str] = []
         self._length = 0
@@ -162,11 +171,10 @@ class Outline:
         self._indent = 0
         self._mark = ""
         self._first_heading = ""
-        for name in ("title", "subtitle", "author", "date", "abstract"):
-            for value in _values(meta.get(name)):
-                self._walk(value)
+        for name, value in meta.items():
+            self._add_value(value)
             if name == "title":
-                self.stated_title = " ".join("".join(self._parts).split())
+                self.stated_title = " ".join(self.text.split())
         self._walk(blocks)
 
     @property
@@ -186,7 +194,7 @@ class Outline:
         parts = zip(self._starts, ends, strict=False)
         return [(heading, start, end) for (heading, start), end in parts]
 
-    def document(self, document_id: str, *, kind: str, title: str = "") -> Document:
+    def document(self, document_id: str, *, kind: str = "text", title: str = "") -> Document:
         """Return the document of a file; `title` is the stated one, which may be a file's name."""
         stated = "" if _is_file_name(title) else " ".join(title.split())
         sections = json.dumps(self.sections, ensure_ascii=False)
@@ -198,49 +206,68 @@ class Outline:
             metadata={"sections": sections} if self._starts else {},
         )
 
-    def _walk(self, blocks: Iterator[Node] | Sequence[Node]) -> None:
+    def _add_value(self, value: Node) -> None:
+        """Add a value of metadata."""
+        content: Any = value.get("c")
+        match value["t"], content:
+            case "MetaList", values:
+                for each in values:
+                    self._add_value(each)
+            case "MetaInlines", inlines:
+                self._add(_text(inlines))
+            case "MetaBlocks", blocks:
+                self._walk(blocks)
+            case "MetaString", text:
+                self._add(text)
+
+    def _walk(self, blocks: Iterable[Node]) -> None:
         for block in blocks:
-            kind: str = block["t"]
             content: Any = block.get("c")
-            if kind in ("Para", "Plain"):
-                self._add(_text(content))
-            elif kind == "Header":
-                self._head(content[0], _text(content[2]).strip())
-            elif kind == "Div":
-                self._walk(content[1])
-            elif kind == "BlockQuote":
-                self._quote(content)
-            elif kind == "BulletList":
-                for item in content:
-                    self._item(item, "- ")
-            elif kind == "OrderedList":
-                (first, style, delimiter), items = content
-                for number, item in enumerate(items, start=first):
-                    self._item(item, _number(number, style["t"], delimiter["t"]))
-            elif kind == "DefinitionList":
-                for term, definitions in content:
-                    self._add(_text(term))
-                    for definition in definitions:
-                        self._item(definition, "- ")
-            elif kind == "LineBlock":
-                self._add("\n".join(map(_text, content)))
-            elif kind == "CodeBlock":
-                self._add(content[1])
-            elif kind == "Figure":
-                self._walk(content[2])
-                self._walk(content[1][1])
-            elif kind == "Table":
-                self._table(content)
+            match block["t"], content:
+                case (("Para" | "Plain"), inlines):
+                    self._add(_text(inlines))
+                case "Header", [level, _, inlines]:
+                    self._head(level, _text(inlines).strip())
+                case "Div", [_, inner]:
+                    self._walk(inner)
+                case "BlockQuote", inner:
+                    self._quote(inner)
+                case "BulletList", items:
+                    for item in items:
+                        self._item(item, "- ")
+                case "OrderedList", [[first, style, delimiter], items]:
+                    for number, item in enumerate(items, start=first):
+                        self._item(item, _number(number, style["t"], delimiter["t"]))
+                case "DefinitionList", definitions:
+                    for term, items in definitions:
+                        self._add(_text(term))
+                        for item in items:
+                            self._item(item, "- ")
+                case "LineBlock", lines:
+                    self._add("\n".join(map(_text, lines)))
+                case "CodeBlock", [_, code]:
+                    self._add(code)
+                case "Figure", [_, [_, caption], inner]:
+                    self._walk(inner)
+                    self._walk(caption)
+                case "Table", [_, [_, caption], columns, [_, head], bodies, [_, foot]]:
+                    self._walk(caption)
+                    groups = [(head, []), *(body[2:] for body in bodies), ([], foot)]
+                    marked = any(group[0] for group in groups) or any(body[1] for body in bodies)
+                    self._table(groups, len(columns), marked=marked)
 
     def _add(self, text: str) -> None:
         plain = text.translate(_CONTROLS)
         text = (text if plain == text else " ".join(plain.split())).strip(" \n\r\t")
-        if not text:
-            return
+        if text:
+            self._resume()
+            self._write(text)
+
+    def _resume(self) -> None:
+        """Resume the section that a quotation interrupted."""
         if self._left_quotation:
             self._left_quotation = False
             self._begin("".join(self._headings[-1:]))
-        self._write(text)
 
     def _head(self, level: int, own: str) -> None:
         self._left_quotation = False
@@ -269,6 +296,7 @@ class Outline:
         return "  " * (self._indent - 1) + self._mark if self._mark else "  " * self._indent
 
     def _item(self, blocks: Sequence[Node], mark: str) -> None:
+        self._resume()
         self._indent += 1
         self._mark += mark
         self._walk(blocks)
@@ -282,37 +310,23 @@ class Outline:
         self._headings = outer
         self._left_quotation = self._left_quotation or len(self._starts) > count
 
-    def _table(self, content: list[Any]) -> None:
-        _, (_, caption), columns, head, bodies, foot = content
-        self._walk(caption)
-        marked = bool(head[1] or any(body[1] or body[2] for body in bodies))
-        groups = [(head[1], []), *((body[2], body[3]) for body in bodies), ([], foot[1])]
+    def _table(self, groups: Sequence[Sequence[Any]], width: int, *, marked: bool) -> None:
         cells = [cell for group in groups for rows in group for row in rows for cell in row[1]]
-        parts = ("Table",) if marked else ("Header", "Table")
-        layout = any(block["t"] in parts for cell in cells for block in cell[4])
-        if layout or (len(columns) == 1 and not marked):
+        inner = ("Table",) if marked else ("Header", "Table")
+        layout = any(block["t"] in inner for cell in cells for block in cell[4])
+        if layout or (width == 1 and not marked):
             for cell in cells:
                 self._walk(cell[4])
             return
-        for line in _table_lines(groups, len(columns), marked=marked):
-            self._add(line)
-
-
-def _values(value: Node | None) -> Iterator[list[Node]]:
-    """Yield the blocks of a value of metadata."""
-    if value is None:
-        return
-    kind: str = value["t"]
-    content: Any = value.get("c")
-    if kind == "MetaList":
-        for item in content:
-            yield from _values(item)
-    elif kind == "MetaInlines":
-        yield [{"t": "Plain", "c": content}]
-    elif kind == "MetaBlocks":
-        yield content
-    elif kind == "MetaString":
-        yield [{"t": "Plain", "c": [{"t": "Str", "c": content}]}]
+        parts: list[Part] = []
+        for head, body in groups:
+            grid = _grid([*head, *body], width)
+            if head or not parts:
+                parts.append((_headers(grid[: len(head)]), []))
+            parts[-1][1].extend(grid[len(head) :])
+        for headers, rows in parts if marked else _parts(parts[0][1]):
+            for line in _lines(headers, rows):
+                self._add(line)
 
 
 def _is_file_name(title: str) -> bool:
@@ -322,115 +336,133 @@ def _is_file_name(title: str) -> bool:
 
 def _number(number: int, style: str, delimiter: str) -> str:
     """Return the mark of an item of an ordered list."""
-    if style.endswith("Alpha") and 0 < number <= 26:
-        mark = chr(ord("a") + number - 1)
-    elif style.endswith("Roman"):
-        mark = _roman(number)
-    else:
-        return f"{number}{')' if 'Paren' in delimiter else '.'} "
-    return f"{mark.upper() if style.startswith('Upper') else mark}) "
+    for kind, numerals in NUMERALS.items():
+        if style.endswith(kind) and 0 < number <= len(numerals):
+            numeral = numerals[number - 1]
+            return f"{numeral.upper() if style.startswith('Upper') else numeral}) "
+    return f"{number}{')' if 'Paren' in delimiter else '.'} "
 
 
-def _roman(number: int) -> str:
-    values = {100: "c", 90: "xc", 50: "l", 40: "xl", 10: "x", 9: "ix", 5: "v", 4: "iv", 1: "i"}
-    text = ""
-    for value, letters in values.items():
-        text += letters * (number // value)
-        number %= value
-    return text
-
-
-def _text(inlines: Sequence[Node], before: str = "") -> str:
+def _text(inlines: Sequence[Node], text: str = "") -> str:
     """Return a text followed by inline elements."""
-    text = before
     for place, inline in enumerate(inlines):
-        kind: str = inline["t"]
         content: Any = inline.get("c")
-        if kind == "Str":
-            lowered = place and inlines[place - 1]["t"] in ("Superscript", "Subscript")
-            text += " " if lowered and text[-1:].isdigit() and content[:1].isdigit() else ""
-            text += content
-        elif kind in ("Space", "SoftBreak", "LineBreak"):
-            text += "" if text[-1:] == " " else " "
-        elif kind in ("Emph", "Underline", "Strong", "SmallCaps"):
-            text = _text(content, text)
-        elif kind == "Link" and [node["t"] for node in content[1]] == ["Superscript"]:
-            raised = _text(content[1][0]["c"])
-            text += f"[{raised}]" if raised[:1].isdigit() else raised
-        elif kind in ("Cite", "Link", "Span"):
-            text = _text(content[1], text)
-        elif kind == "Quoted":
-            opening, closing = "‘’" if content[0]["t"] == "SingleQuote" else "“”"
-            text = _text(content[1], text + opening) + closing
-        elif kind == "Superscript":
-            raised = _text(content)
-            if raised.isdigit() and not text[-1:].isalpha() and _is_numerator(inlines, place):
-                text += f" {raised}" if text[-1:].isdigit() else raised
-            elif _has_link(content) and raised[:1].isdigit():
-                text += f"[{raised}]"
-            elif place and inlines[place - 1]["t"] == "Superscript":
-                text += raised
-            else:
-                text = with_superscript(text, raised)
-        elif kind == "Subscript":
-            text = with_subscript(text, _text(content))
-        elif kind == "Code":
-            text += content[1]
-        elif kind == "Math":
-            formula = formula_text(content[1])
-            text += f" {formula}" if text[-1:].isdigit() and formula[:1].isdigit() else formula
-        elif kind == "Image":
-            sign = _text(content[1])
-            text += sign if len(sign) == 1 else ""
-        elif kind == "Note":
-            text = f"{text.rstrip()} ({' '.join(_flat(content))})"
+        match inline["t"], content:
+            case "Str", word:
+                script = place and inlines[place - 1]["t"] in ("Superscript", "Subscript")
+                text += " " if script and text[-1:].isdigit() and word[:1].isdigit() else ""
+                text += word
+            case (("Space" | "SoftBreak" | "LineBreak"), _):
+                text += "" if text[-1:] == " " else " "
+            case (("Emph" | "Underline" | "Strong" | "SmallCaps"), inner):
+                text = _text(inner, text)
+            case "Link", [_, [{"t": "Superscript", "c": raised}], _]:
+                text += _citation(_text(raised))
+            case (("Cite" | "Link" | "Span"), [_, inner, *_]):
+                text = _text(inner, text)
+            case "Quoted", [kind, inner]:
+                opening, closing = "‘’" if kind["t"] == "SingleQuote" else "“”"
+                text = _text(inner, text + opening) + closing
+            case "Superscript", raised if place and inlines[place - 1]["t"] == "Superscript":
+                text += _text(raised)
+            case "Superscript", raised:
+                text = _raise(text, raised, inlines[place + 1 : place + 3])
+            case "Subscript", lowered:
+                text = with_subscript(text, _text(lowered))
+            case "Code", [_, code]:
+                text += code
+            case "Math", [_, tex]:
+                formula = formula_text(tex)
+                text += " " if text[-1:].isdigit() and formula[:1].isdigit() else ""
+                text += formula
+            case "Image", [_, description, _]:
+                sign = _text(description)
+                text += sign if len(sign) == 1 else ""
+            case "Note", blocks:
+                note = _flat(blocks)
+                text = f"{text.rstrip()} ({note})" if note else text
     return text
 
 
-def _is_numerator(inlines: Sequence[Node], place: int) -> bool:
-    """Return whether a fraction begins at a place, as in `<sup>1</sup>/<sub>2</sub>`."""
-    stroke, lowered = (inlines[at : at + 1] for at in (place + 1, place + 2))
-    text = str(stroke[0].get("c")) if stroke else ""
+def _raise(text: str, raised: Sequence[Node], following: Sequence[Node]) -> str:
+    """Return a text and what is raised after it: a numerator, a citation or an exponent."""
+    own = _text(raised)
+    stroke = str(following[0].get("c")) if following else ""
     # A solidus alone may divide a power, as in 10^9/2; a fraction slash does not.
-    below = [node["t"] for node in lowered] == ["Subscript"] and len(text) == 1
-    return text[:1] == "⁄" or (text == "/" and below)
+    lowered = stroke == "/" and [node["t"] for node in following[1:]] == ["Subscript"]
+    if own.isdigit() and not text[-1:].isalpha() and (lowered or stroke[:1] == "⁄"):
+        return f"{text} {own}" if text[-1:].isdigit() else text + own
+    if any(node["t"] in ("Link", "Cite") for node in raised):
+        return text + _citation(own)
+    return with_superscript(text, own)
 
 
-def _has_link(inlines: Sequence[Node]) -> bool:
-    return any(node["t"] in ("Link", "Cite") for node in inlines)
+def _citation(text: str) -> str:
+    return f"[{text}]" if text[:1].isdigit() else text
 
 
-def _flat(blocks: Sequence[Node]) -> list[str]:
-    """Return blocks as texts, without sections and indents."""
-    inner = Outline({}, blocks)
-    return inner.text.split()
+def _flat(blocks: Sequence[Node]) -> str:
+    """Return blocks as one line, without sections and indents."""
+    return " ".join(Outline({}, blocks).text.split())
 
 
-def _table_lines(groups: Sequence[Group], width: int, *, marked: bool) -> Iterator[str]:
-    """Yield the rows of a table, each cell with its header if there is one."""
-    parts: list[tuple[list[str], list[Row]]] = [([], [])]
-    for head, body in groups:
-        grid = _grid([*head, *body], width)
-        if head:
-            parts.append((_headers(grid[: len(head)]), []))
-        parts[-1][1].extend(grid[len(head) :])
-    if not marked:
-        rows = parts[0][1]
-        title = list(takewhile(_is_whole, rows))
-        first, *others = rows[len(title) :] or [[]]
-        if others and _names_columns(first):
-            parts = [([], title), (_headers([first]), others)]
-    for headers, rows in parts:
-        cells = [row for row in rows if not _is_whole(row)]
-        filled = [any(row[column][0] for row in cells) for column in range(width)]
-        shown = zip(headers, filled, strict=False)
-        if any(len(header) > LONGEST_HEADER or (header and not full) for header, full in shown):
-            yield " | ".join(dict.fromkeys(filter(None, headers)))
-        yield from _lines(headers, rows)
+def span(cell: _Element, name: str) -> int:
+    """Return the number of columns or rows that a cell of HTML spans."""
+    value = cell.get(name, "").strip()
+    return min(max(int(value), 1), WIDEST) if value.isdecimal() and len(value) < 9 else 1
+
+
+def _grid(rows: Sequence[Sequence[Any]], width: int) -> list[Row]:
+    """Return the text and the cell at each place; a cell that spans places is in each of them."""
+    if width * len(rows) > MOST_CELLS:
+        raise UnreadableError("A table has too many cells: split it.")
+    grid: list[list[Any]] = [[None] * width for _ in rows]
+    for number, (_, cells) in enumerate(rows):
+        places = (column for column in range(width) if grid[number][column] is None)
+        for cell, column in zip(cells, places, strict=False):
+            spanned = (_flat(cell[4]), cell)
+            end = min(column + cell[3], width)
+            for row in grid[number : number + cell[2]]:
+                row[column:end] = [spanned] * (end - column)
+    return [[place or ("", None) for place in row] for row in grid]
+
+
+def _headers(rows: Sequence[Row]) -> list[str]:
+    names = [text for text, _ in rows[0]] if rows else []
+    for above, row in pairwise(rows):
+        names = [
+            name if cell is upper else under(name, text)
+            for name, (_, upper), (text, cell) in zip(names, above, row, strict=True)
+        ]
+    return names
+
+
+def _parts(rows: Sequence[Row]) -> list[Part]:
+    """Return the parts of a table that marks no header.
+
+    The first row is the header, with the rows that its cells span, if no cell is empty or a figure.
+    """
+    title = list(takewhile(_is_whole, rows))
+    others = rows[len(title) :]
+    height = max((cell[2] for _, cell in others[0] if cell), default=1) if others else 0
+    head, body = others[:height], others[height:]
+    if body and all(_is_name(text) for row in head for text, _ in row):
+        return [([], title), (_headers(head), list(body))]
+    return [([], list(rows))]
+
+
+def _is_name(text: str) -> bool:
+    figure = text.lstrip("<>≤≥=~±+-−–()$€£ ")[:1].isdigit()
+    return 0 < len(text) <= LONGEST_HEADER and not figure
 
 
 def _lines(headers: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
     """Yield rows below headers; a cell that spans a whole row is the heading of those after it."""
+    cells = [row for row in rows if not _is_whole(row)]
+    columns = zip(headers, range(len(headers)), strict=True)
+    missing = (name for name, column in columns if not any(row[column][0] for row in cells))
+    if any(missing) or any(len(name) > LONGEST_HEADER for name in headers):
+        yield " | ".join(dict.fromkeys(filter(None, headers)))
     heading, after_heading = "", False
     seen: set[int] = set()
     for row in rows:
@@ -438,13 +470,13 @@ def _lines(headers: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
         for text, cell in row:
             texts.append(_cut(text) if id(cell) in seen else text)
             seen.add(id(cell))
-        whole = _is_whole(row)
-        if whole:
+        if _is_whole(row):
             heading = under(heading if after_heading else "", _cut(texts[0]))
+            after_heading = True
             yield texts[0]
         elif line := _row(headers, texts):
             yield f"{heading} | {line}" if heading else line
-        after_heading = whole
+            after_heading = False
 
 
 def _is_whole(row: Row) -> bool:
@@ -458,53 +490,6 @@ def _row(headers: Sequence[str], texts: Sequence[str]) -> str:
         return " | ".join(texts) if any(texts) else ""
     cells = zip(map(_cut, headers), texts, strict=True)
     return " | ".join(f"{header}: {text}" if header else text for header, text in cells if text)
-
-
-def _headers(rows: Sequence[Row]) -> list[str]:
-    names = [text for text, _ in rows[0]]
-    for above, row in pairwise(rows):
-        names = [
-            name if cell is upper else under(name, text)
-            for name, (_, upper), (text, cell) in zip(names, above, row, strict=True)
-        ]
-    return names
-
-
-def _names_columns(row: Row) -> bool:
-    """Return whether a first row that is not marked is a header: all cells full, and no figure."""
-    texts = [text for text, _ in row]
-    return all(0 < len(text) <= LONGEST_HEADER and not _is_figure(text) for text in texts)
-
-
-def _is_figure(text: str) -> bool:
-    return text.lstrip("<>≤≥=~±+-−–()$€£ ")[:1].isdigit()
-
-
-def _grid(rows: Sequence[list[Any]], width: int) -> list[Row]:
-    """Return the text and the cell at each place; a cell that spans places is in each of them."""
-    grid: list[Row] = []
-    below: dict[int, tuple[str, Any, int]] = {}
-    repeats = 0
-    for _, cells in rows:
-        line: Row = []
-        rest = iter(cells)
-        while len(line) < width:
-            column = len(line)
-            if column in below:
-                text, cell, left = below.pop(column)
-                columns = 1
-            else:
-                cell = next(rest, _EMPTY)
-                text, left, columns = " ".join(_flat(cell[4])), cell[2], cell[3]
-            for place in range(column, min(column + columns, width)):
-                line.append((text, cell))
-                if left > 1:
-                    below[place] = text, cell, left - 1
-            repeats += columns - 1 + (left > 1)
-        grid.append(line)
-        if repeats > MOST_SPANS:
-            raise UnreadableError("A table repeats its cells too often: split it.")
-    return grid
 
 
 def _cut(text: str) -> str:
