@@ -119,15 +119,14 @@ def _value(element: etree._Element | None) -> str:
 
 
 def _fill_row(row: etree._Element) -> None:
-    """Have the columns that a row leaves out be empty cells."""
-    for name, place in (("gridBefore", 1), ("gridAfter", len(row) + 1)):
-        columns = _value(row.find(f"{_W}trPr/{_W}{name}"))
-        if columns not in ("", "0"):
-            cell = etree.Element(f"{_W}tc")
-            properties = etree.SubElement(cell, f"{_W}tcPr")
-            etree.SubElement(properties, f"{_W}gridSpan", {f"{_W}val": columns})
-            etree.SubElement(cell, f"{_W}p")
-            row.insert(place, cell)
+    """Have the columns that a row leaves out before its cells be an empty cell."""
+    columns = _value(row.find(f"{_W}trPr/{_W}gridBefore"))
+    if columns not in ("", "0"):
+        cell = etree.Element(f"{_W}tc")
+        properties = etree.SubElement(cell, f"{_W}tcPr")
+        etree.SubElement(properties, f"{_W}gridSpan", {f"{_W}val": columns})
+        etree.SubElement(cell, f"{_W}p")
+        row.insert(1, cell)
 
 
 def _show_field(field: etree._Element) -> None:
