@@ -101,6 +101,7 @@ PAGES = {
         "Children",
         "5 mg",
     ],
+    "<span id=l1>Elderly</span><div role=tabpanel aria-labelledby=l1 hidden>2 mg</div>": ["Elderly", "Elderly", "2 mg"],
     "<p>Give <span style='display:none'>10</span> 5 mg <i style='visibility: hidden'>no</i></p>": ["Give 5 mg"],
     "<p><input type=checkbox checked> give <input type=radio> stop</p>": ["☒ give ☐ stop"],
     "<p>Dose <input value='5 mg'>, route <select><option>oral<option selected>IV</select></p>": [

@@ -161,8 +161,9 @@ def test_an_outer_heading_resumes_before_a_list_and_without_its_mark() -> None:
     ("<p>Text<fig><object-id>10.0/f</object-id><label>Figure 1.</label><caption><title>What.</title>"
      "<p>Why.</p></caption><graphic/></fig> goes on.</p>", "Text\n\nFigure 1. What. Why.\n\ngoes on."),
     ("<table-wrap><label>Table 1</label><caption><p>Rates.</p></caption><alternatives><graphic/>"
-     "<table><tr><td>9</td></tr></table></alternatives><table-wrap-foot><fn><p>n</p></fn></table-wrap-foot>"
-     "</table-wrap>", "Table 1. Rates.\n\n9\n\nn"),
+     "<table><tr><td>9*</td></tr></table></alternatives><table-wrap-foot><fn><label>*</label><p>n</p></fn>"
+     "</table-wrap-foot>"
+     "</table-wrap>", "Table 1. Rates.\n\n9*\n\n* n"),
     (f"<p>So <inline-formula><alternatives><tex-math>{TEX}</tex-math>{MATH}</alternatives></inline-formula>."
      "</p>", "So x."),
     (f"<p>So<disp-formula><label>(1)</label><tex-math>{TEX}</tex-math></disp-formula>holds.</p>",

@@ -272,18 +272,18 @@ def _titles(article: etree._Element) -> Iterator[etree._Element]:
 def _place_notes(article: etree._Element, parts: Sequence[etree._Element]) -> None:
     """Move short footnotes to the references to them, in place of their marks."""
     notes = {note.get("id", ""): note for note in article.iter("fn")}
-    placed = set()
+    originals = set()
     for reference in [reference for part in parts for reference in part.iter("xref")]:
         note = notes.get(reference.get("rid", ""))
         if note is not None and len(flatten(note)) <= LONGEST_NOTE:
             copy = deepcopy(note)
             copy.tail = None
             reference[:], reference.text = [copy], None
-            placed.add(note)
+            originals.add(note)
             raised = reference.getparent()
             if raised is not None and raised.tag == "sup":
                 raised.tag = "named-content"
-    for note in placed:
+    for note in originals:
         note[:], note.text = [], None
 
 
@@ -327,7 +327,7 @@ def _block(element: etree._Element, level: int) -> Iterator[Node]:
 def _show_label(element: etree._Element) -> None:
     """Have the first paragraph of a note or an item begin with its label."""
     label, paragraph = first_text(element, "label"), element.find("p")
-    if paragraph is not None and any(map(str.isalnum, label)):
+    if label and paragraph is not None:
         paragraph.text = f"{label} {paragraph.text or ''}"
 
 

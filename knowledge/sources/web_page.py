@@ -149,8 +149,11 @@ def _mark_up(element: html.HtmlElement, openers: dict[str, str]) -> None:
             summary.tag = "div" if summary.xpath(".//h2 | .//h3 | .//h4") else "h6"
     elif element.get("role") == "tabpanel":
         element.tag = "blockquote"
+        label = element.get("aria-labelledby", "")
+        named = element.xpath("//*[@id=$id]", id=label)
         heading = html.Element("h6")
-        heading.text, heading.tail = openers.get(element.get("id", ""), ""), element.text
+        heading.text = openers.get(element.get("id")) or "".join(map(_plain, named))
+        heading.tail = element.text
         element.text = None
         element.insert(0, heading)
 
