@@ -98,6 +98,8 @@ def test_headings_lists_and_notes_of_word_are_read() -> None:
     [
         *(run("10 ", f"<w:{name}/>") for name in ("strike", "dstrike", "vanish")),
         run("10 ", '<w:rStyle w:val="Gone"/>'),
+        run("10 ", '<w:strike w:val="0"/><w:dstrike/>'),
+        run("10 ", '<w:strike/><w:dstrike w:val="0"/>'),
         "<w:del><w:r><w:delText>10 </w:delText></w:r></w:del>",
         f"<w:moveFrom>{run('10 ')}</w:moveFrom>",
     ],

@@ -82,8 +82,8 @@ def _prepare_word(tree: etree._Element, struck: set[str]) -> None:
     _place_boxes(tree)
     etree.strip_tags(tree, *(f"{_W}{name}" for name in _UNWRAPPED))
     for name, alike in _RENAMED.items():
-        for element in tree.iter(f"{_W}{name}"):
-            element.tag = f"{_W}{alike}"
+        for element in list(tree.iter(f"{_W}{name}")):
+            _rename(element, alike)
     for strike in tree.iterfind(f"{_W}style/{_W}rPr/{_W}strike"):
         style = next(strike.iterancestors(f"{_W}style"))
         if _is_on(strike):
@@ -103,6 +103,15 @@ def _prepare_word(tree: etree._Element, struck: set[str]) -> None:
         look.attrib.clear()
     for field in list(tree.iter(f"{_W}ffData")):
         _show_field(field)
+
+
+def _rename(element: etree._Element, name: str) -> None:
+    """Give an element a name. Of two that strike out a run, the one that is on counts."""
+    parent = element.getparent()
+    known = None if parent is None or name != "strike" else parent.find(f"{_W}strike")
+    if parent is not None and known is not None:
+        parent.remove(known if _is_on(element) else element)
+    element.tag = f"{_W}{name}"
 
 
 def _sign(code: int) -> str:
