@@ -101,6 +101,7 @@ PAGES = {
         "Children",
         "5 mg",
     ],
+    "<span id=l1>Elderly</span><div role=tabpanel aria-labelledby=l1 hidden>2 mg</div>": ["Elderly", "Elderly", "2 mg"],
     "<p>Give <span style='display:none'>10</span> 5 mg <i style='visibility: hidden'>no</i></p>": ["Give 5 mg"],
     "<p><input type=checkbox checked> give <input type=radio> stop</p>": ["☒ give ☐ stop"],
     "<p>Dose <input value='5 mg'>, route <select><option>oral<option selected>IV</select></p>": [
@@ -112,6 +113,10 @@ PAGES = {
     "<p>1<sup>1</sup>/<sub>2</sub> tablets, 2<sup>1</sup>&frasl;<sub>4</sub></p>": ["1 1/2 tablets, 2 1⁄4"],
     "<p>1<math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> tablets</p>": ["1 1/2 tablets"],
     "<p>x<sup>n+1</sup>, (a)<sup>2</sup>, H<sub>2</sub>O, 10<sub>2</sub></p>": ["x^(n+1), (a)^2, H2O, 10_2"],
+    "<p>Ca<sup>2+</sup>, SO<sub>4</sub><sup>2−</sup>, e<sup>a+b</sup></p>": ["Ca^2+, SO4^2−, e^(a+b)"],
+    "<table><tr><td rowspan=2>Age<td colspan=2>Dose<tr><td>oral<td>IV<tr><td>child<td>3 mg<td>1 mg</table>": [
+        "Age: child | Dose › oral: 3 mg | Dose › IV: 1 mg"
+    ],
     "<p>10<sup>9</sup>/2, x<sup>2</sup>/2, 10<sup>9</sup>/L</p>": ["10^9/2, x^2/2, 10^9/L"],
     "<p>Drug<sup>®</sup> on the 2<sup>nd</sup> day, CD4<sup>+</sup>, 5<sup>*</sup></p>": [
         "Drug® on the 2nd day, CD4^+, 5*"
@@ -203,9 +208,9 @@ READ = [
 ]
 
 
-def write(path: Path) -> None:
+def write(path: Path, *more: str) -> None:
     pypandoc = pytest.importorskip("pypandoc", reason="the extra documents is not installed")
-    command = [pypandoc.get_pandoc_path(), "--standalone", "--from=markdown", f"--output={path}"]
+    command = [pypandoc.get_pandoc_path(), "--standalone", "--from=markdown", f"--output={path}", *more]
     subprocess.run(command, input=SOURCE.encode(), check=True)
 
 
@@ -213,6 +218,11 @@ def write(path: Path) -> None:
 def test_a_document_reads_the_same_in_each_format(tmp_path: Path, ending: str) -> None:
     write(tmp_path / f"a.{ending}")
     assert read(tmp_path / f"a.{ending}").page_content.split("\n\n") == READ
+
+
+def test_only_titles_and_the_abstract_of_an_epubs_metadata_are_text(tmp_path: Path) -> None:
+    write(tmp_path / "a.epub", "--metadata=date:2020-01-01", "--metadata=author:Jane Doe")
+    assert read(tmp_path / "a.epub").page_content.split("\n\n") == READ
 
 
 def test_slides_keep_exponents_and_cells(tmp_path: Path) -> None:
@@ -321,6 +331,9 @@ def test_an_author_is_named_however_the_name_is_marked_up(tmp_path: Path, contri
         (r"e^{- k t}", "e^(-kt)"),
         (r"{SCr}^{- 1.154}", "SCr^-1.154"),
         (r"x_{i+1} = a_{1}", "x_(i+1)=a1"),
+        (r"{Ca}^{2+}", "Ca^2+"),
+        (r"e^{a+b}", "e^(a+b)"),
+        (r"\dfrac{a}{b}", "a/b"),
         (r"\log_{10} x", "log10 x"),
         (r"{dose}{weight}", "dose weight"),
         (r"5\ \text{mg per kg} \leq 10^{9}", "5 mg per kg≤10^9"),

@@ -134,6 +134,13 @@ def test_what_follows_an_inner_section_stands_under_the_outer_heading_again() ->
     ]
 
 
+def test_an_outer_heading_resumes_before_a_list_and_without_its_mark() -> None:
+    items = "<list list-type='roman-lower'><list-item><p>One.</p></list-item></list>"
+    body = f"<sec><title>Doses</title><sec><title>Adults</title><p>A.</p></sec>{items}</sec>"
+    document = read_one(article(body))
+    assert sections(document)[1:] == [("Doses", ""), ("Doses › Adults", "A."), ("Doses", "i) One.")]
+
+
 @pytest.mark.parametrize(("body", "text"), [
     ("<p>H<sub>2</sub>O,\n <italic>a<bold>b</bold></italic>c<!-- d --> &#955;<break/>e</p>", "H2O, abc λ e"),
     ("<p>Give <strike>10 mg</strike> 5 mg.</p>", "Give 5 mg."),
@@ -149,11 +156,14 @@ def test_what_follows_an_inner_section_stands_under_the_outer_heading_again() ->
      "then <bold>more</bold>.</p>", "Two:\n\n- 1 One.\n\n- Two.\n\nthen more."),
     ("<list><list-item><p>A:</p><p>B.</p><list><list-item><p>C.</p></list-item></list></list-item></list>",
      "- A:\n\n  B.\n\n  - C."),
+    ("<list list-type='alpha-upper'><list-item><p>A.</p></list-item><list-item><p>B.</p></list-item></list>",
+     "A) A.\n\nB) B."),
     ("<p>Text<fig><object-id>10.0/f</object-id><label>Figure 1.</label><caption><title>What.</title>"
      "<p>Why.</p></caption><graphic/></fig> goes on.</p>", "Text\n\nFigure 1. What. Why.\n\ngoes on."),
     ("<table-wrap><label>Table 1</label><caption><p>Rates.</p></caption><alternatives><graphic/>"
-     "<table><tr><td>9</td></tr></table></alternatives><table-wrap-foot><fn><p>n</p></fn></table-wrap-foot>"
-     "</table-wrap>", "Table 1. Rates.\n\n9\n\nn"),
+     "<table><tr><td>9*</td></tr></table></alternatives><table-wrap-foot><fn><label>*</label><p>n</p></fn>"
+     "</table-wrap-foot>"
+     "</table-wrap>", "Table 1. Rates.\n\n9*\n\n* n"),
     (f"<p>So <inline-formula><alternatives><tex-math>{TEX}</tex-math>{MATH}</alternatives></inline-formula>."
      "</p>", "So x."),
     (f"<p>So<disp-formula><label>(1)</label><tex-math>{TEX}</tex-math></disp-formula>holds.</p>",

@@ -20,6 +20,7 @@ STYLES = (
     '<w:style w:type="paragraph" w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
     '<w:style w:type="paragraph" w:styleId="berschrift2"><w:name w:val="heading 2"/></w:style>'
     '<w:style w:type="paragraph" w:styleId="Own"><w:basedOn w:val="berschrift2"/></w:style>'
+    '<w:style w:type="paragraph" w:styleId="Old"><w:rPr><w:strike/></w:rPr></w:style>'
     '<w:style w:type="character" w:styleId="Gone"><w:rPr><w:strike/></w:rPr></w:style>'
     '<w:style w:type="character" w:styleId="Loop"><w:basedOn w:val="Loop"/></w:style>'
     '<w:style w:type="character" w:styleId="Up"><w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>'
@@ -97,6 +98,8 @@ def test_headings_lists_and_notes_of_word_are_read() -> None:
     [
         *(run("10 ", f"<w:{name}/>") for name in ("strike", "dstrike", "vanish")),
         run("10 ", '<w:rStyle w:val="Gone"/>'),
+        run("10 ", '<w:strike w:val="0"/><w:dstrike/>'),
+        run("10 ", '<w:strike/><w:dstrike w:val="0"/>'),
         "<w:del><w:r><w:delText>10 </w:delText></w:r></w:del>",
         f"<w:moveFrom>{run('10 ')}</w:moveFrom>",
     ],
@@ -104,7 +107,7 @@ def test_headings_lists_and_notes_of_word_are_read() -> None:
 def test_what_word_strikes_out_deletes_or_hides_is_left_out(gone: str) -> None:
     kept = "".join(f"<w:{name}>{run('5 ')}</w:{name}>" for name in ("ins", "moveTo"))
     standing = run("mg", '<w:rStyle w:val="Gone"/><w:strike w:val="0"/>') + run(".", '<w:rStyle w:val="Loop"/>')
-    assert blocks(p(run("Give ") + gone + kept + standing)) == ["Give 5 5 mg."]
+    assert blocks(styled("Old.", "Old") + p(run("Give ") + gone + kept + standing)) == ["Give 5 5 mg."]
 
 
 def test_cells_of_word_have_their_headers_also_where_they_are_merged() -> None:

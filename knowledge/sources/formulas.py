@@ -5,11 +5,7 @@ from functools import cache
 from typing import Any
 
 from lxml import etree
-from pylatexenc.latex2text import (
-    LatexNodes2Text,
-    MacroTextSpec,
-    get_default_latex_context_db,
-)
+from pylatexenc.latex2text import LatexNodes2Text, MacroTextSpec, get_default_latex_context_db
 from pylatexenc.latexwalker import LatexCharsNode, LatexGroupNode, LatexMacroNode
 
 from briefcontext.knowledge.sources.xml_stream import flatten
@@ -30,6 +26,7 @@ MATHML = {
     **dict.fromkeys(("msubsup", "munderover"), "{%s}_{%s}^{%s}"),
 }
 """Elements of MathML as TeX."""
+UNSEEN = ("annotation", "annotation-xml", "mphantom")
 SUMS, PRODUCTS = "+-−±=<>≤≥,; ", "×·⋅*/"
 OPEN, CLOSE = "([{", ")]}"
 EDGE, FRACTION, FRACTION_END = "\x01", "\x02", "\x03"
@@ -54,7 +51,7 @@ def mathml_tex(element: etree._Element) -> str:
     if not len(element):
         plain = "".join(f"\\{sign}" if sign in "%&#_{}$" else sign for sign in flatten(element))
         return f"\\text{{{plain}}}" if name == "mtext" else f"{{{plain}}}"
-    parts = [mathml_tex(child) for child in element if not str(child.tag).startswith("annotation")]
+    parts = [mathml_tex(child) for child in element if str(child.tag) not in UNSEEN]
     if name == "mroot" and len(parts) == 2:
         return f"\\sqrt[{parts[1]}]{{{parts[0]}}}"
     if name in MATHML and len(parts) == MATHML[name].count("%s"):

@@ -75,6 +75,7 @@ RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forwa
 CONCERN_FORWARD = frozenset({"concern-forward", "expressed-concern", "expression-of-concern"})
 """`related-article-type` of a link to the notice that retracts, corrects or doubts an article."""
 
+TITLES = ("article-title", "subtitle", "trans-title", "trans-subtitle")
 HEADED = frozenset({"abstract", "app", "body", "boxed-text", "disp-quote", "sec", "trans-abstract"})
 """Elements whose titles are headings, which end with them as those of a quotation do."""
 CAPTIONED = frozenset({"boxed-text", "fig", "supplementary-material", "table-wrap"})
@@ -87,13 +88,8 @@ LEFT_OUT = frozenset({
     "alt-text", "annotation", "annotation-xml", "attrib", "fn-group", "graphic", "inline-graphic",
     "label", "long-desc", "media", "object-id", "permissions", "ref-list", "sec-meta", "strike",
 })  # fmt: skip
-LIST_STYLES = {
-    "order": "Decimal",
-    "alpha-lower": "LowerAlpha",
-    "alpha-upper": "UpperAlpha",
-    "roman-lower": "LowerRoman",
-    "roman-upper": "UpperRoman",
-}
+NUMBERED = ("order", "alpha", "roman")
+"""The first words of `list-type` for a list whose items have numbers or letters."""
 SCRIPTS = {"sup": "Superscript", "sub": "Subscript"}
 BLANK: Node = {"t": "Space"}
 LONGEST_NOTE = 300
@@ -240,9 +236,7 @@ def _outline(article: etree._Element) -> Outline:
 
 
 def _abstracts(article: etree._Element) -> Iterator[etree._Element]:
-    translations = [] if _is_english(article) else article.findall(f"{META}/trans-abstract")
-    translations = [abstract for abstract in translations if _is_english(abstract)]
-    for abstract in [*article.findall(f"{META}/abstract"), *translations]:
+    for abstract in [*article.findall(f"{META}/abstract"), *_english(article, "trans-abstract")]:
         if abstract.get("abstract-type") not in ABSTRACTS_LEFT_OUT:
             if abstract.find("title") is None:
                 title = etree.Element("title")
@@ -251,46 +245,45 @@ def _abstracts(article: etree._Element) -> Iterator[etree._Element]:
             yield abstract
 
 
-def _is_english(element: etree._Element) -> bool:
-    return language(element.get(LANGUAGE, ENGLISH)) == "eng"
+def _english(article: etree._Element, path: str) -> list[etree._Element]:
+    """Return the English translations in an article of another language."""
+    english = language(article.get(LANGUAGE, ENGLISH)) == "eng"
+    translations = [] if english else article.findall(f"{META}/{path}")
+    return [each for each in translations if language(each.get(LANGUAGE, ENGLISH)) == "eng"]
 
 
 def _titles(article: etree._Element) -> Iterator[etree._Element]:
     """Yield the title with its subtitle, after the English one if it has another language."""
-    group = f"{META}/title-group"
-    for place, prefix in ((f"{group}/trans-title-group", "trans-"), (group, "")):
-        for titles in article.iterfind(place):
-            title = titles.find(f"{prefix or 'article-'}title")
-            if title is None or (prefix and (_is_english(article) or not _is_english(titles))):
-                continue
+    groups = _english(article, "title-group/trans-title-group")
+    for group in [*groups, *article.findall(f"{META}/title-group")]:
+        section = etree.Element("sec")
+        title = etree.SubElement(section, "title")
+        for part in [part for part in group if part.tag in TITLES]:
             # A cross-reference in a title is the marker of a footnote.
-            etree.strip_elements(title, "xref", "fn", with_tail=False)
-            for subtitle in titles.findall(f"{prefix}subtitle"):
+            etree.strip_elements(part, "xref", "fn", with_tail=False)
+            if "subtitle" in part.tag:
                 ended = flatten(title)[-1:] in (*".:?!", "")
                 etree.SubElement(title, "named-content").text = " " if ended else ": "
-                title.append(subtitle)
-                subtitle.tag = "named-content"
-            section = etree.Element("sec")
-            section.append(title)
-            title.tag, title.tail = "title", None
-            yield section
+            title.append(part)
+            part.tag, part.tail = "named-content", None
+        yield section
 
 
 def _place_notes(article: etree._Element, parts: Sequence[etree._Element]) -> None:
     """Move short footnotes to the references to them, in place of their marks."""
     notes = {note.get("id", ""): note for note in article.iter("fn")}
-    placed = set()
+    originals = set()
     for reference in [reference for part in parts for reference in part.iter("xref")]:
         note = notes.get(reference.get("rid", ""))
         if note is not None and len(flatten(note)) <= LONGEST_NOTE:
             copy = deepcopy(note)
             copy.tail = None
             reference[:], reference.text = [copy], None
-            placed.add(note)
+            originals.add(note)
             raised = reference.getparent()
             if raised is not None and raised.tag == "sup":
                 raised.tag = "named-content"
-    for note in placed:
+    for note in originals:
         note[:], note.text = [], None
 
 
@@ -334,7 +327,7 @@ def _block(element: etree._Element, level: int) -> Iterator[Node]:
 def _show_label(element: etree._Element) -> None:
     """Have the first paragraph of a note or an item begin with its label."""
     label, paragraph = first_text(element, "label"), element.find("p")
-    if paragraph is not None and any(map(str.isalnum, label)):
+    if label and paragraph is not None:
         paragraph.text = f"{label} {paragraph.text or ''}"
 
 
@@ -353,18 +346,20 @@ def _list(element: etree._Element, level: int) -> Iterator[Node]:
         yield {"t": "Para", "c": list(_inlines(title))}
     items = element.findall("list-item")
     labels = [first_text(item, "label").strip("()[]. ") for item in items]
-    style, first = LIST_STYLES.get(element.get("list-type", "")), 1
+    kind, _, case = element.get("list-type", "").partition("-")
+    first = 1
     if labels and all(map(str.isdecimal, labels)):
-        style, first = "Decimal", int(labels[0])
+        kind, first = "order", int(labels[0])
     elif any(map(str.isalnum, "".join(labels))):
-        style = None
+        kind = ""
         for item in items:
             _show_label(item)
     blocks = [list(_blocks(item, level)) for item in items]
-    if style is None:
-        yield {"t": "BulletList", "c": blocks}
+    if kind in NUMBERED:
+        style = {"t": f"{case.title()}{kind.title()}"}
+        yield {"t": "OrderedList", "c": [[first, style, {"t": "Period"}], blocks]}
     else:
-        yield {"t": "OrderedList", "c": [[first, {"t": style}, {"t": "Period"}], blocks]}
+        yield {"t": "BulletList", "c": blocks}
 
 
 def _table(table: etree._Element, level: int) -> Node:
@@ -373,7 +368,7 @@ def _table(table: etree._Element, level: int) -> Node:
         return [element.tag, "", *spans, list(_blocks(element, level))]
 
     rows: Any = table.xpath("./tr | ./*[self::thead or self::tbody or self::tfoot]/tr")
-    grid: list[Any] = [["", [cell(element) for element in row.iterchildren("td", "th")]] for row in rows]
+    grid: list[Any] = [["", list(map(cell, row.iterchildren("td", "th")))] for row in rows]
     count = len(table.findall("thead/tr")) or len(list(takewhile(_is_header, grid)))
     width = max((sum(each[3] for each in row) for _, row in grid), default=0)
     head, body, columns = grid[:count], grid[count:], [None] * width

@@ -37,11 +37,12 @@ def read_office(stream: BufferedIOBase, document_id: str, *, format: str) -> Ite
     plain = BytesIO()
     with opened_archive(content, format) as file, ZipFile(plain, "w") as prepared:
         parts, title = text_parts(file)
-        for part in parts:
+        struck: set[str] = set()
+        for part in sorted(parts, key=lambda part: part.filename != "word/styles.xml"):
             xml = file.read(part)
             if part.filename.startswith(("word/", "ppt/")) and part.filename.endswith(".xml"):
                 tree = _parsed(xml)
-                _prepare_word(tree)
+                _prepare_word(tree, struck)
                 for paragraph in tree.iter(f"{_A}p"):
                     _prepare_slide(paragraph)
                 xml = etree.tostring(tree)
@@ -76,12 +77,21 @@ def _prepare_slide(paragraph: etree._Element) -> None:
     etree.SubElement(etree.SubElement(paragraph, f"{_A}r"), f"{_A}t").text = " ".join(text.split())
 
 
-def _prepare_word(tree: etree._Element) -> None:
+def _prepare_word(tree: etree._Element, struck: set[str]) -> None:
+    """Prepare a part; `struck` are the styles of struck paragraphs, which the styles part names."""
     _place_boxes(tree)
     etree.strip_tags(tree, *(f"{_W}{name}" for name in _UNWRAPPED))
     for name, alike in _RENAMED.items():
-        for element in tree.iter(f"{_W}{name}"):
-            element.tag = f"{_W}{alike}"
+        for element in list(tree.iter(f"{_W}{name}")):
+            _rename(element, alike)
+    for strike in tree.iterfind(f"{_W}style/{_W}rPr/{_W}strike"):
+        style = next(strike.iterancestors(f"{_W}style"))
+        if _is_on(strike):
+            struck.add(style.get(f"{_W}styleId", ""))
+    for paragraph in tree.iter(f"{_W}p"):
+        if _value(paragraph.find(f"{_W}pPr/{_W}pStyle")) in struck:
+            for run in paragraph.findall(f"{_W}r"):
+                paragraph.remove(run)
     for symbol in tree.iter(f"{_W}sym"):
         code = symbol.get(f"{_W}char", "")
         if symbol.get(f"{_W}font") not in _SYMBOL_FONTS and code.isalnum():
@@ -93,6 +103,15 @@ def _prepare_word(tree: etree._Element) -> None:
         look.attrib.clear()
     for field in list(tree.iter(f"{_W}ffData")):
         _show_field(field)
+
+
+def _rename(element: etree._Element, name: str) -> None:
+    """Give an element a name. Of two that strike out a run, the one that is on counts."""
+    parent = element.getparent()
+    known = None if parent is None or name != "strike" else parent.find(f"{_W}strike")
+    if parent is not None and known is not None:
+        parent.remove(known if _is_on(element) else element)
+    element.tag = f"{_W}{name}"
 
 
 def _sign(code: int) -> str:
@@ -119,15 +138,14 @@ def _value(element: etree._Element | None) -> str:
 
 
 def _fill_row(row: etree._Element) -> None:
-    """Have the columns that a row leaves out be empty cells."""
-    for name, place in (("gridBefore", 1), ("gridAfter", len(row) + 1)):
-        columns = _value(row.find(f"{_W}trPr/{_W}{name}"))
-        if columns not in ("", "0"):
-            cell = etree.Element(f"{_W}tc")
-            properties = etree.SubElement(cell, f"{_W}tcPr")
-            etree.SubElement(properties, f"{_W}gridSpan", {f"{_W}val": columns})
-            etree.SubElement(cell, f"{_W}p")
-            row.insert(place, cell)
+    """Have the columns that a row leaves out before its cells be an empty cell."""
+    columns = _value(row.find(f"{_W}trPr/{_W}gridBefore"))
+    if columns not in ("", "0"):
+        cell = etree.Element(f"{_W}tc")
+        properties = etree.SubElement(cell, f"{_W}tcPr")
+        etree.SubElement(properties, f"{_W}gridSpan", {f"{_W}val": columns})
+        etree.SubElement(cell, f"{_W}p")
+        row.insert(1, cell)
 
 
 def _show_field(field: etree._Element) -> None:

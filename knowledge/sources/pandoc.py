@@ -217,8 +217,6 @@ class Outline:
                 self._add(_text(inlines))
             case "MetaBlocks", blocks:
                 self._walk(blocks)
-            case "MetaString", text:
-                self._add(text)
 
     def _walk(self, blocks: Iterable[Node]) -> None:
         for block in blocks:

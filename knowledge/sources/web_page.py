@@ -14,7 +14,7 @@ MARKDOWN = "gfm-emoji+yaml_metadata_block"
 """GitHub's Markdown with a front matter, as pandoc names it."""
 LEFT_OUT = (
     *("annotation", "annotation-xml", "audio", "canvas", "datalist", "iframe", "nav", "noscript"),
-    *("object", "script", "style", "svg", "template", "video"),
+    *("object", "style", "svg", "template", "video"),
 )
 HIDING = ("display:none", "visibility:hidden", "line-through")
 """Styles of text that is hidden or struck out."""
@@ -59,6 +59,8 @@ def _outline(page: html.HtmlElement) -> Outline:
     """Return the outline of a page, which is changed."""
     comments = (etree.Comment, etree.ProcessingInstruction)
     etree.strip_elements(page, *comments, *LEFT_OUT, with_tail=False)
+    for script in page.xpath("//script[not(starts-with(@type, 'math/tex'))]"):
+        script.drop_tree()
     openers = _openers(page)
     for element in list(page.iterdescendants()):
         if _is_unseen(element) and not _is_opened(element, openers):
@@ -147,8 +149,11 @@ def _mark_up(element: html.HtmlElement, openers: dict[str, str]) -> None:
             summary.tag = "div" if summary.xpath(".//h2 | .//h3 | .//h4") else "h6"
     elif element.get("role") == "tabpanel":
         element.tag = "blockquote"
+        label = element.get("aria-labelledby", "")
+        named = element.xpath("//*[@id=$id]", id=label)
         heading = html.Element("h6")
-        heading.text, heading.tail = openers.get(element.get("id", ""), ""), element.text
+        heading.text = openers.get(element.get("id")) or "".join(map(_plain, named))
+        heading.tail = element.text
         element.text = None
         element.insert(0, heading)
 
