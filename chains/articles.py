@@ -73,12 +73,11 @@ def without_superseded(documents: Sequence[Document]) -> list[Document]:
     """Return documents without those of which a newer version is also among them, not retracted."""
     newer = [document for document in documents if not document.metadata.get("retracted")]
     there = set(map(pmid, newer))
-    replaced = {each for document in newer for each in _listed(document, "update_of")}
-    return [
-        document
-        for document in documents
-        if pmid(document) not in replaced and there.isdisjoint(_listed(document, "updated_by"))
-    ]
+    updates = {(pmid(each), new) for each in documents for new in _listed(each, "updated_by")}
+    updates |= {(old, pmid(each)) for each in newer for old in _listed(each, "update_of")}
+    # Two records that update each other both stay.
+    replaced = {old for old, new in updates if new in there and old != new and (new, old) not in updates}
+    return [document for document in documents if pmid(document) not in replaced]
 
 
 def _groups(documents: Sequence[Document]) -> dict[str, str]:
@@ -95,10 +94,11 @@ def _groups(documents: Sequence[Document]) -> dict[str, str]:
 
 def _names(document: Document) -> list[str]:
     doi = str(document.metadata.get("doi") or "").casefold().rpartition("doi.org/")[2]
+    doi = doi.removeprefix("doi:").strip()
     ids = {
         "pmid": pmid(document),
         "pmc": _pmcid(document),
-        "doi": doi.removeprefix("doi:").strip(),
+        "doi": doi if doi.startswith("10.") else "",
     }
     return [f"source:{source_id(document)}", *(f"{kind}:{id}" for kind, id in ids.items() if id)]
 

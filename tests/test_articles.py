@@ -151,3 +151,13 @@ def test_field_references_have_article_numbers_suffixes_and_valid_dois(tmp_path:
     assert "Doe JA Jr, Roe B 3rd." in references["90000001"]["citation"]
     assert "2024;64(3):7300815." in references["90000001"]["citation"]
     assert references["90000002"]["doi"] == "10.9999/right.doi"
+
+
+def test_records_with_a_placeholder_doi_are_no_article() -> None:
+    records = [record("1", doi="n/a", retracted=True), record("2", doi="n/a")]
+    assert not join_articles(records)[1].metadata.get("retracted")
+
+
+def test_records_that_update_each_other_stay() -> None:
+    records = [record("1", updated_by="2"), record("2", updated_by="1"), record("3", update_of="3")]
+    assert without_superseded(records) == records

@@ -189,13 +189,13 @@ def test_justified_columns_keep_the_order_of_the_text_layer() -> None:
 
 def test_an_empty_cell_does_not_move_its_neighbors() -> None:
     rows = (
-        ("Drug", "Adult dose (mg/kg)", "Child dose"),
+        ("Drug", "Adult dose (mg/kg)", "Child dose (1 to 12)"),
         ("Morphine", "", "0.1 mg/kg"),
         ("Paracetamol", "1 g", "15 mg/kg"),
         ("Ibuprofen", "400 mg", ""),
     )
     assert _drawn((700, rows, (40, 160, 300))).splitlines() == [
-        "Drug | Adult dose (mg/kg) | Child dose",
+        "Drug | Adult dose (mg/kg) | Child dose (1 to 12)",
         "Morphine | | 0.1 mg/kg",
         "Paracetamol | 1 g | 15 mg/kg",
         "Ibuprofen | 400 mg |",
@@ -250,6 +250,22 @@ def test_exponents_that_are_drawn_last_are_in_their_place() -> None:
     page.draw(base + 4, 700, "/L of it.")
     page._draw_piece(base, 703.6, "9", 5.4)
     assert page.text() == "Give at most 50 × 10^9/L of it."
+
+
+@pytest.mark.parametrize(
+    ("base", "raised", "text"),
+    [
+        ("SCr", "1.154", "SCr^1.154"),
+        ("0.993", "age", "0.993^age"),
+        ("the 5", "th", "the 5th"),
+        ("trials", "12", "trials12"),
+    ],
+)
+def test_an_exponent_is_told_from_a_citation(base: str, raised: str, text: str) -> None:
+    page = Page()
+    page.draw(40, 700, base)
+    page._draw_piece(40 + stringWidth(base, FONT, SIZE), 703.6, raised, 5.4)
+    assert page.text() == text
 
 
 @pytest.mark.parametrize("size", [5.4, SIZE])

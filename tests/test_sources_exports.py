@@ -156,3 +156,26 @@ def test_field_exports_keep_a_retraction(name: str) -> None:
     assert isinstance(second, Document)
     assert (first.id, first.metadata["retracted"]) == ("90000011", True)
     assert (second.id, second.metadata["retracted"]) == ("90000012", False)
+
+
+def test_a_medline_record_ends_at_the_next_pmid(tmp_path: Path) -> None:
+    text = "PMID- 1\nTI  - First.\n\nRIN - Toy J. 2021\nPMID- 2\nTI  - Second.\n"
+    first, second = entries(tmp_path / "set.nbib", text)
+    retracted = [isinstance(entry, Document) and entry.metadata["retracted"] for entry in (first, second)]
+    assert retracted == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("lines", "pmid"),
+    [
+        ("AN  - 904\nDB  - PubMed", "904"),
+        ("AN  - 904", "904"),
+        ("AN  - 904\nDB  - Embase", None),
+        ("AN  - PMID: 904", "904"),
+        ("N1  - PMID: 904.", "904"),
+    ],
+)
+def test_a_pmid_is_read_from_a_ris_file(tmp_path: Path, lines: str, pmid: str | None) -> None:
+    (entry,) = entries(tmp_path / "set.ris", f"TY  - JOUR\nTI  - A toy trial\n{lines}\n")
+    assert isinstance(entry, Document)
+    assert entry.metadata.get("pmid") == pmid

@@ -4,7 +4,7 @@ from codecs import BOM_UTF8
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedIOBase
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any
 
 from langchain_core.documents import Document
@@ -55,18 +55,19 @@ def read_medline(stream: BufferedIOBase) -> Iterator[Entry]:
 
 def _medline_records(text: str) -> Iterator[_Fields]:
     fields, tag = defaultdict[str, list[str]](list), ""
-    for line in [*text.replace("\r", "").split("\n"), ""]:
-        if not line.strip():
-            if fields:
-                yield fields
-            fields, tag = defaultdict(list), ""
-        elif line[4:_VALUE] == "- " and not line.startswith(" "):
+    for line in filter(str.strip, text.replace("\r", "").split("\n")):
+        if line[4:_VALUE] == "- " and not line.startswith(" "):
             tag, value = line[:4].strip(), line[_VALUE:].strip()
+            if tag == "PMID" and fields:
+                yield fields
+                fields = defaultdict(list)
             if tag in ("AU", "CN"):  # PubMed lists authors and groups in one order.
                 fields["authors"].append(_author(value) if tag == "AU" else value)
             fields[tag].append(value)
         elif tag:  # The value continues.
             fields[tag][-1] += f" {line.strip()}"
+    if fields:
+        yield fields
 
 
 def _medline_document(pmid: str, fields: _Fields) -> Document | None:
@@ -143,7 +144,9 @@ def read_ris(stream: BufferedIOBase) -> Iterator[Entry]:
     from rispy.parser import ParseError  # type: ignore[import-untyped]
 
     try:
-        entries: Sequence[Mapping[str, Any]] = rispy.loads(decoded(read_whole(stream)))
+        # A file that is cut off keeps its last record.
+        text = f"{decoded(read_whole(stream))}\nER  - \n"
+        entries: Sequence[Mapping[str, Any]] = rispy.loads(text)
     except ParseError as error:
         raise UnreadableError(f"It cannot be read as RIS: {error}.") from error
     for number, entry in enumerate(entries, start=1):
@@ -160,10 +163,11 @@ def _ris_document(entry: Mapping[str, Any]) -> Document | None:
     title = known("title", "primary_title", "translated_title")
     abstract = known("abstract", "notes_abstract")
     notes, types = known("notes"), known("type_of_work")
-    doi, pmid = known("doi"), known("accession_number")
-    if not is_pmid(pmid):
-        pmid = next(iter(notes.partition("PMID:")[2].split()), "")
-    pmid = pmid if is_pmid(pmid) else ""
+    doi, number, base = known("doi"), known("accession_number"), known("name_of_database")
+    of_pubmed = not base or any(name in base.lower() for name in ("pubmed", "medline"))
+    stated = next((text for text in (number, notes) if "PMID" in text), "").partition("PMID")[2]
+    pmid = "".join(takewhile(str.isdecimal, stated.lstrip(": ")))
+    pmid = next(filter(is_pmid, (pmid, number if of_pubmed else "")), "")
     text = abstract or title
     if not text:
         return None

@@ -407,7 +407,8 @@ def _continues(before: _Line, line: _Line, gap: float, rights: dict[_Line, float
         ends = before.text.rstrip("'\"”’)],–-0123456789").endswith((".", "!", "?", ":"))
         return _is_full(before, rights) and not ends
     near = before.base - line.base <= 1.4 * gap * line.size
-    return _is_full(before, rights) and near and line.left - before.left < 0.4 * line.size
+    indent = (line.left - before.left) / line.size
+    return _is_full(before, rights) and near and -4 < indent < 0.4
 
 
 def _continues_cell(before: _Line, line: _Line) -> bool:

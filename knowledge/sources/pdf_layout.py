@@ -21,9 +21,10 @@ _NEAR = 24
 """Points within which the parts of a cell are looked for."""
 _COLUMN_LINES = 3
 """Lines of prose on either side of a gap from which it parts columns."""
-_NO_HEADER = frozenset("0123456789☐☒")
+_NO_HEADER = frozenset("☐☒")
 """Characters that are in no header of a table."""
 _SIGNS = "+-−–"
+_ORDINALS = ("st", "nd", "rd", "th")
 _HEBREW = "\u0590"
 """The first script that runs to the left."""
 
@@ -135,10 +136,13 @@ def _exponent_mark(before: str, raised: str, after: Sequence[Sign]) -> str:
     """Return the mark before raised characters: `^`, or a blank before the fraction of 1 1/2."""
     number = raised.lstrip(_SIGNS)
     signed = number != raised
+    if before[-1:].isdecimal() and raised.isalpha() and len(raised) > 1:
+        return "" if raised in _ORDINALS else "^"
     if not number[:1].isdecimal() or not before or before[-1].isspace():
         return ""
     if not before.rstrip(".,")[-1:].isdecimal():
-        return "^" if signed else ""
+        # A whole number without a sign is a citation.
+        return "^" if signed or "." in number.rstrip(".") else ""
     slash, denominator = (*after[:2], None, None)[:2]
     is_fraction = (
         slash is not None

@@ -119,7 +119,7 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
         "volume": first_text(article, "Journal/JournalIssue/Volume"),
         "issue": first_text(article, "Journal/JournalIssue/Issue"),
         "pages": _pages(article) or article_number(_location(article, "pii")),
-        "doi": _location(article, "doi") or first_text(element, f"{_ARTICLE_IDS}[@IdType='doi']"),
+        "doi": _doi(element, article),
         "pmcid": first_text(element, f"{_ARTICLE_IDS}[@IdType='pmc']"),
         "year": year_in(first_text(article, *DATE_PATHS)),
         "journal_abbreviation": first_text(citation, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"),
@@ -150,6 +150,12 @@ def _author(author: etree._Element) -> str:
     family, given = first_text(author, "LastName"), first_text(author, "Initials", "ForeName")
     name = f"{family}, {given} {first_text(author, 'Suffix')}".rstrip()
     return name if family else first_text(author, "CollectiveName")
+
+
+def _doi(element: etree._Element, article: etree._Element) -> str:
+    invalid = map(flatten, article.iterfind("ELocationID[@EIdType='doi'][@ValidYN='N']"))
+    listed = first_text(element, f"{_ARTICLE_IDS}[@IdType='doi']")
+    return _location(article, "doi") or ("" if listed in invalid else listed)
 
 
 def _location(article: etree._Element, kind: str) -> str:
