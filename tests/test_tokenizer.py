@@ -27,6 +27,30 @@ from tests.conftest import SHARED_DATA
         ["CD4+", "CD-4", "cd4"],
         ["0·05", "0.05"],
         ["5-HT2A", "5 HT 2A", "5HT-2A"],
+        *(
+            pair.split("/")
+            for pair in [
+                "anaemia/anemia",
+                "leukaemia/leukemia",
+                "oedema/edema",
+                "oesophagus/esophagus",
+                "diarrhoea/diarrhea",
+                "foetal/fetal",
+                "tumour/tumor",
+                "tumours/tumors",
+                "randomised/randomized",
+                "hospitalisation/hospitalization",
+                "analysed/analyzed",
+                "fibre/fiber",
+                "centres/centers",
+                "sulphate/sulfate",
+                "leucocytes/leukocytes",
+                "signalling/signaling",
+                "haemorrhage/hemorrhage",
+                "paediatric/pediatric",
+                "behavioural/behavioral",
+            ]
+        ),
     ],
     ids=lambda spellings: spellings[0],
 )

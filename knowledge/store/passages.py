@@ -17,7 +17,7 @@ from briefcontext.knowledge.sources.publication import normalised, year_in
 from briefcontext.knowledge.store.filters import LABELLED, Filters, labels
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
-from briefcontext.knowledge.store.terms import TermStatistics, tokenize
+from briefcontext.knowledge.store.terms import TermStatistics, frequency_from_score, tokenize
 from briefcontext.study_type import study_type
 
 if TYPE_CHECKING:
@@ -208,11 +208,16 @@ class Snapshot:
 
     @cached_property
     def term_statistics(self) -> TermStatistics:
-        def top_score(term: str) -> tuple[float, list[str]] | None:
-            found = self.table.read(["terms", "_score"], full_text_query=terms_query([term]), limit=1)
-            return (found["_score"][0].as_py(), found["terms"][0].as_py().split()) if len(found) else None
+        texts, terms = self.manifest.texts, self.manifest.terms
 
-        return TermStatistics(self.manifest.texts, self.manifest.terms, top_score)
+        def document_frequency(term: str) -> int:
+            found = self.table.read(["terms", "_score"], full_text_query=terms_query([term]), limit=1)
+            if not len(found):
+                return 0
+            score, held = found["_score"][0].as_py(), found["terms"][0].as_py().split()
+            return frequency_from_score(score, held, term, texts, terms / texts)
+
+        return TermStatistics(texts, terms, document_frequency)
 
 
 def _best(candidates: _Candidates, k: int) -> list[Document]:

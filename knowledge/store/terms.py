@@ -1,7 +1,8 @@
 """Terms for BM25, one spelling for the many in which biomedical names are written, and how often they occur.
 
-A term is a run of letters or a number, folded to plain lower-case letters and stemmed. Splitting where letters meet
-digits, hyphens or Greek letters gives `IL-6`, `IL6` and `IL 6`, or `TNF-α` and `TNF alpha`, the same terms.
+A term is a run of letters or a number, folded to plain lower-case letters, spelled the American way
+and stemmed. Splitting where letters meet digits, hyphens or Greek letters gives `IL-6`, `IL6` and
+`IL 6`, or `TNF-α` and `TNF alpha`, the same terms.
 Function words are left out as running text writes them (`all`, `who`, `no`), but not in capitals (`ALL`, `WHO`, `NO`),
 where they are names; `A` stays for vitamin A and hepatitis A.
 """
@@ -10,8 +11,10 @@ import math
 import re
 import threading
 import unicodedata
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Self
 
 from Stemmer import Stemmer  # type: ignore[import-not-found]
 
@@ -49,6 +52,21 @@ _STOP_WORDS = frozenset(
 )
 
 
+_AMERICAN = (("ae", "e"), ("oe", "e"), ("our", "or"), ("sulph", "sulf"), ("leuco", "leuko"))
+"""British spellings and their American ones: anaemia, oedema, tumour. Replaced in every word, so that
+words such as `aerosol` remain equal to themselves."""
+_BRITISH_S = re.compile(r"(?:(?<=[a-z]{5}i)|(?<=[a-z]{3}y))s(?=(?:e[ds]?|ing|ations?)$)")
+"""The s of `randomised`, `hospitalisation` and `analysed`."""
+_AMERICAN_ENDINGS = (("br", "ber"), ("tr", "ter"), ("ll", "l"))
+"""Of stems: `fibr` of fibre, `centr` of centre, `signall` of signalling."""
+
+
+def _american(word: str) -> str:
+    for british, american in _AMERICAN:
+        word = word.replace(british, american)
+    return _BRITISH_S.sub("z", word)
+
+
 _stemmer = Stemmer("english")
 _stemming = threading.Lock()
 
@@ -59,7 +77,11 @@ def _term(word: str) -> str:
     if word in _STOP_WORDS:
         return ""
     with _stemming:  # a Snowball stemmer works in a buffer of its own
-        return str(_stemmer.stemWord(word.casefold()))
+        stem = str(_stemmer.stemWord(_american(word.casefold())))
+    for ending, american in _AMERICAN_ENDINGS:
+        if stem.endswith(ending) and len(stem) > 3:
+            return stem.removesuffix(ending) + american
+    return stem
 
 
 def tokenize(text: str) -> list[str]:
@@ -77,29 +99,31 @@ def tokenize(text: str) -> list[str]:
 
 
 class TermStatistics:
-    """Document frequencies of an indexed corpus. Passages without any term do not count.
+    """How often terms occur in a corpus. Passages without any term do not count."""
 
-    The index does not tell in how many passages a term occurs, but the score of any passage that holds it does: all
-    else in BM25's formula is known.
-    """
-
-    def __init__(
-        self, n_documents: int, n_terms: int, top_score: Callable[[str], tuple[float, list[str]] | None]
-    ) -> None:
-        """`top_score`: the score that BM25 gives the best passage for one term, and that passage's terms, if any."""
+    def __init__(self, n_documents: int, n_terms: int, document_frequency: Callable[[str], int]) -> None:
+        """Take the number of passages and of their terms, and a function that counts the passages with a term."""
         self.n_documents = n_documents
         self.average_length = n_terms / n_documents if n_documents else 0.0
         """Mean number of terms in a passage."""
-        self._top_score = top_score
-        self.document_frequency = lru_cache(65_536)(self._document_frequency)
+        self.document_frequency = lru_cache(65_536)(document_frequency)
         """How many passages hold a term, written as `tokenize` writes it."""
 
-    def _document_frequency(self, term: str) -> int:
-        if (top := self._top_score(term)) is None:
-            return 0
-        score, terms = top
-        count = terms.count(term)
-        length = 1 - BM25_B + BM25_B * len(terms) / self.average_length
-        rarity = score * (count + BM25_K1 * length) / (count * (BM25_K1 + 1))
-        # Rarity is log((n + 1) / (frequency + 1/2)).
-        return min(self.n_documents, max(1, round((self.n_documents + 1) / math.exp(rarity) - 0.5)))
+    @classmethod
+    def of_texts(cls, texts: Iterable[str]) -> Self:
+        """Count the terms of texts in memory."""
+        passages = list(filter(None, map(tokenize, texts)))
+        frequencies = Counter(term for terms in passages for term in set(terms))
+        return cls(len(passages), sum(map(len, passages)), frequencies.__getitem__)
+
+
+def frequency_from_score(score: float, terms: Sequence[str], term: str, n_documents: int, average_length: float) -> int:
+    """Return how many passages hold a term, from the BM25 score that it alone gives a passage with these terms.
+
+    Lance's index does not list document frequencies, but all else in BM25's formula is known.
+    """
+    count = terms.count(term)
+    length = 1 - BM25_B + BM25_B * len(terms) / average_length
+    rarity = score * (count + BM25_K1 * length) / (count * (BM25_K1 + 1))
+    # Rarity is log((n + 1) / (frequency + 1/2)).
+    return min(n_documents, max(1, round((n_documents + 1) / math.exp(rarity) - 0.5)))
