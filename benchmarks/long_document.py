@@ -15,14 +15,13 @@ from langchain_core.documents import Document
 from parts.corpora import overlaps, read_rows
 from parts.report import options, show, write
 
-from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.retrievers.knowledge_base import retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 MEASURES = ("chunk hit", "hit@1", "hit@4", "wrong abstention")
 
@@ -47,7 +46,7 @@ def main() -> None:
         retriever = LongDocumentRetriever.from_document(document, encoder)
         for method in asked.methods:
             searched = retriever_over(retriever, method)
-            graph = build_graph(reader=ExtractiveReader(SentenceRanker(encoder).rank), retriever=searched)
+            graph = build_graph(reader=PassageReader(), retriever=searched)
             for question in (question for question in questions if question["doc_id"] == row["id"]):
                 found[method].append(_measured(graph, searched, question))
     rows = []

@@ -6,8 +6,8 @@ from briefcontext.lazy import lazy
 
 if TYPE_CHECKING:
     from briefcontext.chains.answer import Answer as Answer
-    from briefcontext.chains.extractive_reader import ExtractiveReader as ExtractiveReader
     from briefcontext.chains.llm_reader import LLMReader as LLMReader
+    from briefcontext.chains.passage_reader import PassageReader as PassageReader
     from briefcontext.errors import (
         BriefContextError as BriefContextError,
         InputError as InputError,

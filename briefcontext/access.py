@@ -69,7 +69,7 @@ def served(settings: type[Settings], environment: Mapping[str, str] | None = Non
         "knowledge_base": (_one_of(*bases), next(iter(bases))),
         "model": (model, next(iter(models), None)),
         "extract_model": (model, None),
-        "document_encoder": (_one_of("minilm", "bge", "medcpt"), "minilm"),
+        "document_encoder": (_one_of("e5", "minilm", "bge", "medcpt"), "e5"),
         "cross_encoder": (_one_of("medcpt", None), None),
         **dict.fromkeys(("calibration_file", "prompts", "model_cache", "model_arguments"), (None, None)),
         "file_links": (Literal[False], False),

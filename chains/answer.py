@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.articles import article_id, source_id
 from briefcontext.chains.citation import KEY, Citation, document_key, number_citations
-from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import Usage
+from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.question import Question, language_note, languages
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.chains.references import Evidence, Reference, list_references, summarise_evidence
@@ -99,12 +99,10 @@ class Searched(TypedDict):
 
 
 class Provenance(TypedDict):
-    """The software, model and collection that produced an answer."""
+    """The software and collection that produced an answer."""
 
     version: str
     """The version of BriefContext."""
-    model: str
-    """The model's name, or `extractive` if sentences were copied."""
     searched: Searched
     """The collection."""
 
@@ -122,6 +120,8 @@ class Answer(TypedDict):
     """The chosen letter, for multiple choice."""
     abstained: bool
     """Whether the documents contain no answer; `text` then gives the reason."""
+    written_by: str
+    """The model's name, or `passages` when no model wrote it and passages are shown."""
     citations: list[Citation]
     """The cited passages, in the order of their keys."""
     references: list[Reference]
@@ -175,7 +175,7 @@ def compose(
     extractions = [Extraction(**{**each, "finding": _in_names(each["finding"], named)}) for each in extractions]
     conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
     articles = _cited_articles(citations, documents)
-    doubts = [] if draft["abstained"] else find_doubts(text, citations, documents)
+    doubts = [] if draft["abstained"] or model == PASSAGES else find_doubts(text, citations, documents)
     warnings = list(draft["warnings"])
     unread = []
     for extraction in extractions:
@@ -220,6 +220,7 @@ def compose(
         text=text,
         choice=draft["choice"],
         abstained=draft["abstained"],
+        written_by=model,
         citations=citations,
         references=list_references(citations, documents),
         documents=[
@@ -231,8 +232,8 @@ def compose(
             )
             for document in documents
         ],
-        # Whether sentences that are only copied agree, nobody knows.
-        evidence=summarise_evidence(articles, conflict=None if model == ExtractiveReader.name else bool(conflict)),
+        # Whether passages agree is unknown without a model.
+        evidence=summarise_evidence(articles, conflict=None if model == PASSAGES else bool(conflict)),
         route=route,
         preflight=preflight,
         extractions=extractions,
@@ -241,7 +242,7 @@ def compose(
         doubts=doubts,
         cautions=cautions,
         warnings=warnings,
-        provenance=Provenance(version=_version("briefcontext"), model=model, searched=searched),
+        provenance=Provenance(version=_version("briefcontext"), searched=searched),
     )
 
 

@@ -1,26 +1,11 @@
 """Abstention messages: why there is no answer."""
 
-from briefcontext.chains.question import language_note
 from briefcontext.chains.reader import NOTHING_USED, Draft
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import State
 from briefcontext.knowledge.store.filters import WIDEN
-from briefcontext.retrievers.sentence_ranking import unmentioned
 
-NOTHING_CLOSE = (
-    "No sentence was found close enough to the question. {unmentioned}Without a model, nothing is inferred from the "
-    "documents, and they may answer it all the same: read the passages, or use a model."
-)
 FILTERED = "\n\nOnly documents that fulfil the filters ({filters}) were searched."
-UNMENTIONED = "The documents that were read do not mention: {words}. "
-
-
-def nothing_close(state: State, draft: Draft) -> Draft:
-    """Name the words of the question that no document has, unless it is in another language."""
-    text, documents = state["asked"]["text"], state["ranking"]
-    words, _ = unmentioned(text, documents) if language_note(text, documents) is None else ([], 0.0)
-    named = UNMENTIONED.format(words=", ".join(words)) if words else ""
-    return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
 
 
 def without_documents(state: State, settings: Settings) -> Draft:

@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
-from briefcontext.chains.answer import Answer, Searched, compose
+from briefcontext.chains.answer import Searched, compose
 from briefcontext.chains.articles import join_articles
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
@@ -22,8 +22,7 @@ from briefcontext.chains.sentence_check import check_sentence
 from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
-from briefcontext.graphs.abstention import FILTERED, nothing_close, without_documents, without_evidence
-from briefcontext.graphs.cautions import find_cautions
+from briefcontext.graphs.abstention import FILTERED, without_documents, without_evidence
 from briefcontext.graphs.documents import encodable_document, given_ranking, more_to_ask, without_retracted
 from briefcontext.graphs.events import (
     Answered,
@@ -224,7 +223,8 @@ class Nodes:
         if len(failed) == len(extractions):
             raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
-        if not evidence and not (settings.force_choice and state["asked"]["options"]):
+        without_model = reader.vanilla_characters(state["asked"], []) is None
+        if not evidence and not without_model and not (settings.force_choice and state["asked"]["options"]):
             draft = without_evidence(state)
         else:
             emit(Reducing(event="reducing", evidence=evidence))
@@ -242,22 +242,11 @@ class Nodes:
         return await self._answered(state, draft, budget, reader)
 
     async def _answered(self, state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
-        """Compose the answer, with cautions on what was asked and is not in what it cites."""
-        without_model = reader.vanilla_characters(state["asked"], []) is None
-        if draft["abstained"] and without_model:
-            draft = await asyncio.to_thread(nothing_close, state, draft)
+        """Compose the answer."""
         update = _composed(state, draft, budget, reader, self._settings(state).filters)
-        answer: Answer = update["answer"]
-        cautions = [state["asked"]["caution"]] if "caution" in state["asked"] else []
-        if not answer["abstained"]:
-            cautions += await asyncio.to_thread(self._cautions, state, answer, without_model)
-        answer["cautions"][:0] = cautions
+        if caution := state["asked"].get("caution"):
+            update["answer"]["cautions"].insert(0, caution)
         return update
-
-    def _cautions(self, state: State, answer: Answer, without_model: bool) -> list[str]:
-        retriever = self._searched(state)
-        statistics = None if retriever is None else retriever.term_statistics
-        return find_cautions(state, answer, statistics, without_model=without_model)
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""

@@ -6,7 +6,7 @@ Settings are resolved here and nowhere else; of a served graph's, names become p
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Any
@@ -16,13 +16,12 @@ from langchain_core.documents import Document
 from briefcontext.chains.answer import Searched
 from briefcontext.chains.articles import related_sources
 from briefcontext.chains.citation import web_link
-from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.chains.reader import Reader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
 from briefcontext.graphs.settings import IOU, Settings
-from briefcontext.knowledge.encoders import Encoder, load_encoder
 from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
@@ -30,10 +29,10 @@ from briefcontext.knowledge.store.filters import LABELLED
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.calibration import CALIBRATION_FILE, Calibration
-from briefcontext.retrievers.knowledge_base import retriever_over
+from briefcontext.retrievers.knowledge_base import LexicalSearch, retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever, Progress
+from briefcontext.retrievers.passage_ranking import PassageRanker
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
-from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 _KEPT_OPEN = 8
 _OF_MODELS = {
@@ -56,7 +55,9 @@ def retriever(
     """
     settings = settings.resolved()
     scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
-    return retriever_over(over or _searched(settings, progress), settings.retrieval, scorer)
+    searched = over or _searched(settings, progress)
+    has_terms = "retrieval" in settings.model_fields_set or isinstance(searched, LexicalSearch)
+    return retriever_over(searched, settings.retrieval if has_terms else "dense", scorer)
 
 
 def searched(settings: Settings, own_retriever: RankingRetriever | None = None) -> Searched:
@@ -192,10 +193,9 @@ def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
 
 
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
-    """Return the reader that the settings name: the model's, or the extractive one.
+    """Return the reader that the settings name: a model's, or without one the passage reader.
 
-    The extractive reader uses the encoder that retrieves, or `minilm` with a retriever of the caller's own, and that
-    retriever's statistics of terms.
+    The passage reader uses the statistics of terms of what is searched.
 
     Raises:
         InputError: the prompts cannot be used; or they or a model for the extractions are named, and no model is.
@@ -211,28 +211,16 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
         raise InputError("prompts is set and model is not: name the model that is given them (--model).")
     if arguments := ", ".join(_model_arguments(settings)):
         raise InputError(f"{arguments}: set for a model, and there is none. Name it (--model).")
-    encoder: Encoder
-    statistics = None if own_retriever is None else own_retriever.term_statistics
-    if settings.document is not None:
-        _modified(settings.document)  # A missing file is told before an encoder is loaded.
-        encoder = load_encoder(settings.document_encoder)
-    elif own_retriever is not None:
-        encoder = load_encoder("minilm")
-    else:
-        base = knowledge_base(settings.knowledge_base)
-        encoder, statistics = base.encoder, base.term_statistics
-    rank = _sentence_ranker(encoder).rank  # type: ignore[arg-type]  # Loaded encoders are hashable by identity.
-    return ExtractiveReader(partial(rank, statistics=statistics))
+    if own_retriever is not None:
+        return PassageReader(PassageRanker(own_retriever.term_statistics))
+    searched = _searched(settings, None)
+    encoder = searched.encoder if isinstance(searched, LongDocumentRetriever) else searched.manifest.encoder
+    return PassageReader(PassageRanker(searched.term_statistics, encoder.name))
 
 
 def _model_arguments(settings: Settings) -> dict[str, Any]:
     named = {"temperature": settings.temperature, "max_output_tokens": settings.max_output_tokens}
     return {name: value for name, value in named.items() if value is not None} | (settings.model_arguments or {})
-
-
-@lru_cache(_KEPT_OPEN)
-def _sentence_ranker(encoder: Encoder) -> SentenceRanker:
-    return SentenceRanker(encoder)
 
 
 def refuse_model_settings(settings: Settings) -> None:

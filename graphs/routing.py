@@ -7,25 +7,25 @@ from langchain_core.documents import Document
 from briefcontext.chains.answer import Preflight, Route
 from briefcontext.graphs.settings import Settings
 from briefcontext.retrievers.calibration import Prediction
-from briefcontext.retrievers.rankings import clear_top, intersection_over_union
+from briefcontext.retrievers.rankings import clear_top, dense_order, intersection_over_union
 
 _NAMED = 3
 """How many of the signals a reason names."""
 
 
 def compare_rankings(documents: Sequence[Document], bm25: Sequence[float], settings: Settings) -> Preflight:
-    """Compare the top n of the documents' own order, the dense ranking's, with BM25's.
+    """Compare the top n of the dense ranking with BM25's.
 
     Equation 1 of BriefContext (Zhang et al., npj Digital Medicine 2025): they agree when the intersection over union
     of the two exceeds delta. `reason` is left for the decision, unless BM25 has no ranking to compare.
 
     Args:
-        documents: as they rank.
+        documents: best first, as retrieved. Hybrid search's order is not compared: BM25 has a part in it.
         bm25: BM25's scores of the documents, in their order.
         settings: with n and delta.
     """
     n, threshold = settings.preflight_top_n, settings.iou_threshold
-    dense_top = [str(document.id) for document in documents[:n]]
+    dense_top = [str(document.id) for document in dense_order(documents)[:n]]
     bm25_top = [str(documents[place].id) for place in clear_top(bm25, n)]
     iou = intersection_over_union(dense_top, bm25_top) if bm25_top else None
     return Preflight(

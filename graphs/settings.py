@@ -133,12 +133,12 @@ class Settings(BaseModel):
         default=None, description="One long file to answer from, in place of the knowledge base."
     )
     document_encoder: str = Field(
-        default="minilm", description="Encoder for the chunks of that file: minilm, bge, medcpt or a model's folder."
+        default="e5", description="Encoder for the chunks of that file: e5, medcpt, bge, minilm or a model's folder."
     )
     retrieval: SearchMethod = Field(
-        default="dense",
-        description="How documents are found: by vectors, by BM25, or by both, fused. The preflight check compares "
-        "this ranking with BM25's; where it is BM25's own, the documents are mapped.",
+        default="hybrid",
+        description="How documents are found: by vectors, by BM25, or by both, fused; live PubMed has vectors only. "
+        "The preflight check compares the dense ranking with BM25's; without a dense one, the documents are mapped.",
     )
     cross_encoder: str | None = Field(
         default=None,
@@ -303,9 +303,6 @@ class Settings(BaseModel):
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, dict) and data.get("calibration_file"):
             data = {"preflight": "calibrated", **data}
-        if isinstance(data, dict) and data.get("document") and "retrieval" not in data:
-            # A trial's own results are found by its own words: see benchmarks/long_document.py.
-            data = {"retrieval": "hybrid", **data}
         try:
             settings = handler(data)
         except ValidationError as error:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         retriever_over as retriever_over,
     )
     from briefcontext.retrievers.long_document import LongDocumentRetriever as LongDocumentRetriever
+    from briefcontext.retrievers.passage_ranking import PassageRanker as PassageRanker
     from briefcontext.retrievers.ranking_retriever import (
         RankingRetriever as RankingRetriever,
         WrappedRetriever as WrappedRetriever,
@@ -24,6 +25,5 @@ if TYPE_CHECKING:
         order_preserving as order_preserving,
         reciprocal_rank_fusion as reciprocal_rank_fusion,
     )
-    from briefcontext.retrievers.sentence_ranking import SentenceRanker as SentenceRanker
 
 __getattr__, __dir__ = lazy(__name__, __file__)

@@ -160,7 +160,7 @@ class HybridRetriever(RankingRetriever):
     """Fuses the rankings of several retrievers, such as a dense one and BM25 (see `reciprocal_rank_fusion`).
 
     Documents are the same when their ids are; the first retriever that found one provides it. The score is
-    the fused one.
+    the fused one. Documents that the first dense retriever found carry its score as `dense_score`.
     """
 
     retrievers: Sequence[AnyRetriever] = Field(min_length=1)
@@ -198,6 +198,11 @@ class HybridRetriever(RankingRetriever):
         rankings = [[str(document.id) for document in documents] for documents in found]
         # Reversed, so that the first retriever's document remains.
         by_id = {str(document.id): document for documents in reversed(found) for document in documents}
+        dense = next((place for place, each in enumerate(self.retrievers) if not each.ranks_by_bm25), None)
+        if dense is not None:
+            for document in found[dense]:
+                metadata = {**by_id[str(document.id)].metadata, "dense_score": document.metadata["score"]}
+                by_id[str(document.id)] = document.model_copy(update={"metadata": metadata})
         fused = reciprocal_rank_fusion(rankings, self.rrf_k)
         return ranked((by_id[id], score) for id, score in fused[:k])
 

@@ -19,9 +19,11 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.files import CACHE_VARIABLE, cache_folder, lock, replacing, sha256
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.encoders import Encoder, load_encoder
+from briefcontext.knowledge.encoders.encoder import titled_text
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import only_document, several_documents
 from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 from briefcontext.retrievers.rankings import BM25Pool
 
@@ -127,6 +129,11 @@ class LongDocumentRetriever(RankingRetriever):
     def source(self, source_id: str) -> list[Document]:
         """The chunks of this document, in order; none where another is asked for."""
         return [chunk for chunk in self.chunks if chunk.metadata["source_id"] == source_id]
+
+    @cached_property
+    def term_statistics(self) -> TermStatistics:
+        """How often terms occur in the chunks, with their titles and headings."""
+        return TermStatistics.of_texts(titled_text(*titles_and_text(chunk)) for chunk in self.chunks)
 
     @cached_property
     def _terms(self) -> BM25Pool:

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Self
 
 import numpy as np
@@ -68,6 +69,29 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]], k: int = RRF_K) ->
     # The exact sum, so that equal ranks in another order of the rankings remain equal scores.
     fused = [(id, math.fsum(scores)) for id, scores in parts.items()]
     return sorted(fused, key=lambda pair: -pair[1])
+
+
+def dense_scores(documents: Sequence[Document]) -> NDArray[np.float64]:
+    """Return the dense ranking's scores (n,) of retrieved documents.
+
+    Those of hybrid search carry `dense_score`; documents that only BM25 found have the least of them.
+    Other documents have their own `score`. Raises InputError when a document has none.
+    """
+    hybrid = any("dense_score" in document.metadata for document in documents)
+    scores = [document.metadata.get("dense_score" if hybrid else "score") for document in documents]
+    if hybrid:
+        least = min(score for score in scores if score is not None)
+        scores = [least if score is None else score for score in scores]
+    if not all(isinstance(score, Real) for score in scores):
+        raise InputError("A retrieved document has no score: use a retriever of BriefContext's, or preflight='iou'.")
+    return np.array(scores, dtype=np.float64)
+
+
+def dense_order(documents: Sequence[Document]) -> list[Document]:
+    """Put retrieved documents in the dense ranking's order; those that only BM25 found come last."""
+    if not any("dense_score" in document.metadata for document in documents):
+        return list(documents)
+    return sorted(documents, key=lambda document: -document.metadata.get("dense_score", -math.inf))
 
 
 def order_preserving(documents: Sequence[Document]) -> list[Document]:
@@ -172,21 +196,16 @@ class TwoRankings:
 
     @classmethod
     def of(cls, query: str, documents: Sequence[Document], statistics: TermStatistics | None = None) -> Self:
-        """Score documents, given in the dense ranking's order with `score` in their metadata, by BM25 as well.
+        """Score retrieved documents, which carry the dense ranking's scores, by BM25 as well.
 
-        `statistics` as in `BM25Pool`. Raises InputError when there is no document, or one has no score.
+        `statistics` as in `BM25Pool`. Raises InputError without documents, or when one has no score.
         """
         if not documents:
             raise InputError("There are no documents to measure: retrieve some first.")
+        documents = dense_order(documents)
+        dense = dense_scores(documents)
         pool = BM25Pool(documents, statistics)
         holds, rarity = pool.coverage(query)
-        try:
-            dense = np.array([document.metadata["score"] for document in documents], dtype=np.float64)
-        except (KeyError, TypeError, ValueError):
-            raise InputError(
-                "A retrieved document has no score, and a calibrated preflight needs one for each: "
-                "use a retriever of BriefContext's, or the preflight 'iou'."
-            ) from None
         return cls(dense=dense, bm25=np.array(pool.scores(query)), rarity=rarity, holds=holds, question=query)
 
 

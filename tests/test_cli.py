@@ -227,7 +227,7 @@ def test_the_answer_says_what_was_asked_what_was_read_and_what_made_it(
     scores = [document["score"] for document in answer["documents"]]
     assert scores == sorted(scores, reverse=True)
     provenance = answer["provenance"]
-    assert (provenance["version"], provenance["model"]) == (version("briefcontext"), model)
+    assert (provenance["version"], answer["written_by"]) == (version("briefcontext"), model)
     assert provenance["searched"]["name"] == "demo"
     assert int(provenance["searched"]["version"]) > 0
     assert provenance["searched"]["updated"][:4].isdigit()

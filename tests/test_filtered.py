@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.commands.report import print_answer
 from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
@@ -29,7 +29,6 @@ from briefcontext.retrievers.knowledge_base import (
 )
 from briefcontext.retrievers.long_document import LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever, WrappedRetriever
-from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.command_line import command_line
 from tests.conftest import FixedRetriever
 from tests.hashing_encoder import HashingEncoder
@@ -180,7 +179,7 @@ async def test_what_cannot_be_searched_by_filters_says_so(what: str) -> None:
 
 def _run(base: KnowledgeBase, **settings: Any) -> Any:
     built = build_graph(
-        reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank), retriever=DenseRetriever(knowledge_base=base)
+        reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base)
     )
     updates = built.stream({"question": QUESTION}, context=Settings(**settings), stream_mode="updates")
     return {name: value for update in updates for part in update.values() for name, value in (part or {}).items()}
@@ -205,7 +204,7 @@ def test_the_terminal_says_what_alone_was_searched_for_an_answer(
 
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
 def test_an_abstention_says_that_filters_were_on(route: Any, base: KnowledgeBase) -> None:
-    built = build_graph(reader=ExtractiveReader(lambda *_: []), retriever=DenseRetriever(knowledge_base=base))
+    built = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base))
     for years, said in (("2015-", True), (None, False)):
         answer = built.invoke({"question": QUESTION}, context=Settings(route=route, years=years))["answer"]
         assert answer["abstained"]
@@ -222,7 +221,7 @@ def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeB
 
 def test_filters_with_a_retriever_of_ones_own_are_an_error_of_the_graph() -> None:
     built = build_graph(
-        reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank), retriever=FixedRetriever(documents=RECORDS)
+        reader=PassageReader(), retriever=FixedRetriever(documents=RECORDS)
     )
     with pytest.raises(InputError, match="FixedRetriever, a retriever of your own, cannot be searched by filters"):
         built.invoke({"question": QUESTION}, context=Settings(years=(2015, None)))

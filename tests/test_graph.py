@@ -350,7 +350,7 @@ def test_settings_as_configurable_are_refused_and_not_left_unheard(agreeing: Fix
     outer: Any = StateGraph(State, input_schema=Input, output_schema=Output)
     outer.add_node("answer", built)
     outer.add_edge(START, "answer")
-    assert outer.compile().invoke(ASKED, config)["answer"]["provenance"]["model"] == "extractive"
+    assert outer.compile().invoke(ASKED, config)["answer"]["written_by"] == "passages"
 
 
 def test_runs_on_one_thread_do_not_add_up(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:

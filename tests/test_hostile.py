@@ -15,18 +15,16 @@ from langchain_openai import ChatOpenAI
 from briefcontext.chains.answer import Answer, Preflight, Searched, compose
 from briefcontext.chains.citation import assign_keys, cite, document_key, number_citations
 from briefcontext.chains.context import render_documents
-from briefcontext.chains.extractive_reader import ExtractiveReader
 from briefcontext.chains.model.usage import summarise
+from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Draft, Quote, extraction_of
 from briefcontext.commands.report import print_answer
 from briefcontext.commands.terminal import printable
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.attacks import ALL_KEYS, ATTACKS, FORGED, IGNORE
 from tests.conftest import QUESTION, FixedRetriever, make_documents
-from tests.hashing_encoder import HashingEncoder
 from tests.openai_server import DOCUMENT, Call, OpenAIServer, Reply, Script, faithful, serve
 
 ASKED: Any = {"question": QUESTION, "options": {"A": "yes", "B": "no"}}
@@ -294,7 +292,7 @@ def test_the_extractive_reader_copies_no_citation_from_a_document() -> None:
     text = "Aspirin lowers the risk of stroke, as shown before [9Z9Z] and by others [1]. It is cheap."
     documents = [Document(id="a", page_content=text, metadata={"source_id": "a", "title": "Aspirin"})]
     built = build_graph(
-        reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank), retriever=FixedRetriever(documents=documents)
+        reader=PassageReader(), retriever=FixedRetriever(documents=documents)
     )
     answer = built.invoke({"question": QUESTION})["answer"]
     assert "9Z9Z" not in answer["text"]

@@ -21,7 +21,7 @@ from langchain_core.documents import Document
 from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
 from numpy.typing import NDArray
 
-from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge.encoders import Encoder
@@ -32,7 +32,6 @@ from briefcontext.knowledge.pubmed.live import MOST_WORDS, LivePubMed, pubmed_fi
 from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import DenseRetriever, MedCPTRetriever
-from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.conftest import SHARED_DATA
 from tests.eutils_server import EUtilsServer, Fault, serve
 
@@ -297,7 +296,7 @@ def test_more_candidates_are_ranked_when_more_are_asked_for(ncbi: EUtilsServer, 
 
 def test_more_in_place_of_retracted_records_costs_no_further_request(ncbi: EUtilsServer, live: LivePubMed) -> None:
     graph = build_graph(
-        reader=ExtractiveReader(SentenceRanker(WordCountEncoder()).rank), retriever=DenseRetriever(knowledge_base=live)
+        reader=PassageReader(), retriever=DenseRetriever(knowledge_base=live)
     )
     answer = graph.invoke({"question": QUESTION}, context={"top_k": 2})["answer"]
     assert any("14" in warning for warning in answer["warnings"])

@@ -10,14 +10,13 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 from numpy.typing import NDArray
 
-from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.retrievers.knowledge_base import retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever
-from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.hashing_encoder import HashingEncoder
 from tests.openai_server import OpenAIServer
 
@@ -43,7 +42,7 @@ def report(tmp_path: Path) -> Path:
 def test_a_long_file_is_answered_with_offsets_that_hold_in_it(route: str, report: Path) -> None:
     encoder = load_encoder("minilm")
     retriever = LongDocumentRetriever.from_file(report, encoder, tokens=64)
-    built = build_graph(reader=ExtractiveReader(SentenceRanker(encoder).rank), retriever=retriever)
+    built = build_graph(reader=PassageReader(), retriever=retriever)
     context = Settings(route=route, top_k=8)  # type: ignore[arg-type]
     answer = built.invoke({"question": "Did the inhaler lower asthma attacks?"}, context=context)["answer"]
     assert answer["route"] == route
@@ -155,7 +154,7 @@ def test_whom_a_list_bars_is_read_and_cited_under_its_outer_heading(
     assert len(cited) == len(LISTED)
     assert all(section.endswith("Contraindications › Adults") for section in cited)
 
-    reader = ExtractiveReader(SentenceRanker(HashingEncoder()).rank)
+    reader = PassageReader()
     answer = build_graph(reader=reader, retriever=retriever).invoke(question, context=context)["answer"]
     shown = [line for line in answer["text"].splitlines() if any(item in line for item in LISTED)]
     assert shown

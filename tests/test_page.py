@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from briefcontext.access import MOST_DOCUMENTS
-from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.commands.serve import access_token
 from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
@@ -33,7 +33,6 @@ from briefcontext.page import app as page_app
 from briefcontext.page.app import SECURITY_HEADERS, create_app
 from briefcontext.page.choices import CHOICES, describe
 from briefcontext.retrievers.knowledge_base import DenseRetriever
-from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.command_line import command_line
 from tests.conftest import QUESTION, FixedRetriever
 from tests.forked_python import ForkedPython
@@ -466,7 +465,7 @@ def test_years_and_study_types_filter_what_is_read(tmp_path: Path) -> None:
     build(tmp_path, source("a", *entries))
     with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
         graph = build_graph(
-            reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank),
+            reader=PassageReader(),
             retriever=DenseRetriever(knowledge_base=base),
         )
         chosen = {"years": [2010, None], "publication_types": ["Review"]}

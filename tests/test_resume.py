@@ -155,9 +155,9 @@ def test_a_run_does_not_go_on_without_the_settings_that_it_began_with(
     with pytest.raises(InputError, match="began with other settings"):
         built.invoke(None, THREAD)
     server.script = faithful
-    assert built.invoke(None, THREAD, context=context)["answer"]["provenance"]["model"] == f"openai:resumed-{route}"
+    assert built.invoke(None, THREAD, context=context)["answer"]["written_by"] == f"openai:resumed-{route}"
     # Another question may have others.
-    assert built.invoke(ASKED, THREAD)["answer"]["provenance"]["model"] == "extractive"
+    assert built.invoke(ASKED, THREAD)["answer"]["written_by"] == "passages"
 
 
 def test_a_run_does_not_go_on_with_a_graphs_own_defaults_either(chat_model: ChatOpenAI, server: OpenAIServer) -> None:

@@ -19,13 +19,12 @@ from langgraph.prebuilt import ToolNode
 from typing_extensions import TypedDict
 
 from briefcontext import Settings, briefcontext_tool, build_graph
-from briefcontext.chains.extractive_reader import ExtractiveReader
+from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.tool import NAME
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers import DenseRetriever
-from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.conftest import QUESTION, FixedRetriever, make_documents
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
@@ -261,7 +260,7 @@ def test_filters_of_a_call_take_the_place_of_the_settings(given: str, dated: Kno
     settings = Settings(route="vanilla", top_k=3, years="2018-")  # type: ignore[arg-type]
     to_tool = settings if given == "to the tool" else None
     graph = build_graph(
-        reader=ExtractiveReader(SentenceRanker(HashingEncoder()).rank), retriever=DenseRetriever(knowledge_base=dated)
+        reader=PassageReader(), retriever=DenseRetriever(knowledge_base=dated)
     )
     tool = briefcontext_tool(graph, settings=to_tool)
 

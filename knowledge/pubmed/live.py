@@ -89,7 +89,7 @@ class LivePubMed:
 
     @classmethod
     def from_name(cls, name: str) -> Self:
-        """Open it by name: `pubmed:` ranks with MedCPT, `pubmed:minilm` with any encoder that `load_encoder` knows."""
+        """Open it by name: `pubmed:` ranks with MedCPT, `pubmed:e5` with any encoder that `load_encoder` knows."""
         return cls(name.removeprefix(LIVE_PUBMED).strip() or DEFAULT_ENCODER)
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class LivePubMed:
             try:
                 self._encoder = load_encoder(self._encoder)
             except KnowledgeBaseError as error:
-                raise KnowledgeBaseError(f"{error} Or rank by an encoder that is here: --kb pubmed:minilm.") from error
+                raise KnowledgeBaseError(f"{error} Or rank by an encoder that is here: --kb pubmed:e5.") from error
         return self._encoder
 
     @cached_property

@@ -1,0 +1,134 @@
+"""The reader without a language model: it shows the closest passages, word for word."""
+
+import asyncio
+from collections.abc import Sequence
+
+from langchain_core.documents import Document
+
+from briefcontext.chains.citation import cite
+from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.place import find_place, read_under
+from briefcontext.chains.question import Question
+from briefcontext.chains.reader import Draft, Extraction, Quote, extraction_of
+from briefcontext.knowledge.encoders.encoder import title_of
+from briefcontext.retrievers.passage_ranking import PassageRanker
+from briefcontext.sentences import split_sentences, without_bullet
+
+PASSAGES = "passages"
+"""The value of `written_by` in an answer that consists of passages."""
+MOST_PASSAGES = 4
+EXCERPT_SENTENCES = 3
+"""The most sentences that are shown of one passage."""
+SHORT = 400
+"""Characters of a passage that is shown as a whole."""
+NOTHING_WRITTEN = "Closest passages. No model was used, so no answer was written."
+_NEAREST = 3
+_NO_CHOICE = "No option was chosen, as no model was used."
+_RESULT_LABELS = ("result", "finding", "conclusion", "interpretation")
+_OTHER_LABELS = ("background", "context", "introduction", "objective", "aim", "purpose", "method", "design", "setting")
+
+
+class PassageReader:
+    """Shows the passages that are closest to the question; it writes nothing and makes no model calls.
+
+    Args:
+        ranker: ranks passages, and leaves out those that are about something else.
+    """
+
+    name = PASSAGES
+
+    def __init__(self, ranker: PassageRanker | None = None) -> None:
+        self._ranker = ranker or PassageRanker()
+
+    async def aextract(
+        self, question: Question, documents: Sequence[Document], index: int, budget: CallBudget
+    ) -> Extraction:
+        """Return excerpts of the partition's passages that hold a specific term, or `none`."""
+        quotes = await asyncio.to_thread(self._partition, question["text"], documents)
+        return extraction_of(index, documents, "evidence" if quotes else "none", quotes=quotes)
+
+    async def areduce(
+        self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
+    ) -> Draft:
+        """Return the closest of all passages; they are ranked together, as rarity and similarity are relative."""
+        return await asyncio.to_thread(self._draft, question, documents)
+
+    async def aanswer(self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget) -> Draft:
+        """Return the closest passages."""
+        return await asyncio.to_thread(self._draft, question, documents)
+
+    def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> None:
+        """Return None: no prompt is written."""
+
+    def _partition(self, query: str, documents: Sequence[Document]) -> list[Quote]:
+        _, specific = self._ranker.features(query, documents)
+        return [self._excerpt(query, document) for document, held in zip(documents, specific, strict=True) if held]
+
+    def _draft(self, question: Question, documents: Sequence[Document]) -> Draft:
+        query = question["text"]
+        ranked = self._ranker.rank(query, documents)[:MOST_PASSAGES]
+        if not ranked:
+            return _draft(self._abstention(query, documents), question, abstained=True)
+        quotes = [self._excerpt(query, document, probability) for document, probability in ranked]
+        lines = [_line(quote, document) for quote, (document, _) in zip(quotes, ranked, strict=True)]
+        return _draft("\n\n".join([NOTHING_WRITTEN, *lines]), question, quotes=quotes)
+
+    def _excerpt(self, query: str, document: Document, probability: float | None = None) -> Quote:
+        """Return consecutive sentences of a passage that hold most of the question, of its results if it can be."""
+        text = document.page_content
+        start, end = len(text) - len(text.lstrip()), len(text.rstrip())
+        sentences = split_sentences(text)
+        if end - start > SHORT and sentences:
+            start, end = self._best_run(query, document, sentences)
+        quote = Quote(text=text[start:end], document_id=str(document.id), start=start, end=end, match="exact")
+        return quote if probability is None else {**quote, "score": probability}
+
+    def _best_run(self, query: str, document: Document, sentences: list[tuple[int, int]]) -> tuple[int, int]:
+        """Return the place of the best run of at most `EXCERPT_SENTENCES` sentences of one section.
+
+        Of the runs that hold at least half of what the best one holds, those of results and conclusions come first.
+        """
+        texts = [document.page_content[start:end] for start, end in sentences]
+        holds, rarity = self._ranker.terms(query, texts)
+        sections = [find_place(document, start).section for start, _ in sentences]
+        runs = []
+        for first in range(len(sentences)):
+            run = range(first, min(first + EXCERPT_SENTENCES, len(sentences)))
+            run = range(first, next((place for place in run if sections[place] != sections[first]), run.stop))
+            runs.append((float(holds[run.start : run.stop].any(axis=0) @ rarity), _section_rank(sections[first]), run))
+        most = max(held for held, _, _ in runs)
+        run = min((run for run in runs if run[0] >= most / 2), key=lambda run: (run[1], -run[0]))[2]
+        return sentences[run.start][0], sentences[run.stop - 1][1]
+
+    def _abstention(self, query: str, documents: Sequence[Document]) -> str:
+        """Say why there is no passage to show, and name the nearest titles."""
+        words = self._ranker.missing(query, documents) if documents else []
+        why = f"No passage mentions: {', '.join(words)}." if words else "No passage comes close to the question."
+        titles = list(dict.fromkeys(filter(None, map(title_of, documents))))[:_NEAREST]
+        nearest = f" The nearest titles: {'; '.join(title.rstrip('.') for title in titles)}." if titles else ""
+        return f"{why}{nearest} No model was used."
+
+
+def _section_rank(section: str) -> int:
+    """Return 0 for results and conclusions, 2 for background and methods, and 1 for other sections."""
+    label = section.casefold()
+    return 0 if label.startswith(_RESULT_LABELS) else 2 if label.startswith(_OTHER_LABELS) else 1
+
+
+def _line(quote: Quote, document: Document) -> str:
+    """Return an excerpt with the lines that it must not be read without, and its citation."""
+    words = without_bullet(" ".join(quote["text"].split()))
+    if document.page_content.strip() == title_of(document).strip():
+        words = f"{words} (only the title is known)"
+    return f"- {read_under(document, quote['start'] or 0)} {words}".replace("  ", " ") + f" {cite(document)}"
+
+
+def _draft(text: str, question: Question, *, quotes: Sequence[Quote] = (), abstained: bool = False) -> Draft:
+    return Draft(
+        text=text,
+        choice=None,
+        conflict=None,
+        quotes=list(quotes),
+        abstained=abstained,
+        warnings=[_NO_CHOICE] if question["options"] else [],
+    )
