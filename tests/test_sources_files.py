@@ -232,7 +232,7 @@ def test_a_fingerprint_stands_for_content_and_for_how_it_is_read(tmp_path: Path)
     assert mapped.fingerprint != by_name["a.jsonl"]
     assert one(tmp_path / "a.md", format="text").fingerprint != by_name["a.md"]
     assert one(tmp_path / "a.jsonl").fingerprint == by_name["a.jsonl"]
-    assert READER_VERSION == 18
+    assert READER_VERSION == 19
 
 
 def test_a_source_counts_the_bytes_on_disk_as_it_is_read(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from briefcontext.knowledge.sources.xml_stream import root_name
 if TYPE_CHECKING:
     from langchain_core.document_loaders import BaseLoader
 
-READER_VERSION = 18
+READER_VERSION = 19
 """Goes up when a reader makes other entries of the same file, so that files are read again."""
 
 ENDINGS: dict[str, tuple[str, ...]] = {

@@ -21,7 +21,8 @@ ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 MATHML = {
     "mfrac": r"\frac{%s}{%s}",
     "msqrt": r"\sqrt{%s}",
-    **dict.fromkeys(("msup", "mover"), "{%s}^{%s}"),
+    "msup": "{%s}^{%s}",
+    "mover": "{%s}{%s}",
     **dict.fromkeys(("msub", "munder"), "{%s}_{%s}"),
     **dict.fromkeys(("msubsup", "munderover"), "{%s}_{%s}^{%s}"),
 }

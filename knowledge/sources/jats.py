@@ -12,16 +12,15 @@ from io import BufferedIOBase
 from itertools import takewhile
 from typing import Any
 
-from langchain_core.documents import Document
 from lxml import etree
 
 from briefcontext.knowledge.sources.formulas import mathml_tex
 from briefcontext.knowledge.sources.pandoc import Node, Outline, span
 from briefcontext.knowledge.sources.publication import (
     author_list,
-    has_retracted_title,
     language,
     pubmed_url,
+    record,
     year_in,
 )
 from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
@@ -126,7 +125,6 @@ def _article(article: etree._Element, position: str) -> Entry:
     position += f" ({source_id})"
     if problem := unresolved_entity(article):
         return Reject(position, problem)
-    metadata = _metadata(article, ids)
     titled = article.find(f"{META}/title-group/article-title") is not None
     try:
         page = _outline(article)
@@ -136,20 +134,14 @@ def _article(article: etree._Element, position: str) -> Entry:
         return Reject(position, "Its elements are nested too deeply.")
     if not page.text:
         return Reject(position, "It has neither a title nor any text.")
+    sections = json.dumps(page.sections, ensure_ascii=False, separators=(",", ":"))
     title = page.title if titled else ""
-    metadata |= {
-        "source_id": source_id,
-        "title": title,
-        "kind": "article",
-        "sections": json.dumps(page.sections, ensure_ascii=False, separators=(",", ":")),
-    }
-    # The title of a notice that retracts an article often is that article's.
-    if has_retracted_title(title) and not metadata["retraction_notice"]:
-        metadata["retracted"] = True
-    return Document(id=source_id, page_content=page.text, metadata=metadata)
+    required, optional = _metadata(article, ids)
+    required |= {"sections": sections}
+    return record(source_id, page.text, title=title, kind="article", metadata=required, optional=optional)
 
 
-def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
+def _metadata(article: etree._Element, ids: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     kind = article.get("article-type", "")
     first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
     links = article.iterfind(f"{META}/related-article")
@@ -171,15 +163,15 @@ def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]
         "corrected": CORRECTION_FORWARD in related,
         "expression_of_concern": not CONCERN_FORWARD.isdisjoint(related),
     }
-    return {
+    metadata = {
         "publication_types": MEDLINE_TYPES.get(kind, kind),
         "languages": language(article.get(LANGUAGE, ENGLISH)),
         "retracted": RETRACTION_FORWARD in related and kind not in NOTICES,
         "retraction_notice": kind in NOTICES,
         "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
         "journal": first_text(article, f"{journal}//journal-title"),
-        **{name: value for name, value in optional.items() if value},
     }
+    return metadata, optional
 
 
 def _authors(article: etree._Element) -> Iterator[str]:

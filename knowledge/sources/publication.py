@@ -1,20 +1,64 @@
 """Records of publications, and bibliographic facts: identifiers, addresses, years and retraction marks."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 from urllib.parse import quote
 
 from langchain_core.documents import Document
 
+from briefcontext.knowledge.sources.source import Reject
+
 NO_TITLE = "[Not Available]."
 """What PubMed writes where an article has no English title."""
 RETRACTED_TYPE = "Retracted Publication"
 """The publication type that MEDLINE gives a retracted article."""
+CORRECTED_TYPE = "Corrected and Republished Article"
+RETRACTION_NOTICE_TYPES = {"Retraction Notice", "Retraction of Publication"}
+"""As MEDLINE writes it now, and as it did before."""
+MARKS = {
+    "corrected": ("ErratumIn", "CorrectedandRepublishedIn"),
+    "expression_of_concern": ("ExpressionOfConcernIn", "PartialRetractionIn"),
+}
+RETRACTIONS = ("RetractionIn", "RetractedandRepublishedIn")
+RELATIONS = {
+    "updated_by": "UpdateIn",
+    "update_of": "UpdateOf",
+    "retraction_of": "RetractionOf",
+    "concern_for": "ExpressionOfConcernFor",
+}
+"""References to other records, by their name in metadata."""
 LANGUAGES = {
-    **{"en": "eng", "zh": "chi", "es": "spa", "fr": "fre", "de": "ger", "ja": "jpn", "ru": "rus", "pt": "por"},
-    **{"it": "ita", "pl": "pol", "ko": "kor", "nl": "dut", "tr": "tur", "sv": "swe", "da": "dan", "no": "nor"},
-    **{"fi": "fin", "cs": "cze", "hu": "hun", "uk": "ukr", "ar": "ara", "fa": "per", "he": "heb", "el": "gre"},
+    **{
+        "en": "eng",
+        "zh": "chi",
+        "es": "spa",
+        "fr": "fre",
+        "de": "ger",
+        "ja": "jpn",
+        "ru": "rus",
+        "pt": "por",
+    },
+    **{
+        "it": "ita",
+        "pl": "pol",
+        "ko": "kor",
+        "nl": "dut",
+        "tr": "tur",
+        "sv": "swe",
+        "da": "dan",
+        "no": "nor",
+    },
+    **{
+        "fi": "fin",
+        "cs": "cze",
+        "hu": "hun",
+        "uk": "ukr",
+        "ar": "ara",
+        "fa": "per",
+        "he": "heb",
+        "el": "gre",
+    },
 }
 """PubMed's codes of languages, which are MARC's, by those of ISO 639-1 that articles in JATS have."""
 MOST_AUTHORS = 50
@@ -46,12 +90,65 @@ def under(outer: str, heading: str) -> str:
 
 
 def record(
-    id: str, text: str, *, title: str, kind: str, metadata: Mapping[str, Any], optional: Mapping[str, Any]
+    id: str,
+    text: str,
+    *,
+    title: str,
+    kind: str,
+    metadata: Mapping[str, Any],
+    optional: Mapping[str, Any],
 ) -> Document:
-    """A document that is all of its source; what is empty or false of the `optional` metadata is left out."""
-    known = {name: value for name, value in optional.items() if value}
-    place = {"source_id": id, "title": title, "kind": kind, "chunk_index": 0, "start": 0, "end": len(text)}
-    return Document(id=id, page_content=text, metadata={**place, **metadata, **known})
+    """Return a document that is all of its source.
+
+    `optional` metadata that is empty or false is left out. A title that marks a retraction counts,
+    except that of a notice, which often is the title of the retracted article.
+    """
+    place = {
+        "source_id": id,
+        "title": title,
+        "kind": kind,
+        "chunk_index": 0,
+        "start": 0,
+        "end": len(text),
+    }
+    known = {**place, **metadata, **{name: value for name, value in optional.items() if value}}
+    if has_retracted_title(title) and not known.get("retraction_notice"):
+        known["retracted"] = True
+    return Document(id=id, page_content=text, metadata=known)
+
+
+def citation(
+    id: str,
+    position: str,
+    *,
+    title: str,
+    abstract: str,
+    metadata: Mapping[str, Any],
+    optional: Mapping[str, Any],
+) -> Document | Reject:
+    """Return the record of an article; its text is the abstract, else the title."""
+    kind, text = ("abstract", abstract) if abstract else ("title", title)
+    if not text:
+        return Reject(position, "It has neither a title nor an abstract.")
+    return record(id, text, title=title, kind=kind, metadata=metadata, optional=optional)
+
+
+def pubmed_marks(types: Sequence[str], notes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the metadata that follow from the types of a record in PubMed and its notes.
+
+    Args:
+        types: the publication types.
+        notes: the PMIDs, or else the sources, of related records, by `RefType`.
+    """
+    marks = {name: any(map(notes.get, kinds)) for name, kinds in MARKS.items()}
+    marks["corrected"] = marks["corrected"] or CORRECTED_TYPE in types
+    related = {name: "; ".join(filter(None, notes.get(kind, ()))) for name, kind in RELATIONS.items()}
+    return {
+        "publication_types": "; ".join(types),
+        "retracted": RETRACTED_TYPE in types or any(map(notes.get, RETRACTIONS)),
+        "retraction_notice": not RETRACTION_NOTICE_TYPES.isdisjoint(types),
+        **{name: value for name, value in (marks | related).items() if value},
+    }
 
 
 def is_pmid(text: str) -> bool:

@@ -1,6 +1,5 @@
 """Streaming XML: the elements that are wanted, one by one, in memory bounded by the largest of them."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import BufferedIOBase
@@ -18,10 +17,6 @@ _SAFE: Any = {
     **{"load_dtd": False, "no_network": True, "resolve_entities": False, "huge_tree": False},
     **{"remove_comments": True, "remove_pis": True},
 }
-_POWER = re.compile(r"\s*([-+−–]?\d.*)", re.DOTALL)
-_PARAGRAPHS = ("caption", "li", "p", "td", "th", "title")
-"""What stands before one of them is no number whose exponent is in it."""
-_NUMBER_END = re.compile(r"\d[.,]?\Z")
 
 
 def stream_elements(
@@ -89,48 +84,6 @@ def unresolved_entity(element: etree._Element) -> str | None:
     """Why an element is rejected whose text has an entity reference, such as `&nbsp;`; None where it has none."""
     entity = next(element.iter(etree.Entity), None)
     return None if entity is None else f"It uses the entity {entity.text}, and entities are not resolved."
-
-
-def write_out_formulas(element: etree._Element) -> None:
-    """Have powers, fractions and names in formulas stay what they are in plain text: `10^9`, `1/2`, `VO2`.
-
-    Without their marks they would be other numbers: 109, 12. So would citations that are raised, as in `2010[1]`.
-    Blanks between the parts of MathML mean nothing.
-    """
-    for math in element.iter("{*}math"):
-        for part in math.iterdescendants("{*}*"):
-            part.tail = (part.tail or "").strip() or None
-            if len(part):
-                part.text = (part.text or "").strip() or None
-        for over, _ in filter(lambda fraction: len(fraction) == 2, math.iter("{*}mfrac")):
-            over.tail = "/"
-    for raised in element.iter("{*}sup", "{*}msup"):
-        if local_name(raised) == "msup" and len(raised) == 2:
-            raised = raised[1]
-        power = _POWER.fullmatch("".join(map(str, raised.itertext())))
-        parent = raised.getparent()
-        cited = raised.find("{*}xref") is not None or (parent is not None and local_name(parent) == "xref")
-        if power and (cited or _is_behind_a_number(raised)):
-            mark = " " if _is_numerator(raised) else "^"
-            del raised[:]
-            raised.text = f"[{power[1].strip()}]" if cited else f"{mark}{power[1]}"
-
-
-def _is_numerator(raised: etree._Element) -> bool:
-    """Return True for the first 1 of the fraction in 1 1/2, which is before a lower number."""
-    below = raised.getnext()
-    is_lower = below is not None and local_name(below) == "sub"
-    return is_lower and (raised.tail or "").strip() in ("/", "⁄")
-
-
-def _is_behind_a_number(element: etree._Element) -> bool:
-    """Return whether a number ends right before an element, in the same paragraph or cell."""
-    before: Any = element.xpath("preceding::text()[1]")
-    if not before or not _NUMBER_END.search(before[0]):
-        return False
-    block = next((each for each in element.iterancestors() if local_name(each) in _PARAGRAPHS), None)
-    above = before[0].getparent()
-    return block is None or block in (above, *above.iterancestors())
 
 
 def flatten(element: etree._Element | None) -> str:
