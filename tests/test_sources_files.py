@@ -161,10 +161,10 @@ def test_what_cannot_be_a_source_is_skipped_in_a_folder_and_named(tmp_path: Path
         "b.xlsx": "a loader reads it: briefcontext index FILE --kb DIR --loader "
         "langchain_community.document_loaders:UnstructuredExcelLoader",
         "c.jsonl": "its rows have no column 'text' or 'content' or 'contents', but 'file', 'bytes' "
-        "(name the one that holds the text: index --field text=COLUMN)",
-        "d.xml": "its root element html is neither PubMed's nor that of a JATS article",
+        "(name the one of the text: index --field text=COLUMN)",
+        "d.xml": "its root element html is neither PubMed's nor JATS",
         "e.xml": "it does not begin like XML",
-        "f/queries.jsonl": "it holds the questions on the corpus.jsonl beside it",
+        "f/queries.jsonl": "it holds questions, by its name",
     }
     sources = open_sources([tmp_path])
     skipped = {Path(file.name).relative_to(tmp_path).as_posix(): file.reason for file in skipped_of(sources)}
@@ -195,7 +195,7 @@ def test_unknown_formats_and_useless_fields_are_refused(tmp_path: Path) -> None:
     write(tmp_path, a__jsonl=ROW, b__txt=b"x")
     with pytest.raises(InputError, match="no format 'doc': use one of auto, jsonl, csv, pubmed"):
         open_sources([tmp_path], format="doc")
-    with pytest.raises(InputError, match=r"Fields \(text\) were given, and none of the files is JSONL"):
+    with pytest.raises(InputError, match=r"leave out the fields \(text\)"):
         open_sources([tmp_path / "b.txt"], fields={"text": "body"})
     with pytest.raises(InputError, match="no field 'body'"):
         open_sources([tmp_path], fields={"body": "text"})
