@@ -128,5 +128,5 @@ def _whole(source: str, number: int, parts: list[Document]) -> Entry:
     metadata |= {"url": url} if url else {}
     own = first.id if len(parts) == 1 else None
     id = own or (source if number == 1 else f"{source}/{number}")
-    title = str(first.metadata.get("title") or stem(source))
-    return file_document(id, text, title=title, kind=kind, metadata=metadata)
+    titles = (str(first.metadata.get("title") or ""), stem(source))
+    return file_document(id, text, *titles, kind=kind, metadata=metadata)

@@ -44,11 +44,6 @@ _FULL = 0.75
 """Part of a column's width that a line of prose fills unless it ends a paragraph."""
 _MARGIN_LINES = 3
 """Lines at the top and at the bottom of a page that can be its running heads."""
-_FILE_NAME = re.compile(
-    r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)",
-    re.IGNORECASE,
-)
-"""Titles that programs give to files without a title."""
 _NUMBER = re.compile(r"\d{1,9}")
 _PAGE_NUMBER = re.compile(rf"{_NUMBER.pattern}|\A[ivxlc]+\Z")
 _WORD = re.compile(r"\w+(?:-\w+)*")
@@ -92,8 +87,7 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
     rejects: list[Reject] = []
     with _alone, _pdf_errors(), PdfDocument(io.BytesIO(content)) as document:
         document.init_forms()
-        stated = " ".join(_storable(document.get_metadata_dict().get("Title", "")).split())
-        title = "" if _FILE_NAME.fullmatch(stated) else stated
+        title = _storable(document.get_metadata_dict().get("Title", ""))
         for number in range(1, len(document) + 1):
             pages.append([])
             try:
@@ -114,7 +108,7 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
     }
     metadata |= {name: count for name, count in counts.items() if count}
     metadata |= {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
-    yield file_document(document_id, text, title=title, kind="pdf", metadata=metadata)
+    yield file_document(document_id, text, title, kind="pdf", metadata=metadata)
     yield from rejects
 
 

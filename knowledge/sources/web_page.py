@@ -49,7 +49,7 @@ def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     The title is the front matter's, else the first heading.
     """
     text = decoded(read_whole(stream)).replace("\r\n", "\n").replace("\r", "\n")
-    title = outline(text.encode(), MARKDOWN).stated_title if text.startswith("---") else ""
+    title = outline(text.encode(), MARKDOWN).title if text.startswith("---") else ""
     with converted(text.encode(), MARKDOWN, "html") as page:
         parsed = _parsed(page.read())
     yield _outline(parsed).document(document_id, kind="markdown", title=title)
