@@ -26,7 +26,6 @@ from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError
 from briefcontext.knowledge.sources.texts import decoded, read_whole
 
 _VALUE = 6
-"""Where the value of a line of MEDLINE text begins, after its tag."""
 _NOTES = {
     "CRI": "CorrectedandRepublishedIn",
     "ECF": "ExpressionOfConcernFor",
@@ -39,7 +38,6 @@ _NOTES = {
     "UIN": "UpdateIn",
     "UOF": "UpdateOf",
 }
-"""Tags of references to other records, as PubMed XML names them."""
 _Fields = Mapping[str, list[str]]
 
 
@@ -120,12 +118,10 @@ def _identifier(fields: _Fields, kind: str) -> str:
 
 
 def _heading(value: str) -> str:
-    """Return a MeSH heading without its qualifiers and the star of a major one."""
     return value.partition("/")[0].lstrip("*")
 
 
 def _related(value: str) -> str:
-    """Return the PMID of a related record, or else its source."""
     source, _, pmid = value.partition("PMID: ")
     return pmid.strip() or source.strip().replace(";", ",")
 

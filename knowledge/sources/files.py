@@ -72,7 +72,6 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "rtf": (".rtf",),
     "medcpt": (".npy", ".json"),
 }
-"""The endings of file names by format, before a `.gz`."""
 WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     "text": read_text,
     "markdown": read_markdown,
@@ -81,12 +80,10 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     **{format: partial(read_office, format=format) for format in ("docx", "pptx")},
     **{format: partial(read_document, format=format) for format in ("epub", "latex", "odt", "rtf")},
 }
-"""Formats of files that are one document, with an id from the path."""
 NEEDED = {
     "pdf": "pypdfium2",
     **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"}, "pypandoc"),
 }
-"""Packages of the extra `documents`, by format."""
 TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
 COLLECTIONS: dict[str, Callable[..., Iterator[Entry]]] = {
     "pubmed": read_pubmed_xml,
@@ -306,5 +303,4 @@ def _found(path: Path, root: Path, found_by: Literal["name", "glob", "folder"]) 
 
 
 def _printable(path: PurePath) -> str:
-    """Return the path as UTF-8 can store it."""
     return os.fsencode(path).decode("utf-8", "replace")

@@ -47,7 +47,6 @@ PAGES = {
     "doi": "https://doi.org/{}",
     "pmid": pubmed_url("{}"),
 }
-"""The address of an article by its ids, the best first."""
 
 MEDLINE_TYPES = {
     "case-report": "Case Reports",
@@ -72,7 +71,6 @@ ENGLISH = "en"
 NOTICES = frozenset({"partial-retraction", "retraction"})
 RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forward"
 CONCERN_FORWARD = frozenset({"concern-forward", "expressed-concern", "expression-of-concern"})
-"""`related-article-type` of a link to the notice that retracts, corrects or doubts an article."""
 
 TITLES = ("article-title", "subtitle", "trans-title", "trans-subtitle")
 HEADED = frozenset({"abstract", "app", "body", "boxed-text", "disp-quote", "sec", "trans-abstract"})
@@ -88,11 +86,9 @@ LEFT_OUT = frozenset({
     "label", "long-desc", "media", "object-id", "permissions", "ref-list", "sec-meta", "strike",
 })  # fmt: skip
 NUMBERED = ("order", "alpha", "roman")
-"""The first words of `list-type` for a list whose items have numbers or letters."""
 SCRIPTS = {"sup": "Superscript", "sub": "Subscript"}
 BLANK: Node = {"t": "Space"}
 LONGEST_NOTE = 300
-"""Characters of a footnote that is placed where it is referenced."""
 
 _INITIAL = re.compile(r"(?<![^\W_])[^\W\d_]|(?<=[A-Z])[A-Z]")
 
@@ -218,7 +214,6 @@ def _year(article: etree._Element) -> int | None:
 
 
 def _outline(article: etree._Element) -> Outline:
-    """Return the outline of an article; the article is changed."""
     etree.strip_tags(article, "alternatives")
     parts = [*_titles(article), *_abstracts(article)]
     for name in ("body", "floats-wrap", "floats-group"):
@@ -238,14 +233,12 @@ def _abstracts(article: etree._Element) -> Iterator[etree._Element]:
 
 
 def _english(article: etree._Element, path: str) -> list[etree._Element]:
-    """Return the English translations in an article of another language."""
     english = language(article.get(LANGUAGE, ENGLISH)) == "eng"
     translations = [] if english else article.findall(f"{META}/{path}")
     return [each for each in translations if language(each.get(LANGUAGE, ENGLISH)) == "eng"]
 
 
 def _titles(article: etree._Element) -> Iterator[etree._Element]:
-    """Yield the title with its subtitle, after the English one if it has another language."""
     groups = _english(article, "title-group/trans-title-group")
     for group in [*groups, *article.findall(f"{META}/title-group")]:
         section = etree.Element("sec")
@@ -317,7 +310,6 @@ def _block(element: etree._Element, level: int) -> Iterator[Node]:
 
 
 def _show_label(element: etree._Element) -> None:
-    """Have the first paragraph of a note or an item begin with its label."""
     label, paragraph = first_text(element, "label"), element.find("p")
     if label and paragraph is not None:
         paragraph.text = f"{label} {paragraph.text or ''}"
@@ -374,7 +366,6 @@ def _is_header(row: Sequence[Any]) -> bool:
 
 
 def _inlines(element: etree._Element) -> Iterator[Node]:
-    """Yield what is in an element, in pandoc's inline elements."""
     yield from _string(element.text)
     for child in element:
         if child.tag not in LEFT_OUT:

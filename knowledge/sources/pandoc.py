@@ -30,21 +30,16 @@ from briefcontext.knowledge.sources.source import Entry, UnreadableError, reject
 from briefcontext.knowledge.sources.texts import decoded, file_document, read_whole
 
 SECONDS = 30
-"""Time limit of pandoc for one file."""
 MEMORY = "600M"
-"""Limit of pandoc's heap."""
 MOST_UNPACKED = 32 * 1024 * 1024
-"""Limit of the bytes of text in an archive, such as a Word file."""
 TEXT_ENDINGS = (".htm", ".html", ".ncx", ".opf", ".rels", ".xhtml", ".xml")
 MOST_CELLS = 500_000
 """Limit of the cells of a table; one that spans places counts in each."""
 WIDEST = 1000
-"""Limit of the columns or rows that a cell spans."""
 LONGEST_HEADER = 200
 """Characters of a header, and of a repeated cell, after which it is cut."""
 ARCHIVES = ("epub", "odt")
 PROPERTIES = ("docProps/core.xml", "meta.xml")
-"""Parts of archives that state a title."""
 TITLE = ".//{http://purl.org/dc/elements/1.1/}title"
 PROSE = {"epub": ("title", "subtitle", "abstract"), "html": ()}
 """The metadata of a format that are text; others have all of those that follow."""
@@ -194,7 +189,6 @@ class Outline:
         return file_document(document_id, self.text, *titles, kind=kind, metadata=metadata)
 
     def _add_value(self, value: Node) -> None:
-        """Add a value of metadata."""
         content: Any = value.get("c")
         match value["t"], content:
             case "MetaList", values:
@@ -249,7 +243,6 @@ class Outline:
             self._write(text)
 
     def _resume(self) -> None:
-        """Resume the section that a quotation interrupted."""
         if self._left_quotation:
             self._left_quotation = False
             self._begin("".join(self._headings[-1:]))
@@ -312,7 +305,6 @@ class Outline:
 
 
 def _number(number: int, style: str, delimiter: str) -> str:
-    """Return the mark of an item of an ordered list."""
     for kind, numerals in NUMERALS.items():
         if style.endswith(kind) and 0 < number <= len(numerals):
             numeral = numerals[number - 1]
@@ -321,7 +313,6 @@ def _number(number: int, style: str, delimiter: str) -> str:
 
 
 def _text(inlines: Sequence[Node], text: str = "") -> str:
-    """Return a text followed by inline elements."""
     for place, inline in enumerate(inlines):
         content: Any = inline.get("c")
         match inline["t"], content:
@@ -379,7 +370,6 @@ def _citation(text: str) -> str:
 
 
 def _flat(blocks: Sequence[Node]) -> str:
-    """Return blocks as one line, without sections and indents."""
     return " ".join(Outline({}, blocks).text.split())
 
 
@@ -390,7 +380,6 @@ def span(cell: _Element, name: str) -> int:
 
 
 def _grid(rows: Sequence[Sequence[Any]], width: int) -> list[Row]:
-    """Return the text and the cell at each place; a cell that spans places is in each of them."""
     if width * len(rows) > MOST_CELLS:
         raise UnreadableError("A table has too many cells: split it.")
     grid: list[list[Any]] = [[None] * width for _ in rows]
@@ -457,7 +446,6 @@ def _lines(headers: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _is_whole(row: Row) -> bool:
-    """Return whether one cell spans a row."""
     return len(row) > 1 and bool(row[0][0]) and all(cell is row[0][1] for _, cell in row)
 
 

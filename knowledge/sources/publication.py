@@ -10,9 +10,7 @@ from langchain_core.documents import Document
 from briefcontext.knowledge.sources.source import Reject
 
 NO_TITLE = "[Not Available]."
-"""PubMed's title of an article without an English one."""
 RETRACTED_TYPE = "Retracted Publication"
-"""The publication type that MEDLINE gives a retracted article."""
 CORRECTED_TYPE = "Corrected and Republished Article"
 RETRACTION_NOTICE_TYPES = {"Retraction Notice", "Retraction of Publication"}
 """As MEDLINE writes it now, and as it did before."""
@@ -34,9 +32,7 @@ LANGUAGES = {
 }
 """PubMed's codes of languages, which are MARC's, by those of ISO 639-1."""
 MOST_AUTHORS = 50
-"""Authors of an article before "et al."."""
 MOST_OUTER = 500
-"""Characters of a section's outer headings."""
 
 _RETRACTED_TITLE = re.compile(
     r"\W*(?:retracted|retraction|withdrawn)(?:\s+article)?(?:\W*:|\s*\]|\s+[-–—]\s)"

@@ -141,7 +141,6 @@ def _pages(article: etree._Element) -> str:
 
 
 def _sections(source: etree._Element, article: etree._Element) -> list[tuple[str, str]]:
-    """Return the labels and texts of the first abstract that has some."""
     abstracts = [*article.iterfind("Abstract"), *source.iterfind("OtherAbstract")]
     for abstract in abstracts:
         parts = abstract.iterfind("AbstractText")

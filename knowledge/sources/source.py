@@ -20,10 +20,8 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.files import file_sha256, sha256
 
 WHOLE_FILE = "the whole file"
-"""The position of a reject of a file."""
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
-"""Errors of a truncated or altered gzip file."""
 
 _P = ParamSpec("_P")
 

@@ -16,7 +16,6 @@ MAX_BYTES = 1 << 28
 """A larger file does not fit into bounded memory, and is no document that a person wrote."""
 
 _FILE_NAME = re.compile(r"(?i)untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|html?|indd|odt|pdf|pptx?|qxd|rtf|tex)")
-"""Titles that programs give to files without a title."""
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
