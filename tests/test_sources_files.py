@@ -2,7 +2,6 @@ import gzip
 import json
 import os
 import zlib
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,9 +12,6 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.sources.files import READER_VERSION, open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, Source
 from tests.knowledge_bases import skipped_of
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the sample files are not in this checkout")
 
 ROW = b'{"id": "a", "title": "A title", "text": "A text."}\n'
 PUBMED = b"<PubmedArticleSet><DeleteCitation><PMID>3</PMID></DeleteCitation></PubmedArticleSet>"
@@ -310,28 +306,3 @@ def test_all_records_that_a_cut_off_gzip_file_still_holds_are_kept(tmp_path: Pat
     assert complete > 100
     assert isinstance(last, Reject)
     assert last.reason.startswith("The compressed data is damaged: ")
-
-
-@needs_data
-def test_the_shared_pubmed_folder_yields_its_xml_and_skips_the_tables_beside() -> None:
-    sources = open_sources([DATA / "pubmed_xml"])
-    assert len(sources) == 30
-    assert [Path(file.name).name for file in skipped_of(sources)] == ["manifest.jsonl", "records_lxml.jsonl"]
-    counts = Counter(type(entry).__name__ for source in sources for entry in source.entries())
-    assert counts == {"Document": 812, "Reject": 6, "Deletion": 1}
-    assert all(source.consumed == source.size for source in sources)
-
-
-@needs_data
-@pytest.mark.parametrize(
-    ("path", "documents"),
-    [
-        ("bioasq/corpus.jsonl.gz", 13_449),
-        ("evidence_inference/documents.jsonl.gz", 120),
-        ("pmc_nxml", 6),
-    ],
-)
-def test_shared_files_are_read_without_a_reject(path: str, documents: int) -> None:
-    entries = [entry for source in open_sources([DATA / path]) for entry in source.entries()]
-    assert len(entries) == documents
-    assert all(isinstance(entry, Document) and entry.page_content for entry in entries)

@@ -93,21 +93,6 @@ def test_articles_come_with_the_vectors_of_their_pmids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "metadata"),
-    [
-        ("RETRACTED: Bees", {"retracted": True}),
-        ("[Retracted article]: Bees.", {"retracted": True}),
-        ("Retracted papers: a survey", {}),
-        ("Bees", {}),
-    ],
-)
-def test_an_article_whose_title_says_so_is_retracted(tmp_path: Path, title: str, metadata: dict[str, bool]) -> None:
-    (entry,) = documents(read(write_chunk(tmp_path, articles={"31": {"t": title, "a": "Bees fly."}})))
-    marks = {name: value for name, value in entry.document.metadata.items() if name.startswith("retract")}
-    assert marks == metadata
-
-
-@pytest.mark.parametrize(
     ("encoder", "taken"), [("medcpt", True), ("medcpt:/weights", True), ("medcpt-like", False), ("hashing", False)]
 )
 def test_the_vectors_go_only_into_a_base_of_their_encoder(tmp_path: Path, encoder: str, taken: bool) -> None:

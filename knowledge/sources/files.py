@@ -154,9 +154,10 @@ def open_sources(
         KnowledgeBaseError: a path matches nothing, or none of its files can be a source.
     """
     if format not in (AUTO, *ENDINGS):
-        raise InputError(f"There is no format {format!r}: use one of {', '.join((AUTO, *ENDINGS))}.")
+        known = ", ".join((AUTO, *ENDINGS))
+        raise InputError(f"There is no format {format!r}: use one of {known}.")
     if loader is not None and (format != AUTO or fields):
-        raise InputError(f"The loader {loader} reads all files: leave out the format and the fields.")
+        raise InputError("A loader reads all files: leave out the format and the fields.")
     if loader_arguments and loader is None:
         raise InputError("Arguments of a loader are given, and no loader: name it.")
     columns = columns_of(fields)
@@ -241,7 +242,11 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
     return FileSource(file.path, read, name=file.name, reading=reading, document_id=id)
 
 
-def _open_loaded(file: FoundFile, loader: "Callable[..., BaseLoader]", arguments: Mapping[str, object]) -> FileSource:
+def _open_loaded(
+    file: FoundFile,
+    loader: "Callable[..., BaseLoader]",
+    arguments: Mapping[str, object],
+) -> FileSource:
     def read(_: BufferedIOBase, document_id: str) -> Iterator[Entry]:
         make = partial(loader, str(file.path), **arguments)
         return load(make, document_id, source_is_the_file=True)

@@ -62,7 +62,7 @@ MEDLINE_TYPES = {
 }
 """Publication types, as filters name them, by `article-type`. Other types are kept as they are."""
 
-META = "front/article-meta"
+META, JOURNAL = "front/article-meta", "front/journal-meta"
 ABBREVIATION = "journal-id[@journal-id-type='nlm-ta']"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
@@ -132,42 +132,46 @@ def _article(article: etree._Element, position: str) -> Entry:
         return Reject(position, "It has neither a title nor any text.")
     sections = json.dumps(page.sections, ensure_ascii=False, separators=(",", ":"))
     title = page.title if titled else ""
-    required, optional = _metadata(article, ids)
-    required |= {"sections": sections}
-    return record(source_id, page.text, title=title, kind="article", metadata=required, optional=optional)
+    facts, optional = {"sections": sections, **_facts(article, ids)}, _reference(article, ids)
+    text = page.text
+    return record(source_id, text, title=title, kind="article", metadata=facts, optional=optional)
 
 
-def _metadata(article: etree._Element, ids: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _facts(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
     kind = article.get("article-type", "")
-    first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
+    return {
+        "publication_types": MEDLINE_TYPES.get(kind, kind),
+        "languages": language(article.get(LANGUAGE, ENGLISH)),
+        "retracted": RETRACTION_FORWARD in _links(article) and kind not in NOTICES,
+        "retraction_notice": kind in NOTICES,
+        "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
+        "journal": first_text(article, f"{JOURNAL}//journal-title"),
+    }
+
+
+def _links(article: etree._Element) -> set[str]:
     links = article.iterfind(f"{META}/related-article")
-    related = {link.get("related-article-type") for link in links}
+    return {link.get("related-article-type", "") for link in links}
+
+
+def _reference(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
+    first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
     groups = article.iterfind(f"{META}/kwd-group")
     mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == "mesh"]
-    journal = "front/journal-meta"
     pages = f"{first}-{last}" if last not in ("", first) else first
-    optional = {
+    return {
         "pmid": ids.get("pmid"),
         "doi": ids.get("doi"),
         "authors": author_list(_authors(article)),
         "volume": first_text(article, f"{META}/volume"),
         "issue": first_text(article, f"{META}/issue"),
         "pages": pages or first_text(article, f"{META}/elocation-id"),
-        "journal_abbreviation": first_text(article, f"{journal}/{ABBREVIATION}"),
+        "journal_abbreviation": first_text(article, f"{JOURNAL}/{ABBREVIATION}"),
         "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
         "year": _year(article),
-        "corrected": CORRECTION_FORWARD in related,
-        "expression_of_concern": not CONCERN_FORWARD.isdisjoint(related),
+        "corrected": CORRECTION_FORWARD in _links(article),
+        "expression_of_concern": not CONCERN_FORWARD.isdisjoint(_links(article)),
     }
-    metadata = {
-        "publication_types": MEDLINE_TYPES.get(kind, kind),
-        "languages": language(article.get(LANGUAGE, ENGLISH)),
-        "retracted": RETRACTION_FORWARD in related and kind not in NOTICES,
-        "retraction_notice": kind in NOTICES,
-        "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
-        "journal": first_text(article, f"{journal}//journal-title"),
-    }
-    return metadata, optional
 
 
 def _authors(article: etree._Element) -> Iterator[str]:

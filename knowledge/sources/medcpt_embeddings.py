@@ -101,8 +101,8 @@ class MedCPTEmbeddings(FileSource):
         except (*DAMAGED_GZIP, ijson.JSONError) as error:
             is_whole, problem = False, f"It cannot be read from here on: {first_line(error)}"
         if is_whole:
-            for pmid in rows:
-                yield Reject(f"PMID {pmid}", f"It has a vector, and no article in {self.path.name}.")
+            reason = f"It has a vector, and no article in {self.path.name}."
+            yield from (Reject(f"PMID {pmid}", reason) for pmid in rows)
         else:
             place = f"{self.path.name} after {count - len(rows):,} articles"
             yield Reject(place, f"{problem}. Articles left out: {len(rows):,}.")

@@ -95,11 +95,10 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
             except UnreadableError as reason:
                 rejects.append(Reject(f"page {number}", str(reason)))
     if not any(pages):
-        raise UnreadableError(
-            f"None of its {len(pages)} pages can be read, the first because: {rejects[0].reason}"
-            if rejects
-            else f"None of its {len(pages)} pages has text, as in a scan: run text recognition (OCR) over it first."
-        )
+        problem = "has text, as in a scan: run text recognition (OCR) over it first."
+        if rejects:
+            problem = f"can be read, the first because: {rejects[0].reason}"
+        raise UnreadableError(f"None of its {len(pages)} pages {problem}")
     text, page_starts = _running_text(pages)
     counts = {
         "pages_without_text": sum(not lines for lines in pages),
@@ -369,8 +368,10 @@ def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
 
 def _continues(before: _Line, line: _Line, gap: float, rights: dict[_Line, float]) -> bool:
     """Return True if a line continues the paragraph, or the last cell, of the line before."""
-    is_other = line.is_row or abs(before.size - line.size) > 0.1 * before.size
-    if is_other or (before.is_row and not _continues_cell(before, line)):
+    indent = (line.left - before.left) / line.size
+    if before.is_row and (before.right - before.left < PROSE * before.size or abs(indent) >= 0.4):
+        return False
+    if line.is_row or abs(before.size - line.size) > 0.1 * before.size:
         return False
     if line.text[0].islower():
         return True
@@ -378,13 +379,7 @@ def _continues(before: _Line, line: _Line, gap: float, rights: dict[_Line, float
         ends = before.text.rstrip("'\"”’)],–-0123456789").endswith((".", "!", "?", ":"))
         return _is_full(before, rights) and not ends
     near = before.base - line.base <= 1.4 * gap * line.size
-    indent = (line.left - before.left) / line.size
     return _is_full(before, rights) and near and -4 < indent < 0.4
-
-
-def _continues_cell(before: _Line, line: _Line) -> bool:
-    is_prose = before.right - before.left >= PROSE * before.size
-    return is_prose and abs(line.left - before.left) < 0.4 * line.size
 
 
 def _is_full(line: _Line, rights: dict[_Line, float]) -> bool:

@@ -38,6 +38,8 @@ DELETIONS = ("DeleteCitation", "DeleteDocument")
 RECORDS = ("PubmedArticle", "PubmedBookArticle", *CITATIONS, *DELETIONS)
 TITLES = ("ArticleTitle", "Book/BookTitle", "VernacularTitle")
 ENGLISH = "eng"
+JOURNALS = ("Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle")
+ABBREVIATIONS = ("MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation")
 ISSUE = "Journal/JournalIssue"
 ARTICLE_IDS = "PubmedData/ArticleIdList/ArticleId"
 DATES = (
@@ -100,7 +102,7 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
         "doi": _doi(element, article),
         "pmcid": first_text(element, f"{ARTICLE_IDS}[@IdType='pmc']"),
         "year": year_in(first_text(article, *DATES)),
-        "journal_abbreviation": first_text(source, "MedlineJournalInfo/MedlineTA", "Article/Journal/ISOAbbreviation"),
+        "journal_abbreviation": first_text(source, *ABBREVIATIONS),
         "mesh": "; ".join(texts(source, "MeshHeadingList/MeshHeading/DescriptorName")),
         "labels": "; ".join(labels),
     }
@@ -108,12 +110,19 @@ def _citation(element: etree._Element, position: str) -> Document | Reject:
         **pubmed_marks(types, _notes(source)),
         "languages": "; ".join(texts(article, "Language")),
         "url": pubmed_url(pmid),
-        "journal": first_text(article, "Journal/Title", "Journal/ISOAbbreviation", "Book/BookTitle"),
+        "journal": first_text(article, *JOURNALS),
         "revised": _revised(source),
         "version": int(version) if version.isdecimal() else 1,
     }
     abstract = " ".join(f"{label}: {text}" if label else text for label, text in sections)
-    return citation(pmid, position, title=title, abstract=abstract, metadata=metadata, optional=optional)
+    return citation(
+        pmid,
+        position,
+        title=title,
+        abstract=abstract,
+        metadata=metadata,
+        optional=optional,
+    )
 
 
 def _author(author: etree._Element) -> str:
@@ -160,8 +169,8 @@ def _notes(source: etree._Element) -> dict[str, list[str]]:
 
 
 def _revised(source: etree._Element) -> str:
-    year, month, day = (first_text(source, f"DateRevised/{part}") for part in ("Year", "Month", "Day"))
-    return f"{year}-{month:0>2}-{day:0>2}" if f"{year}{month}{day}".isdecimal() else ""
+    parts = [first_text(source, f"DateRevised/{name}") for name in ("Year", "Month", "Day")]
+    return "-".join(part.zfill(2) for part in parts) if all(map(str.isdecimal, parts)) else ""
 
 
 def _line(element: etree._Element | None) -> str:
@@ -189,5 +198,5 @@ def _mark(raised: etree._Element) -> str:
     if not flatten(raised).lstrip("+-−–")[:1].isdecimal():
         return ""
     below = raised.getnext()
-    is_over = below is not None and below.tag == "sub" and (raised.tail or "").strip() in ("/", "⁄")
-    return " " if is_over else "^"
+    is_over = below is not None and below.tag == "sub"
+    return " " if is_over and (raised.tail or "").strip() in ("/", "⁄") else "^"

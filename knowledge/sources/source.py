@@ -115,7 +115,7 @@ class UnreadableError(Exception):
 
 
 def rejecting(read: Callable[_P, Iterator[Entry]]) -> Callable[_P, Iterator[Entry]]:
-    """Have a reader end with a reject if it raises UnreadableError or compressed data is damaged."""
+    """Have a reader end with a reject if its file is unreadable or damaged from a place on."""
 
     @wraps(read)
     def entries(*args: _P.args, **options: _P.kwargs) -> Iterator[Entry]:

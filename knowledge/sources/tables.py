@@ -1,4 +1,4 @@
-"""JSON Lines and CSV: one passage a row, in the columns of BEIR, MedRAG, this project or a mapping."""
+"""JSON Lines and CSV: a passage a row, in the columns of BEIR, MedRAG or a mapping."""
 
 import csv
 import json
@@ -165,7 +165,7 @@ def _document(row: Mapping[str, Any], columns: Columns) -> Document:
     for field in ("id", "source_id", *WORDS):
         if not isinstance(value := fields[field], str | None):
             needed = "a string" if field in WORDS else "a string or a whole number"
-            raise UnreadableError(f"Its {field} is {str(repr(value))[:40]} where {needed} is needed.")
+            raise UnreadableError(f"Its {field} is {f'{value!r:.40}'} where {needed} is needed.")
     known = normalised(fields)
     labels = {name: value for name, value in known.items() if isinstance(value, str)}
     id, title, text, kind = (labels.pop(name, "") for name in ("id", "title", "text", "kind"))
@@ -174,7 +174,8 @@ def _document(row: Mapping[str, Any], columns: Columns) -> Document:
     if not text.strip():
         kind, text = "title", title
     if not text.strip():
-        raise UnreadableError(f"It has neither a text ({' or '.join(columns['text'])}) nor a title.")
+        problem = f"It has neither a text ({' or '.join(columns['text'])}) nor a title."
+        raise UnreadableError(problem)
     pmid = labels.get("pmid", "").strip()
     pmid = pmid if is_pmid(pmid) else ""
     left_out = {*chain.from_iterable(columns.values()), *COLUMNS, *SET_BY_RETRIEVAL}
@@ -183,9 +184,9 @@ def _document(row: Mapping[str, Any], columns: Columns) -> Document:
         for name, value in row.items()
         if isinstance(value, str | int | float) and left_out.isdisjoint((name, _plain(name)))
     }
-    digits = {name: str(fields[name]) for name in PLACES}
-    places = {name: int(each) for name, each in digits.items() if each.isdecimal() and len(each) < 16}
-    end = places.get("start", 0) + len(text)
+    digits = ((name, str(fields[name])) for name in PLACES)
+    places = {name: int(each) for name, each in digits if each.isdecimal() and len(each) < 16}
+    metadata = {**others, "end": places.get("start", 0) + len(text), **places}
     optional = {
         **labels,
         "source_id": labels.get("source_id") or pmid or id,
@@ -194,5 +195,5 @@ def _document(row: Mapping[str, Any], columns: Columns) -> Document:
         "url": labels.get("url") or article_url({**plain, "pmid": pmid}),
         "year": year_in(labels.get("year", "")),
     }
-    metadata = {**others, "end": end, **places}
-    return record(id, text, title=title, kind=kind or "passage", metadata=metadata, optional=optional)
+    kind = kind or "passage"
+    return record(id, text, title=title, kind=kind, metadata=metadata, optional=optional)

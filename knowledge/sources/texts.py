@@ -15,7 +15,8 @@ from briefcontext.knowledge.sources.source import Entry, UnreadableError, reject
 MAX_BYTES = 1 << 28
 """A larger file does not fit into bounded memory, and is no document that a person wrote."""
 
-_FILE_NAME = re.compile(r"(?i)untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|html?|indd|odt|pdf|pptx?|qxd|rtf|tex)")
+_FILE_ENDINGS = "docx?|dvi|html?|indd|odt|pdf|pptx?|qxd|rtf|tex"
+_FILE_NAME = re.compile(rf"(?i)untitled.*|microsoft word - .*|.*\.(?:{_FILE_ENDINGS})")
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
