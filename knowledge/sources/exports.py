@@ -71,44 +71,42 @@ def _medline_records(text: str) -> Iterator[_Fields]:
 
 
 def _medline_document(fields: _Fields, position: str) -> Document | Reject:
-    pmid = _first(fields, "PMID")
+    def first(*tags: str) -> str:
+        values = (value for tag in tags for value in fields.get(tag, []))
+        return next((value for value in values if value != NO_TITLE), "")
+
+    pmid, revised = first("PMID"), first("LR")
     if not is_pmid(pmid):
         return Reject(position, f"The PMID {pmid!r} is not a number.")
-    titles = (title for tag in ("TI", "TT", "BTI") for title in fields.get(tag, []))
-    is_english = "eng" in fields.get("OABL", ["eng"])
-    revised = _first(fields, "LR")
+    abstracts = ("AB", "OAB") if "eng" in fields.get("OABL", ["eng"]) else ("AB",)
     notes = {kind: list(map(_related, fields.get(tag, []))) for tag, kind in _NOTES.items()}
     optional = {
         "authors": author_list(fields.get("authors", [])),
-        "volume": _first(fields, "VI"),
-        "issue": _first(fields, "IP"),
-        "pages": _first(fields, "PG") or article_number(_identifier(fields, "pii")),
+        "volume": first("VI"),
+        "issue": first("IP"),
+        "pages": first("PG") or article_number(_identifier(fields, "pii")),
         "doi": _identifier(fields, "doi"),
-        "pmcid": _first(fields, "PMC"),
-        "year": year_in(_first(fields, "DP")),
-        "journal_abbreviation": _first(fields, "TA"),
+        "pmcid": first("PMC"),
+        "year": year_in(first("DP")),
+        "journal_abbreviation": first("TA"),
         "mesh": "; ".join(dict.fromkeys(map(_heading, fields.get("MH", [])))),
     }
     metadata = {
         **pubmed_marks(fields.get("PT", []), notes),
         "languages": "; ".join(fields.get("LA", [])),
         "url": pubmed_url(pmid),
-        "journal": _first(fields, "JT") or _first(fields, "TA"),
+        "journal": first("JT", "TA"),
         "revised": f"{revised[:4]}-{revised[4:6]}-{revised[6:]}" if len(revised) == 8 else "",
         "version": 1,
     }
     return citation(
         pmid,
         f"{position} (PMID {pmid})",
-        title=next((title for title in titles if title != NO_TITLE), ""),
-        abstract=_first(fields, "AB") or (_first(fields, "OAB") if is_english else ""),
+        title=first("TI", "TT", "BTI"),
+        abstract=first(*abstracts),
         metadata=metadata,
         optional=optional,
     )
-
-
-def _first(fields: _Fields, tag: str) -> str:
-    return next(iter(fields.get(tag, [])), "")
 
 
 def _identifier(fields: _Fields, kind: str) -> str:
