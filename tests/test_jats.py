@@ -63,6 +63,7 @@ def test_an_article_is_one_document_with_its_metadata() -> None:
         "languages": "eng", "doi": "10.0/x",
         "publication_types": "research-article", "retracted": False, "retraction_notice": False,
         "url": "https://pmc.ncbi.nlm.nih.gov/articles/PMC1/", "sections": '[["Title",0,7],["",7,12]]',
+        "chunk_index": 0, "start": 0, "end": 12,
     }
 
 

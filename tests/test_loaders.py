@@ -179,10 +179,10 @@ def test_a_table_without_texts_or_in_another_encoding_is_told_of(tmp_path: Path)
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        (b"2,T,Zinc helps, when taken early", "It has more cells than the first line, 3: quote those"),
-        (b"2,Zinc hel", "It has fewer cells than the first line, 3: it may be cut off."),
-        (b'2,T,"Zinc" helps.', "Its quotes are not those of CSV, up to line 3: "),
-        (b'2,T,"Zinc helps.\n2,T,Honey "too" helps.', "Its quotes are not those of CSV, up to line 4: "),
+        (b"2,T,Zinc helps, when taken early", "It has not 3 cells"),
+        (b"2,Zinc hel", "It has not 3 cells"),
+        (b'2,T,"Zinc" helps.', "Its quotes are not those of CSV"),
+        (b'2,T,"Zinc helps.\n2,T,Honey "too" helps.', "Its quotes are not those of CSV"),
         ("2,T,Dose: 5 µg.".encode("latin-1"), "The line is not UTF-8."),
         (b"2,T," + 200_000 * b"z", ""),
         (b"2,T,Zinc helps.,,", ""),

@@ -230,17 +230,13 @@ def test_a_line_without_end_is_a_reject_in_bounded_memory() -> None:
             self.left -= size
             return size
 
-    after = b"\n" + json.dumps(PLAIN).encode()
     tracemalloc.start()
     with io.BufferedReader(EndlessLine(), 1 << 20) as stream:
         (only,) = read_table(stream, jsonl_rows)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert only == Reject("line 1", f"The line is longer than {MAX_LINE_BYTES:,} bytes.")
+    assert only == Reject("line 1", f"The line has {MAX_LINE_BYTES:,} bytes or more.")
     assert peak < 4 * MAX_LINE_BYTES
-    long, document = read(b"x" * (MAX_LINE_BYTES + 5) + after)
-    assert isinstance(long, Reject)
-    assert isinstance(document, Document)
 
 
 def test_rows_before_damage_in_compressed_data_are_kept() -> None:

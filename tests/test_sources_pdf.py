@@ -3,7 +3,6 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from langchain_core.documents import Document
@@ -200,53 +199,8 @@ def test_lost_characters_are_shown_and_counted() -> None:
     assert entry.metadata["characters_without_unicode"] == 2
 
 
-def drawn_font(text: str) -> bytes:
-    """A PDF whose font draws each character and names it by its code, as TeX's bitmap fonts."""
-    from pypdf import generic
-
-    writer = pypdf.PdfWriter()
-    page = writer.add_blank_page(600, 300)
-    glyph = generic.DecodedStreamObject()
-    glyph.set_data(b"600 0 0 0 500 700 d1 0 0 500 700 re f")
-    names = {code: generic.NameObject(f"/a{code}") for code in sorted(set(text.encode()))}
-    font: dict[str, object] = {"/Type": "/Font", "/Subtype": "/Type3", "/Resources": {}}
-    font["/FontBBox"], font["/FontMatrix"] = [0, -200, 600, 700], [0.001, 0, 0, 0.001, 0, 0]
-    font["/CharProcs"] = {name: writer._add_object(glyph) for name in names.values()}
-    differences = [part for code, name in names.items() for part in (code, name)]
-    font["/Encoding"] = {"/Type": "/Encoding", "/Differences": differences}
-    font |= {"/FirstChar": 0, "/LastChar": 255, "/Widths": [600] * 256}
-    page[generic.NameObject("/Resources")] = _object({"/Font": {"/F1": font}})
-    content = generic.DecodedStreamObject()
-    content.set_data("".join(map(_drawn, _placed(text))).encode())
-    page[generic.NameObject("/Contents")] = writer._add_object(content)
-    stream = io.BytesIO()
-    writer.write(stream)
-    return stream.getvalue()
-
-
-def _object(value: object) -> Any:
-    from pypdf import generic
-
-    if isinstance(value, dict):
-        items = {generic.NameObject(name): _object(each) for name, each in value.items()}
-        return generic.DictionaryObject(items)
-    if isinstance(value, list):
-        return generic.ArrayObject(map(_object, value))
-    if isinstance(value, int | float):
-        return generic.FloatObject(value)
-    is_name = isinstance(value, str) and value.startswith("/")
-    return generic.NameObject(value) if is_name else value
-
-
-def test_codes_that_are_language_are_its_letters() -> None:
-    (entry,) = read(drawn_font("Give 5 mg once daily to those whose creatinine clearance\nis below 30."))
-    assert isinstance(entry, Document)
-    text = "Give 5 mg once daily to those whose creatinine clearance is below 30."
-    assert entry.page_content == text
-
-
-def test_codes_that_are_not_language_are_rejected() -> None:
-    (entry,) = read(drawn_font("Hjwf 6 nh podf ebjmz up uiptf xiptf dsfbujojof dmfbsbodf"))
+def test_a_page_of_lost_characters_is_rejected() -> None:
+    (entry,) = read(pdf("\\003\\003\\003 5"))
     assert isinstance(entry, Reject)
     assert "OCR" in entry.reason
 

@@ -15,23 +15,29 @@ from briefcontext.knowledge.sources.publication import (
     article_number,
     article_url,
     author_list,
-    has_retracted_title,
+    citation,
     is_pmid,
     language,
-    record,
+    pubmed_marks,
+    pubmed_url,
     year_in,
-)
-from briefcontext.knowledge.sources.pubmed_xml import (
-    CORRECTED_TYPE,
-    ENGLISH,
-    RETRACTION_NOTICE_TYPES,
 )
 from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import decoded, read_whole
 
 _VALUE = 6
-"""Where the value of a line of MEDLINE text begins, after its tag."""
-_RELATIONS = {"updated_by": "UIN", "update_of": "UOF", "retraction_of": "ROF", "concern_for": "ECF"}
+_NOTES = {
+    "CRI": "CorrectedandRepublishedIn",
+    "ECF": "ExpressionOfConcernFor",
+    "ECI": "ExpressionOfConcernIn",
+    "EIN": "ErratumIn",
+    "PRIN": "PartialRetractionIn",
+    "RIN": "RetractionIn",
+    "ROF": "RetractionOf",
+    "RRI": "RetractedandRepublishedIn",
+    "UIN": "UpdateIn",
+    "UOF": "UpdateOf",
+}
 _Fields = Mapping[str, list[str]]
 
 
@@ -44,13 +50,7 @@ def is_medline(start: bytes) -> bool:
 def read_medline(stream: BufferedIOBase) -> Iterator[Entry]:
     """Read the records of MEDLINE text as `read_pubmed_xml` reads those of XML."""
     for number, fields in enumerate(_medline_records(decoded(read_whole(stream))), start=1):
-        pmid = _first(fields, "PMID")
-        if is_pmid(pmid):
-            yield _medline_document(pmid, fields) or Reject(
-                f"record {number} (PMID {pmid})", "It has neither a title nor an abstract."
-            )
-        else:
-            yield Reject(f"record {number}", f"The PMID {pmid!r} is not a number.")
+        yield _medline_document(fields, f"record {number}")
 
 
 def _medline_records(text: str) -> Iterator[_Fields]:
@@ -70,46 +70,43 @@ def _medline_records(text: str) -> Iterator[_Fields]:
         yield fields
 
 
-def _medline_document(pmid: str, fields: _Fields) -> Document | None:
-    title = next((each for each in fields.get("TI", []) if each != NO_TITLE), "")
-    title = title or _first(fields, "TT") or _first(fields, "BTI")
-    is_english = ENGLISH in fields.get("OABL", [ENGLISH])
-    abstract = _first(fields, "AB") or (_first(fields, "OAB") if is_english else "")
-    types = fields.get("PT", [])
-    revised = _first(fields, "LR")
+def _medline_document(fields: _Fields, position: str) -> Document | Reject:
+    def first(*tags: str) -> str:
+        values = (value for tag in tags for value in fields.get(tag, []))
+        return next((value for value in values if value != NO_TITLE), "")
+
+    pmid, revised = first("PMID"), first("LR")
+    if not is_pmid(pmid):
+        return Reject(position, f"The PMID {pmid!r} is not a number.")
+    abstracts = ("AB", "OAB") if "eng" in fields.get("OABL", ["eng"]) else ("AB",)
+    notes = {kind: list(map(_related, fields.get(tag, []))) for tag, kind in _NOTES.items()}
     optional = {
         "authors": author_list(fields.get("authors", [])),
-        "volume": _first(fields, "VI"),
-        "issue": _first(fields, "IP"),
-        "pages": _first(fields, "PG") or article_number(_identifier(fields, "pii")),
+        "volume": first("VI"),
+        "issue": first("IP"),
+        "pages": first("PG") or article_number(_identifier(fields, "pii")),
         "doi": _identifier(fields, "doi"),
-        "pmcid": _first(fields, "PMC"),
-        "year": year_in(_first(fields, "DP")),
-        "journal_abbreviation": _first(fields, "TA"),
+        "pmcid": first("PMC"),
+        "year": year_in(first("DP")),
+        "journal_abbreviation": first("TA"),
         "mesh": "; ".join(dict.fromkeys(map(_heading, fields.get("MH", [])))),
-        "corrected": CORRECTED_TYPE in types or any(fields.get(tag) for tag in ("EIN", "CRI")),
-        "expression_of_concern": any(fields.get(tag) for tag in ("ECI", "PRIN")),
-        **{name: "; ".join(map(_related, fields.get(tag, []))) for name, tag in _RELATIONS.items()},
     }
     metadata = {
-        "publication_types": "; ".join(types),
+        **pubmed_marks(fields.get("PT", []), notes),
         "languages": "; ".join(fields.get("LA", [])),
-        "retracted": RETRACTED_TYPE in types or any(fields.get(tag) for tag in ("RIN", "RRI")),
-        "retraction_notice": not RETRACTION_NOTICE_TYPES.isdisjoint(types),
-        "url": article_url({"pmid": pmid}),
-        "journal": _first(fields, "JT") or _first(fields, "TA"),
+        "url": pubmed_url(pmid),
+        "journal": first("JT", "TA"),
         "revised": f"{revised[:4]}-{revised[4:6]}-{revised[6:]}" if len(revised) == 8 else "",
         "version": 1,
     }
-    kind = "abstract" if abstract else "title"
-    text = abstract or title
-    if not text:
-        return None
-    return record(pmid, text, title=title, kind=kind, metadata=metadata, optional=optional)
-
-
-def _first(fields: _Fields, tag: str) -> str:
-    return next(iter(fields.get(tag, [])), "")
+    return citation(
+        pmid,
+        f"{position} (PMID {pmid})",
+        title=first("TI", "TT", "BTI"),
+        abstract=first(*abstracts),
+        metadata=metadata,
+        optional=optional,
+    )
 
 
 def _identifier(fields: _Fields, kind: str) -> str:
@@ -119,12 +116,10 @@ def _identifier(fields: _Fields, kind: str) -> str:
 
 
 def _heading(value: str) -> str:
-    """Return a MeSH heading without its qualifiers and the star of a major one."""
     return value.partition("/")[0].lstrip("*")
 
 
 def _related(value: str) -> str:
-    """Return the PMID of a related record, or else its source."""
     source, _, pmid = value.partition("PMID: ")
     return pmid.strip() or source.strip().replace(";", ",")
 
@@ -150,27 +145,22 @@ def read_ris(stream: BufferedIOBase) -> Iterator[Entry]:
     except ParseError as error:
         raise UnreadableError(f"It cannot be read as RIS: {error}.") from error
     for number, entry in enumerate(entries, start=1):
-        document = _ris_document(entry)
-        yield document or Reject(f"record {number}", "It has neither a title nor an abstract.")
+        yield _ris_document(entry, f"record {number}")
 
 
-def _ris_document(entry: Mapping[str, Any]) -> Document | None:
+def _ris_document(entry: Mapping[str, Any], position: str) -> Document | Reject:
     def known(*names: str) -> str:
         values = (entry.get(name, "") for name in names)
         texts = (" ".join(each) if isinstance(each, list) else str(each) for each in values)
         return next(filter(None, (" ".join(text.split()) for text in texts)), "")
 
     title = known("title", "primary_title", "translated_title")
-    abstract = known("abstract", "notes_abstract")
-    notes, types = known("notes"), known("type_of_work")
-    doi, number, base = known("doi"), known("accession_number"), known("name_of_database")
-    of_pubmed = not base or any(name in base.lower() for name in ("pubmed", "medline"))
-    stated = next((text for text in (number, notes) if "PMID" in text), "").partition("PMID")[2]
-    pmid = "".join(takewhile(str.isdecimal, stated.lstrip(": ")))
-    pmid = next(filter(is_pmid, (pmid, number if of_pubmed else "")), "")
-    text = abstract or title
-    if not text:
-        return None
+    doi, number, types = known("doi"), known("accession_number"), known("type_of_work")
+    base = known("name_of_database").lower()
+    of_pubmed = not base or "pubmed" in base or "medline" in base
+    stated = next((text for text in (number, known("notes")) if "PMID" in text), "")
+    digits = "".join(takewhile(str.isdecimal, stated.partition("PMID")[2].lstrip(": ")))
+    pmid = next(filter(is_pmid, (digits, number if of_pubmed else "")), "")
     keywords = entry.get("keywords", [])
     optional = {
         "publication_types": types,
@@ -185,9 +175,14 @@ def _ris_document(entry: Mapping[str, Any]) -> Document | None:
         "journal_abbreviation": known("alternate_title3", "alternate_title2"),
         "languages": language(known("language")),
         "mesh": "; ".join(keywords),
-        "retracted": has_retracted_title(title) or RETRACTED_TYPE in (*keywords, types),
+        "retracted": RETRACTED_TYPE in (*keywords, types),
         "url": article_url({"pmid": pmid, "doi": doi}) or known("urls"),
     }
-    id = pmid or doi or known("id") or title
-    kind = "abstract" if abstract else "title"
-    return record(id, text, title=title, kind=kind, metadata={}, optional=optional)
+    return citation(
+        pmid or doi or known("id") or title,
+        position,
+        title=title,
+        abstract=known("abstract", "notes_abstract"),
+        metadata={},
+        optional=optional,
+    )

@@ -1,4 +1,4 @@
-"""From paths to sources: files, folders and globs, and each file read by its format."""
+"""Sources of files, folders and globs; each file is read by its format."""
 
 import glob
 import json
@@ -35,7 +35,14 @@ from briefcontext.knowledge.sources.source import (
     file_errors,
     open_content,
 )
-from briefcontext.knowledge.sources.tables import Columns, columns_of, csv_rows, jsonl_rows, read_table, without_text
+from briefcontext.knowledge.sources.tables import (
+    Columns,
+    columns_of,
+    csv_rows,
+    jsonl_rows,
+    read_table,
+    without_text,
+)
 from briefcontext.knowledge.sources.texts import read_text
 from briefcontext.knowledge.sources.web_page import read_html, read_markdown
 from briefcontext.knowledge.sources.xml_stream import root_name
@@ -43,8 +50,8 @@ from briefcontext.knowledge.sources.xml_stream import root_name
 if TYPE_CHECKING:
     from langchain_core.document_loaders import BaseLoader
 
-READER_VERSION = 18
-"""Goes up when a reader makes other entries of the same file, so that files are read again."""
+READER_VERSION = 19
+"""Goes up if the same files are read as other entries, so that they are read again."""
 
 ENDINGS: dict[str, tuple[str, ...]] = {
     "jsonl": (".jsonl", ".ndjson"),
@@ -65,7 +72,6 @@ ENDINGS: dict[str, tuple[str, ...]] = {
     "rtf": (".rtf",),
     "medcpt": (".npy", ".json"),
 }
-"""The formats, and how the names of their files end, before a `.gz`."""
 WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     "text": read_text,
     "markdown": read_markdown,
@@ -74,32 +80,27 @@ WHOLE_FILES: dict[str, Callable[..., Iterator[Entry]]] = {
     **{format: partial(read_office, format=format) for format in ("docx", "pptx")},
     **{format: partial(read_document, format=format) for format in ("epub", "latex", "odt", "rtf")},
 }
-"""Formats whose files are one document each, named by its path."""
 NEEDED = {
     "pdf": "pypdfium2",
     **dict.fromkeys(WHOLE_FILES.keys() - {"text", "pdf"}, "pypandoc"),
 }
-"""The packages of the extra `documents`, by the formats that need them."""
 TABLES = {"jsonl": jsonl_rows, "csv": csv_rows}
-"""Formats whose rows are passages, in columns that may be named."""
 COLLECTIONS: dict[str, Callable[..., Iterator[Entry]]] = {
     "pubmed": read_pubmed_xml,
     "jats": read_jats,
     "medline": read_medline,
     "ris": read_ris,
 }
-"""Formats of articles with ids of their own."""
 
 AUTO = "auto"
-BEIR_CORPUS = "corpus.jsonl"
 _ADVICE = f"Known formats: {', '.join(ENDINGS)}; index --format names one."
 
 
 class SkippedFile(EntrySource):
-    """A file that lies in a folder or matches a glob, and is not read; as a source, it is one reject."""
+    """A file in a folder or of a glob that is not read: as a source, one reject."""
 
     def __init__(self, name: str, reason: str) -> None:
-        """Say why, in a clause: `its kind is not known`."""
+        """Name the file and the reason, a clause such as `its kind is not known`."""
         fingerprint = f"sha256:{sha256(json.dumps(['skipped', name, reason]))}"
         reject = Reject(WHOLE_FILE, f"It was skipped: {reason}.")
         super().__init__([reject], name=name, fingerprint=fingerprint, size=1)
@@ -108,11 +109,11 @@ class SkippedFile(EntrySource):
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """One file of those that a path stands for."""
+    """One of the files of a path."""
 
     path: Path
     document_id: str
-    """`guidelines/asthma.md`: its place from the folder that was given or holds it, that folder's name included."""
+    """The path from the folder that was named, with its name: `guidelines/asthma.md`."""
     found_by: Literal["name", "glob", "folder"]
 
     @property
@@ -133,31 +134,32 @@ def open_sources(
     loader: str | None = None,
     loader_arguments: Mapping[str, object] | None = None,
 ) -> list[Source]:
-    """The sources that paths stand for: files, folders and globs, plain or gzipped.
+    """Open the sources of files, folders and globs, plain or gzipped.
 
-    A file given twice is one source. Files in a folder, or of a glob, that cannot be read come last, each as a
-    `SkippedFile`; hidden ones do not.
+    A file that is named twice is one source. Files in a folder or of a glob that cannot be read
+    come last, each as a `SkippedFile`, except hidden files.
 
     Args:
-        paths: files; folders, read to their depths; globs, with `**` for folders at any depth.
-        format: one of `ENDINGS` for all files; a folder's are still chosen by their names. By default each file's
-            name tells, and for XML its root element.
-        fields: the columns of JSONL and CSV files, by field: `{"id": "doc", "text": "body"}`. The others stand where
-            they usually do (`tables.COLUMNS`).
+        paths: files; folders with those in them; globs, with `**` for folders at any depth.
+        format: one of `ENDINGS` for all files; of a folder, those with its endings are read. By
+            default, a file's format follows from its name, and from the root element of XML.
+        fields: the columns of JSONL and CSV files by field, `{"id": "doc", "text": "body"}`; by
+            default `tables.COLUMNS`.
         loader: a document loader of LangChain that reads all files, as `module:Class`.
-        loader_arguments: what it is given beside each file's path.
+        loader_arguments: arguments for the loader after the path.
 
     Raises:
-        InputError: the format, a field or the loader is not known, or a loader and a format are given.
+        InputError: the format, a field or the loader is not known, or does not go with another.
         MissingExtraError: the loader's package is not installed.
-        KnowledgeBaseError: a path matches nothing, or nothing that it stands for can be a source.
+        KnowledgeBaseError: a path matches nothing, or none of its files can be a source.
     """
     if format not in (AUTO, *ENDINGS):
-        raise InputError(f"There is no format {format!r}: use one of {', '.join((AUTO, *ENDINGS))}.")
+        known = ", ".join((AUTO, *ENDINGS))
+        raise InputError(f"There is no format {format!r}: use one of {known}.")
     if loader is not None and (format != AUTO or fields):
-        raise InputError(f"The loader {loader} reads all files its own way: leave out the format and the fields.")
+        raise InputError("A loader reads all files: leave out the format and the fields.")
     if loader_arguments and loader is None:
-        raise InputError(f"Arguments of a loader ({', '.join(loader_arguments)}) are given, and no loader: name it.")
+        raise InputError("Arguments of a loader are given, and no loader: name it.")
     columns = columns_of(fields)
     reads_all = None if loader is None else loader_class(loader)
 
@@ -171,30 +173,29 @@ def open_sources(
     opened, left_out = dict[Path, FileSource](), list[SkippedFile]()
     for path in [paths] if isinstance(paths, str | Path) else paths:
         skipped = []
-        for file in (files := _find_files(path)):
+        files = _find_files(path)
+        for file in files:
             try:
-                # All parts of a chunk of MedCPT's embeddings are one source, that of its vectors.
-                in_parts = loader is None and file.is_named_as("medcpt")
-                main = replace(file, path=part_beside(file.path, "embeds")) if in_parts else file
-                if lone_surrogate(f"{main.path}{(real := main.path.resolve())}"):
+                if loader is None and file.is_named_as("medcpt"):
+                    file = replace(file, path=part_beside(file.path, "embeds"))
+                real = file.path.resolve()
+                if lone_surrogate(f"{file.path}{real}"):
                     raise UnreadableError("its path is not UTF-8; rename it")
                 if real not in opened:
-                    opened[real] = open_one(main)
+                    opened[real] = open_one(file)
             except UnreadableError as problem:
-                if file.found_by != "name":
-                    skipped.append(SkippedFile(file.name, str(problem).rstrip(".")))
-                else:
-                    raise KnowledgeBaseError(f"{file.name} cannot be indexed: {problem}. {_ADVICE}") from None
+                if file.found_by == "name":
+                    message = f"{file.name} cannot be indexed: {problem}. {_ADVICE}"
+                    raise KnowledgeBaseError(message) from None
+                skipped.append(SkippedFile(file.name, str(problem).rstrip(".")))
         if len(skipped) == len(files):
             raise KnowledgeBaseError(
-                f"Nothing in {_printable(Path(path))} can be indexed; {len(files)} skipped, the first "
-                f"{skipped[0].name}: {skipped[0].reason}. {_ADVICE}"
+                f"Nothing in {_printable(Path(path))} can be indexed; {len(files)} skipped, the "
+                f"first {skipped[0].name}: {skipped[0].reason}. {_ADVICE}"
             )
         left_out += skipped
     if fields and TABLES.keys().isdisjoint(source.reading[0] for source in opened.values()):
-        raise InputError(
-            f"Fields ({', '.join(fields)}) were given, and none of the files is JSONL or CSV: leave them out."
-        )
+        raise InputError(f"No file is JSONL or CSV: leave out the fields ({', '.join(fields)}).")
     return [*opened.values(), *left_out]
 
 
@@ -204,8 +205,8 @@ def _detected_format(file: FoundFile) -> str:
         return formats[0]
     if not formats:
         loader = LOADERS.get(file.path.suffix.lower())
-        hint = loader and f"a loader reads it: briefcontext index FILE --kb DIR --loader {loader}"
-        raise UnreadableError(hint or "its kind is not known")
+        hint = f"a loader reads it: briefcontext index FILE --kb DIR --loader {loader}"
+        raise UnreadableError(hint if loader else "its kind is not known")
     with open_content(file.path) as (stream, _):
         if "medline" in formats:
             start = b""
@@ -216,7 +217,7 @@ def _detected_format(file: FoundFile) -> str:
     if root is None:
         raise UnreadableError("it does not begin like XML")
     if root not in (*SETS, *RECORDS, *ROOTS):
-        raise UnreadableError(f"its root element {root} is neither PubMed's nor that of a JATS article")
+        raise UnreadableError(f"its root element {root} is neither PubMed's nor JATS")
     return "jats" if root in ROOTS else "pubmed"
 
 
@@ -227,42 +228,50 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
     options: list[object] = []
     if format in TABLES:
         _check_table(file, format, columns)
-        read, options = partial(read_table, rows=TABLES[format], columns=columns), [sorted(columns.items())]
+        read = partial(read_table, rows=TABLES[format], columns=columns)
+        options = [sorted(columns.items())]
     else:
         if (package := NEEDED.get(format)) and find_spec(package) is None:
-            raise MissingExtraError(f"{file.name} needs the package {package}: {installing('documents')}.")
+            advice = installing("documents")
+            raise MissingExtraError(f"{file.name} needs the package {package}: {advice}.")
         read = (COLLECTIONS | WHOLE_FILES)[format]
         if format == "pdf":
             read = partial(read, url=file.path.resolve().as_uri())
-    # The document's id comes from the path: the same text elsewhere is another document.
+    reading = [format, READER_VERSION, *options]
     id = file.document_id if format in WHOLE_FILES else None
-    return FileSource(file.path, read, name=file.name, reading=[format, READER_VERSION, *options], document_id=id)
+    return FileSource(file.path, read, name=file.name, reading=reading, document_id=id)
 
 
-def _open_loaded(file: FoundFile, loader: "Callable[..., BaseLoader]", arguments: Mapping[str, object]) -> FileSource:
+def _open_loaded(
+    file: FoundFile,
+    loader: "Callable[..., BaseLoader]",
+    arguments: Mapping[str, object],
+) -> FileSource:
     def read(_: BufferedIOBase, document_id: str) -> Iterator[Entry]:
-        return load(partial(loader, str(file.path), **arguments), document_id, source_is_the_file=True)
+        make = partial(loader, str(file.path), **arguments)
+        return load(make, document_id, source_is_the_file=True)
 
-    reading = ["loader", READER_VERSION, [f"{loader.__module__}:{loader.__qualname__}", sorted(arguments.items())]]
-    return FileSource(file.path, read, name=file.name, reading=reading, document_id=file.document_id)
+    named = f"{loader.__module__}:{loader.__qualname__}"
+    reading = ["loader", READER_VERSION, [named, sorted(arguments.items())]]
+    id = file.document_id
+    return FileSource(file.path, read, name=file.name, reading=reading, document_id=id)
 
 
 def _check_table(file: FoundFile, format: str, columns: Columns) -> None:
-    """Raise UnreadableError where a table holds something else than passages: a list of files, or of questions."""
-    corpus = [file.path.with_name(name) for name in (BEIR_CORPUS, f"{BEIR_CORPUS}.gz")]
-    name = file.path.name.lower().removesuffix(".gz")
-    if file.found_by == "folder" and name == "queries.jsonl" and any(path.is_file() for path in corpus):
-        raise UnreadableError(f"it holds the questions on the {BEIR_CORPUS} beside it")
+    """Raise UnreadableError for a table without passages, such as a list of questions."""
+    is_queries = file.path.name.lower().removesuffix(".gz") == "queries.jsonl"
+    if file.found_by == "folder" and is_queries:
+        raise UnreadableError("it holds questions, by its name")
     with open_content(file.path) as (stream, _):
         problem = without_text(TABLES[format](stream), columns)
     if problem:
-        raise UnreadableError(f"{problem} (name the one that holds the text: index --field text=COLUMN)")
+        raise UnreadableError(f"{problem} (name the one of the text: index --field text=COLUMN)")
 
 
 def _find_files(given: str | Path) -> list[FoundFile]:
-    """All files that `given` stands for, sorted; hidden ones count only where they are named.
+    """Return the files of a path, sorted; hidden ones only if they are named.
 
-    Raises KnowledgeBaseError when there is none, or a folder cannot be read.
+    Raises KnowledgeBaseError if there is none, or a folder cannot be read.
     """
     path = Path(given).expanduser()
     files, problem = list[FoundFile](), f"There is no file or folder {given}"
@@ -273,8 +282,8 @@ def _find_files(given: str | Path) -> list[FoundFile]:
         problem = f"The folder {given} holds no file"
     elif glob.has_magic(str(path)):
         root = Path(*takewhile(lambda part: not glob.has_magic(part), path.parts[:-1])).absolute()
-        matches = map(Path, glob.glob(str(path), recursive=True))
-        files = [_found(match, root, "glob") for match in sorted(matches) if match.is_file()]
+        matches = map(Path, sorted(glob.glob(str(path), recursive=True)))
+        files = [_found(match, root, "glob") for match in matches if match.is_file()]
         problem = f"No file matches {given}"
     if not files:
         raise KnowledgeBaseError(f"{problem}: check the path.")
@@ -299,5 +308,4 @@ def _found(path: Path, root: Path, found_by: Literal["name", "glob", "folder"]) 
 
 
 def _printable(path: PurePath) -> str:
-    """The path with what is no UTF-8 in it replaced, so that it can be stored."""
     return os.fsencode(path).decode("utf-8", "replace")

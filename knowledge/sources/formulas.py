@@ -21,11 +21,11 @@ ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 MATHML = {
     "mfrac": r"\frac{%s}{%s}",
     "msqrt": r"\sqrt{%s}",
-    **dict.fromkeys(("msup", "mover"), "{%s}^{%s}"),
+    "msup": "{%s}^{%s}",
+    "mover": "{%s}{%s}",
     **dict.fromkeys(("msub", "munder"), "{%s}_{%s}"),
     **dict.fromkeys(("msubsup", "munderover"), "{%s}_{%s}^{%s}"),
 }
-"""Elements of MathML as TeX."""
 UNSEEN = ("annotation", "annotation-xml", "mphantom")
 SUMS, PRODUCTS = "+-−±=<>≤≥,; ", "×·⋅*/"
 OPEN, CLOSE = "([{", ")]}"
@@ -158,7 +158,6 @@ def _is_closed(text: str) -> bool:
 
 
 def _outside(text: str) -> str:
-    """Return a text without what is in brackets."""
     depth, outside = 0, ""
     for sign in text:
         depth -= sign in CLOSE
@@ -168,7 +167,6 @@ def _outside(text: str) -> str:
 
 
 def _joined(line: str, piece: str) -> str:
-    """Return a line and a piece after it, which is a script if the line ends with its mark."""
     if line[-1:] not in ("^", "_"):
         return line + piece
     base, mark, script = line[:-1].rstrip(EDGE), line[-1], _settled(piece)

@@ -12,16 +12,15 @@ from io import BufferedIOBase
 from itertools import takewhile
 from typing import Any
 
-from langchain_core.documents import Document
 from lxml import etree
 
 from briefcontext.knowledge.sources.formulas import mathml_tex
 from briefcontext.knowledge.sources.pandoc import Node, Outline, span
 from briefcontext.knowledge.sources.publication import (
     author_list,
-    has_retracted_title,
     language,
     pubmed_url,
+    record,
     year_in,
 )
 from briefcontext.knowledge.sources.source import Entry, Reject, UnreadableError, rejecting
@@ -48,7 +47,6 @@ PAGES = {
     "doi": "https://doi.org/{}",
     "pmid": pubmed_url("{}"),
 }
-"""The address of an article by its ids, the best first."""
 
 MEDLINE_TYPES = {
     "case-report": "Case Reports",
@@ -64,7 +62,7 @@ MEDLINE_TYPES = {
 }
 """Publication types, as filters name them, by `article-type`. Other types are kept as they are."""
 
-META = "front/article-meta"
+META, JOURNAL = "front/article-meta", "front/journal-meta"
 ABBREVIATION = "journal-id[@journal-id-type='nlm-ta']"
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 ENGLISH = "en"
@@ -73,7 +71,6 @@ ENGLISH = "en"
 NOTICES = frozenset({"partial-retraction", "retraction"})
 RETRACTION_FORWARD, CORRECTION_FORWARD = "retraction-forward", "correction-forward"
 CONCERN_FORWARD = frozenset({"concern-forward", "expressed-concern", "expression-of-concern"})
-"""`related-article-type` of a link to the notice that retracts, corrects or doubts an article."""
 
 TITLES = ("article-title", "subtitle", "trans-title", "trans-subtitle")
 HEADED = frozenset({"abstract", "app", "body", "boxed-text", "disp-quote", "sec", "trans-abstract"})
@@ -89,11 +86,9 @@ LEFT_OUT = frozenset({
     "label", "long-desc", "media", "object-id", "permissions", "ref-list", "sec-meta", "strike",
 })  # fmt: skip
 NUMBERED = ("order", "alpha", "roman")
-"""The first words of `list-type` for a list whose items have numbers or letters."""
 SCRIPTS = {"sup": "Superscript", "sub": "Subscript"}
 BLANK: Node = {"t": "Space"}
 LONGEST_NOTE = 300
-"""Characters of a footnote that is placed where it is referenced."""
 
 _INITIAL = re.compile(r"(?<![^\W_])[^\W\d_]|(?<=[A-Z])[A-Z]")
 
@@ -126,7 +121,6 @@ def _article(article: etree._Element, position: str) -> Entry:
     position += f" ({source_id})"
     if problem := unresolved_entity(article):
         return Reject(position, problem)
-    metadata = _metadata(article, ids)
     titled = article.find(f"{META}/title-group/article-title") is not None
     try:
         page = _outline(article)
@@ -136,49 +130,47 @@ def _article(article: etree._Element, position: str) -> Entry:
         return Reject(position, "Its elements are nested too deeply.")
     if not page.text:
         return Reject(position, "It has neither a title nor any text.")
+    sections = json.dumps(page.sections, ensure_ascii=False, separators=(",", ":"))
     title = page.title if titled else ""
-    metadata |= {
-        "source_id": source_id,
-        "title": title,
-        "kind": "article",
-        "sections": json.dumps(page.sections, ensure_ascii=False, separators=(",", ":")),
-    }
-    # The title of a notice that retracts an article often is that article's.
-    if has_retracted_title(title) and not metadata["retraction_notice"]:
-        metadata["retracted"] = True
-    return Document(id=source_id, page_content=page.text, metadata=metadata)
+    facts, optional = {"sections": sections, **_facts(article, ids)}, _reference(article, ids)
+    text = page.text
+    return record(source_id, text, title=title, kind="article", metadata=facts, optional=optional)
 
 
-def _metadata(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
+def _facts(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
     kind = article.get("article-type", "")
-    first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
+    return {
+        "publication_types": MEDLINE_TYPES.get(kind, kind),
+        "languages": language(article.get(LANGUAGE, ENGLISH)),
+        "retracted": RETRACTION_FORWARD in _links(article) and kind not in NOTICES,
+        "retraction_notice": kind in NOTICES,
+        "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
+        "journal": first_text(article, f"{JOURNAL}//journal-title"),
+    }
+
+
+def _links(article: etree._Element) -> set[str]:
     links = article.iterfind(f"{META}/related-article")
-    related = {link.get("related-article-type") for link in links}
+    return {link.get("related-article-type", "") for link in links}
+
+
+def _reference(article: etree._Element, ids: Mapping[str, str]) -> dict[str, Any]:
+    first, last = first_text(article, f"{META}/fpage"), first_text(article, f"{META}/lpage")
     groups = article.iterfind(f"{META}/kwd-group")
     mesh = [group for group in groups if group.get("kwd-group-type", "").casefold() == "mesh"]
-    journal = "front/journal-meta"
     pages = f"{first}-{last}" if last not in ("", first) else first
-    optional = {
+    return {
         "pmid": ids.get("pmid"),
         "doi": ids.get("doi"),
         "authors": author_list(_authors(article)),
         "volume": first_text(article, f"{META}/volume"),
         "issue": first_text(article, f"{META}/issue"),
         "pages": pages or first_text(article, f"{META}/elocation-id"),
-        "journal_abbreviation": first_text(article, f"{journal}/{ABBREVIATION}"),
+        "journal_abbreviation": first_text(article, f"{JOURNAL}/{ABBREVIATION}"),
         "mesh": "; ".join(keyword for group in mesh for keyword in texts(group, "kwd")),
         "year": _year(article),
-        "corrected": CORRECTION_FORWARD in related,
-        "expression_of_concern": not CONCERN_FORWARD.isdisjoint(related),
-    }
-    return {
-        "publication_types": MEDLINE_TYPES.get(kind, kind),
-        "languages": language(article.get(LANGUAGE, ENGLISH)),
-        "retracted": RETRACTION_FORWARD in related and kind not in NOTICES,
-        "retraction_notice": kind in NOTICES,
-        "url": next((page.format(ids[kind]) for kind, page in PAGES.items() if kind in ids), ""),
-        "journal": first_text(article, f"{journal}//journal-title"),
-        **{name: value for name, value in optional.items() if value},
+        "corrected": CORRECTION_FORWARD in _links(article),
+        "expression_of_concern": not CONCERN_FORWARD.isdisjoint(_links(article)),
     }
 
 
@@ -226,7 +218,6 @@ def _year(article: etree._Element) -> int | None:
 
 
 def _outline(article: etree._Element) -> Outline:
-    """Return the outline of an article; the article is changed."""
     etree.strip_tags(article, "alternatives")
     parts = [*_titles(article), *_abstracts(article)]
     for name in ("body", "floats-wrap", "floats-group"):
@@ -246,14 +237,12 @@ def _abstracts(article: etree._Element) -> Iterator[etree._Element]:
 
 
 def _english(article: etree._Element, path: str) -> list[etree._Element]:
-    """Return the English translations in an article of another language."""
     english = language(article.get(LANGUAGE, ENGLISH)) == "eng"
     translations = [] if english else article.findall(f"{META}/{path}")
     return [each for each in translations if language(each.get(LANGUAGE, ENGLISH)) == "eng"]
 
 
 def _titles(article: etree._Element) -> Iterator[etree._Element]:
-    """Yield the title with its subtitle, after the English one if it has another language."""
     groups = _english(article, "title-group/trans-title-group")
     for group in [*groups, *article.findall(f"{META}/title-group")]:
         section = etree.Element("sec")
@@ -325,7 +314,6 @@ def _block(element: etree._Element, level: int) -> Iterator[Node]:
 
 
 def _show_label(element: etree._Element) -> None:
-    """Have the first paragraph of a note or an item begin with its label."""
     label, paragraph = first_text(element, "label"), element.find("p")
     if label and paragraph is not None:
         paragraph.text = f"{label} {paragraph.text or ''}"
@@ -382,7 +370,6 @@ def _is_header(row: Sequence[Any]) -> bool:
 
 
 def _inlines(element: etree._Element) -> Iterator[Node]:
-    """Yield what is in an element, in pandoc's inline elements."""
     yield from _string(element.text)
     for child in element:
         if child.tag not in LEFT_OUT:

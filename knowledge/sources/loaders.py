@@ -11,83 +11,94 @@ from typing import TYPE_CHECKING
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, MissingExtraError, first_line, installing
-from briefcontext.knowledge.sources.publication import article_url
+from briefcontext.knowledge.sources.publication import OFFSETS, article_url
 from briefcontext.knowledge.sources.source import WHOLE_FILE, Entry, EntrySource, Reject
 from briefcontext.knowledge.sources.texts import file_document, stem
 
 if TYPE_CHECKING:
     from langchain_core.document_loaders import BaseLoader
 
-SET_HERE = ("source_id", "source", "title", "kind", "chunk_index", "start", "end", "page", "page_label")
-
+SET_HERE = {"source_id", "source", "title", "kind", "page", "page_label", *OFFSETS}
 _COMMUNITY = "langchain_community.document_loaders"
 LOADERS = {
     ".doc": f"{_COMMUNITY}:UnstructuredWordDocumentLoader",
     ".xlsx": f"{_COMMUNITY}:UnstructuredExcelLoader",
 }
-"""Loaders, by how the names of files end that no reader here takes."""
+"""Loaders for files without a reader here, by the ending of their names."""
 
 
 class LoaderSource(EntrySource):
-    """What a LangChain document loader loads, as a source.
+    """The documents of a LangChain document loader, as a source.
 
-    Its pages of one file, which follow each other with the same `source` and a number each in `page`, are one document;
-    every other document stays as it is, under its id, else its `source`. Links come from `url`, `pmid`, `doi` or a
-    `source` that is an address. The loader is asked again whenever the source is read.
+    Successive pages of one `source`, with a number in `page`, are one document. Other documents
+    have their own id, else their `source`. Links come from `url`, `pmid`, `doi` or a `source` that
+    is an address. The loader runs again each time the source is read.
     """
 
-    def __init__(self, loader: "BaseLoader", *, name: str | None = None, fingerprint: str = "") -> None:
-        """Name the source, by default after the loader's class; `fingerprint` is that of `Source`."""
+    def __init__(
+        self,
+        loader: "BaseLoader",
+        *,
+        name: str | None = None,
+        fingerprint: str = "",
+    ) -> None:
+        """Name the source, by default after the loader's class; see `Source.fingerprint`."""
         name = name or type(loader).__name__
         super().__init__(lambda: load(lambda: loader, name), name=name, fingerprint=fingerprint)
 
 
 def loader_class(named: str) -> "Callable[..., BaseLoader]":
-    """The class that `module:Class` names, which takes a file's path.
+    """Return the loader `module:Class`, which takes a file's path.
 
-    Raises InputError when it names none, MissingExtraError when its package is not installed.
+    Raises InputError if there is none, MissingExtraError if its package is not installed.
     """
-    from langchain_core.document_loaders import BaseLoader  # Takes half a second, which other files need not wait for.
+    from langchain_core.document_loaders import BaseLoader  # Takes half a second.
 
     module, _, name = named.partition(":")
     try:
-        found = getattr(import_module(module), name, None) if module and name else None
+        loader = getattr(import_module(module), name, None) if module and name else None
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"The loader {named} needs a package that is not installed ({first_line(error)}): "
-            f"{installing('loaders')}, or the package that has it."
-        ) from error
-    if not (isinstance(found, type) and issubclass(found, BaseLoader)):
-        raise InputError(
-            f"{named!r} names no document loader of LangChain: write module:Class, for example "
-            "langchain_community.document_loaders:PyMuPDFLoader."
-        )
-    return found
+        advice = f"{installing('loaders')}, or the package that has it"
+        message = f"The package of the loader {named} is missing ({first_line(error)}): {advice}."
+        raise MissingExtraError(message) from error
+    if not (isinstance(loader, type) and issubclass(loader, BaseLoader)):
+        example = f"{_COMMUNITY}:PyMuPDFLoader"
+        raise InputError(f"{named!r} is no document loader: write module:Class, as in {example}.")
+    return loader
 
 
-def load(make: "Callable[[], BaseLoader]", source: str, *, source_is_the_file: bool = False) -> Iterator[Entry]:
-    """The documents of a loader, completed, and the reject of what it could not load.
+def load(
+    make: "Callable[[], BaseLoader]",
+    source: str,
+    *,
+    source_is_the_file: bool = False,
+) -> Iterator[Entry]:
+    """Load documents, and a reject if the loader fails.
 
-    Those without a `source` of their own are named after the one given; with `source_is_the_file` all are. Raises
-    MissingExtraError when the loader's own package is not installed.
+    Args:
+        make: returns the loader.
+        source: the name of documents without a `source`.
+        source_is_the_file: all documents have that name.
+
+    Raises:
+        MissingExtraError: a package of the loader is not installed.
     """
     counts = Counter[str]()
 
-    def record(document: Document) -> tuple[str, object]:
-        """The name of its file, and what pages of one have in common."""
-        own = source if source_is_the_file else str(document.metadata.get("source") or document.id or source)
-        return own, None if _is_page(document) else object()
+    def part_of(document: Document) -> tuple[str, object]:
+        own = str(document.metadata.get("source") or document.id or source)
+        return source if source_is_the_file else own, None if _is_page(document) else object()
 
     try:
-        for (name, _), parts in groupby(make().lazy_load(), record):
+        for (name, _), parts in groupby(make().lazy_load(), part_of):
             counts[name] += 1
             yield _whole(name, counts[name], list(parts))
     except ImportError as error:
-        raise MissingExtraError(
-            f"The loader needs a package that is not installed ({first_line(error)}). Install it with pip."
-        ) from error
-    except Exception as error:  # noqa: BLE001 - what loaders raise is not known
-        yield Reject(WHOLE_FILE, f"The loader failed ({type(error).__name__}): {first_line(error)}.")
+        message = f"The loader needs a package that is not installed ({first_line(error)})."
+        raise MissingExtraError(f"{message} Install it with pip.") from error
+    except Exception as error:  # noqa: BLE001 - errors of loaders are not known
+        message = f"The loader failed ({type(error).__name__}): {first_line(error)}."
+        yield Reject(WHOLE_FILE, message)
 
 
 def _is_page(document: Document) -> bool:
@@ -95,8 +106,7 @@ def _is_page(document: Document) -> bool:
 
 
 def _whole(source: str, number: int, parts: list[Document]) -> Entry:
-    first = parts[0]
-    text, starts = "", []
+    first, text, starts = parts[0], "", []
     for part in parts:
         if part.page_content.strip():
             text += "\n\n" if text else ""
@@ -107,7 +117,7 @@ def _whole(source: str, number: int, parts: list[Document]) -> Entry:
     metadata = {
         name: value
         for name, value in first.metadata.items()
-        # A data frame writes NaN where a value is missing.
+        # A data frame writes NaN for a missing value.
         if name not in SET_HERE and isinstance(value, str | int | float) and value == value
     }
     kind, url = "text", article_url(first.metadata)
@@ -115,7 +125,8 @@ def _whole(source: str, number: int, parts: list[Document]) -> Entry:
         kind, metadata["page_starts"] = "pdf", json.dumps(starts)
         file = Path(str(first.metadata.get("source") or ""))
         url = url or (file.resolve().as_uri() if file.is_file() else "")
-    if url:
-        metadata["url"] = url
-    id = (first.id if len(parts) == 1 else None) or (source if number == 1 else f"{source}/{number}")
-    return file_document(id, text, title=str(first.metadata.get("title") or stem(source)), kind=kind, metadata=metadata)
+    metadata |= {"url": url} if url else {}
+    own = first.id if len(parts) == 1 else None
+    id = own or (source if number == 1 else f"{source}/{number}")
+    titles = (str(first.metadata.get("title") or ""), stem(source))
+    return file_document(id, text, *titles, kind=kind, metadata=metadata)

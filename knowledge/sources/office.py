@@ -16,10 +16,11 @@ _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _UNWRAPPED = ("bdo", "dir", "fldSimple", "ins", "moveTo", "smartTag")
 """Elements that pandoc leaves out with what is in them."""
-_RENAMED = {"cr": "br", "ptab": "tab", "dstrike": "strike", "vanish": "strike"}
-"""Elements that pandoc ignores, and ones that it reads alike."""
+_STRUCK = tuple(f"{_W}{name}" for name in ("strike", "dstrike", "vanish"))
+_SHOWN = tuple(f"{_W}{name}" for name in ("t", "sym", "footnoteReference", "endnoteReference"))
+_RENAMED = {"cr": "br", "ptab": "tab"}
+"""Elements that pandoc ignores, and ones that it reads."""
 _SYMBOL_FONTS = ("Symbol", "Webdings", "Wingdings", "Wingdings 2", "Wingdings 3")
-"""Fonts whose signs pandoc knows."""
 _OLD = b"\xd0\xcf\x11\xe0"
 
 
@@ -82,16 +83,17 @@ def _prepare_word(tree: etree._Element, struck: set[str]) -> None:
     _place_boxes(tree)
     etree.strip_tags(tree, *(f"{_W}{name}" for name in _UNWRAPPED))
     for name, alike in _RENAMED.items():
-        for element in list(tree.iter(f"{_W}{name}")):
-            _rename(element, alike)
-    for strike in tree.iterfind(f"{_W}style/{_W}rPr/{_W}strike"):
-        style = next(strike.iterancestors(f"{_W}style"))
-        if _is_on(strike):
+        for element in tree.iter(f"{_W}{name}"):
+            element.tag = f"{_W}{alike}"
+    for style in tree.iterfind(f"{_W}style"):
+        for mark in filter(_is_struck, style.iterfind(f"{_W}rPr/*")):
+            mark.tag = _STRUCK[0]
             struck.add(style.get(f"{_W}styleId", ""))
     for paragraph in tree.iter(f"{_W}p"):
-        if _value(paragraph.find(f"{_W}pPr/{_W}pStyle")) in struck:
-            for run in paragraph.findall(f"{_W}r"):
-                paragraph.remove(run)
+        whole = _value(paragraph.find(f"{_W}pPr/{_W}pStyle")) in struck
+        for run in paragraph.iter(f"{_W}r"):
+            if whole or any(map(_is_struck, run.iterfind(f"{_W}rPr/*"))):
+                etree.strip_elements(run, *_SHOWN, with_tail=False)
     for symbol in tree.iter(f"{_W}sym"):
         code = symbol.get(f"{_W}char", "")
         if symbol.get(f"{_W}font") not in _SYMBOL_FONTS and code.isalnum():
@@ -103,15 +105,6 @@ def _prepare_word(tree: etree._Element, struck: set[str]) -> None:
         look.attrib.clear()
     for field in list(tree.iter(f"{_W}ffData")):
         _show_field(field)
-
-
-def _rename(element: etree._Element, name: str) -> None:
-    """Give an element a name. Of two that strike out a run, the one that is on counts."""
-    parent = element.getparent()
-    known = None if parent is None or name != "strike" else parent.find(f"{_W}strike")
-    if parent is not None and known is not None:
-        parent.remove(known if _is_on(element) else element)
-    element.tag = f"{_W}{name}"
 
 
 def _sign(code: int) -> str:
@@ -129,6 +122,10 @@ def _place_boxes(tree: etree._Element) -> None:
                 paragraph.addnext(block)
 
 
+def _is_struck(mark: etree._Element) -> bool:
+    return mark.tag in _STRUCK and _is_on(mark)
+
+
 def _is_on(element: etree._Element) -> bool:
     return _value(element) not in ("0", "false", "off")
 
@@ -138,7 +135,6 @@ def _value(element: etree._Element | None) -> str:
 
 
 def _fill_row(row: etree._Element) -> None:
-    """Have the columns that a row leaves out before its cells be an empty cell."""
     columns = _value(row.find(f"{_W}trPr/{_W}gridBefore"))
     if columns not in ("", "0"):
         cell = etree.Element(f"{_W}tc")
@@ -149,7 +145,6 @@ def _fill_row(row: etree._Element) -> None:
 
 
 def _show_field(field: etree._Element) -> None:
-    """Have the state of a form's box, or the choice of its list, be text."""
     box, choices = field.find(f"{_W}checkBox"), field.find(f"{_W}ddList")
     if box is not None:
         checked = box.find(f"{_W}checked")

@@ -8,8 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase, BytesIO
-from itertools import pairwise, takewhile
-from pathlib import PurePath
+from itertools import accumulate, pairwise, takewhile
 from string import ascii_lowercase
 from subprocess import PIPE, TimeoutExpired, run
 from tempfile import TemporaryFile
@@ -31,24 +30,17 @@ from briefcontext.knowledge.sources.source import Entry, UnreadableError, reject
 from briefcontext.knowledge.sources.texts import decoded, file_document, read_whole
 
 SECONDS = 30
-"""Time limit of pandoc for one file."""
 MEMORY = "600M"
-"""Limit of pandoc's heap."""
 MOST_UNPACKED = 32 * 1024 * 1024
-"""Limit of the bytes of text in an archive, such as a Word file."""
 TEXT_ENDINGS = (".htm", ".html", ".ncx", ".opf", ".rels", ".xhtml", ".xml")
 MOST_CELLS = 500_000
 """Limit of the cells of a table; one that spans places counts in each."""
 WIDEST = 1000
-"""Limit of the columns or rows that a cell spans."""
 LONGEST_HEADER = 200
 """Characters of a header, and of a repeated cell, after which it is cut."""
 ARCHIVES = ("epub", "odt")
 PROPERTIES = ("docProps/core.xml", "meta.xml")
-"""Parts of archives that state a title."""
 TITLE = ".//{http://purl.org/dc/elements/1.1/}title"
-FILE_ENDINGS = (".doc", ".docx", ".htm", ".html", ".odt", ".pdf", ".ppt", ".pptx", ".rtf", ".tex")
-"""Endings by which a stated title is recognised as a file's name."""
 PROSE = {"epub": ("title", "subtitle", "abstract"), "html": ()}
 """The metadata of a format that are text; others have all of those that follow."""
 ALL_PROSE = ("title", "subtitle", "author", "date", "abstract")
@@ -162,52 +154,41 @@ class Outline:
     """The text of a document, block by block, and its sections."""
 
     def __init__(self, meta: Mapping[str, Node], blocks: Iterable[Node]) -> None:
-        self.stated_title = ""
-        self._parts: list[str] = []
-        self._length = 0
-        self._starts: list[tuple[str, int]] = []
+        self.title = ""
+        self._blocks: list[str] = []
+        self._starts: list[tuple[str, int, int]] = []
+        """The heading of each section, the number of its first block, and its place in that."""
         self._headings: list[str] = []
         self._left_quotation = False
         self._indent = 0
         self._mark = ""
-        self._first_heading = ""
         for name, value in meta.items():
             self._add_value(value)
             if name == "title":
-                self.stated_title = " ".join(self.text.split())
+                self.title = " ".join(self.text.split())
         self._walk(blocks)
 
     @property
     def text(self) -> str:
         """The whole text."""
-        return "".join(self._parts)
-
-    @property
-    def title(self) -> str:
-        """The title that the document states, else its first heading."""
-        return self.stated_title or self._first_heading
+        return "\n\n".join(self._blocks)
 
     @property
     def sections(self) -> list[tuple[str, int, int]]:
         """The heading, start and end of each section; empty if there are no headings."""
-        ends = [start for _, start in self._starts[1:]] + [self._length]
-        parts = zip(self._starts, ends, strict=False)
-        return [(heading, start, end) for (heading, start), end in parts]
+        places = list(accumulate((len(block) + 2 for block in self._blocks), initial=0))
+        starts = [places[number] + place for _, number, place in self._starts]
+        headings = [heading for heading, _, _ in self._starts]
+        return list(zip(headings, starts, [*starts[1:], places[-1] - 2], strict=False))
 
     def document(self, document_id: str, *, kind: str = "text", title: str = "") -> Document:
         """Return the document of a file; `title` is the stated one, which may be a file's name."""
-        stated = "" if _is_file_name(title) else " ".join(title.split())
         sections = json.dumps(self.sections, ensure_ascii=False)
-        return file_document(
-            document_id,
-            self.text,
-            title=stated or self.title,
-            kind=kind,
-            metadata={"sections": sections} if self._starts else {},
-        )
+        metadata = {"sections": sections} if self._starts else {}
+        titles = (title, self.title)
+        return file_document(document_id, self.text, *titles, kind=kind, metadata=metadata)
 
     def _add_value(self, value: Node) -> None:
-        """Add a value of metadata."""
         content: Any = value.get("c")
         match value["t"], content:
             case "MetaList", values:
@@ -262,7 +243,6 @@ class Outline:
             self._write(text)
 
     def _resume(self) -> None:
-        """Resume the section that a quotation interrupted."""
         if self._left_quotation:
             self._left_quotation = False
             self._begin("".join(self._headings[-1:]))
@@ -274,21 +254,18 @@ class Outline:
             outer += [outer[-1] if outer else ""] * (level - 1 - len(outer))
             heading = under(outer[-1] if outer else "", own)
             self._headings = [*outer, heading]
-            self._first_heading = self._first_heading or own
+            self.title = self.title or own
             self._begin(heading)
 
     def _begin(self, heading: str) -> None:
         """Begin a section; its heading is a block."""
-        mark = len(self._prefix())
-        self._starts.append((heading, self._length + (2 if self._parts else 0) + mark))
+        self._starts.append((heading, len(self._blocks), len(self._prefix())))
         if heading:
             self._write(heading)
 
     def _write(self, text: str) -> None:
-        block = f"{self._prefix()}{text}"
+        self._blocks.append(self._prefix() + text)
         self._mark = ""
-        self._parts += ["\n\n", block] if self._parts else [block]
-        self._length += len(block) + (2 if len(self._parts) > 1 else 0)
 
     def _prefix(self) -> str:
         return "  " * (self._indent - 1) + self._mark if self._mark else "  " * self._indent
@@ -327,13 +304,7 @@ class Outline:
                 self._add(line)
 
 
-def _is_file_name(title: str) -> bool:
-    title = title.strip().lower()
-    return title.startswith("microsoft word - ") or PurePath(title).suffix in FILE_ENDINGS
-
-
 def _number(number: int, style: str, delimiter: str) -> str:
-    """Return the mark of an item of an ordered list."""
     for kind, numerals in NUMERALS.items():
         if style.endswith(kind) and 0 < number <= len(numerals):
             numeral = numerals[number - 1]
@@ -342,7 +313,6 @@ def _number(number: int, style: str, delimiter: str) -> str:
 
 
 def _text(inlines: Sequence[Node], text: str = "") -> str:
-    """Return a text followed by inline elements."""
     for place, inline in enumerate(inlines):
         content: Any = inline.get("c")
         match inline["t"], content:
@@ -400,7 +370,6 @@ def _citation(text: str) -> str:
 
 
 def _flat(blocks: Sequence[Node]) -> str:
-    """Return blocks as one line, without sections and indents."""
     return " ".join(Outline({}, blocks).text.split())
 
 
@@ -411,7 +380,6 @@ def span(cell: _Element, name: str) -> int:
 
 
 def _grid(rows: Sequence[Sequence[Any]], width: int) -> list[Row]:
-    """Return the text and the cell at each place; a cell that spans places is in each of them."""
     if width * len(rows) > MOST_CELLS:
         raise UnreadableError("A table has too many cells: split it.")
     grid: list[list[Any]] = [[None] * width for _ in rows]
@@ -478,7 +446,6 @@ def _lines(headers: Sequence[str], rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _is_whole(row: Row) -> bool:
-    """Return whether one cell spans a row."""
     return len(row) > 1 and bool(row[0][0]) and all(cell is row[0][1] for _, cell in row)
 
 

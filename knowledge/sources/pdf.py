@@ -16,7 +16,7 @@ from functools import cache
 from io import BufferedIOBase
 from itertools import chain, pairwise
 from operator import attrgetter
-from statistics import fmean, median
+from statistics import fmean, median, pstdev
 from typing import TYPE_CHECKING, Any
 
 from briefcontext.knowledge.sources.pdf_layout import PROSE, Cell, Sign, cells, lines, row_texts
@@ -36,7 +36,6 @@ _HYPHENS = "\x02\xad"
 """The characters that PDFium has for a hyphen at the end of a line."""
 _BOXES = frozenset("☒☐☑")
 _HIDDEN = 0b100010
-"""Flags of a field that is not shown."""
 _LETTERS, _RARE = "eanitodrsulgckhmwypzbvfjxq", 9.0
 """Letters by their frequency in 13 languages. The mean rank is 5 to 8.5 in text, 10 to 15 in text
 with shifted letters."""
@@ -44,11 +43,6 @@ _FULL = 0.75
 """Part of a column's width that a line of prose fills unless it ends a paragraph."""
 _MARGIN_LINES = 3
 """Lines at the top and at the bottom of a page that can be its running heads."""
-_FILE_NAME = re.compile(
-    r"untitled.*|microsoft word - .*|.*\.(?:docx?|dvi|indd|odt|pdf|qxd|rtf|tex)",
-    re.IGNORECASE,
-)
-"""Titles that programs give to files without a title."""
 _NUMBER = re.compile(r"\d{1,9}")
 _PAGE_NUMBER = re.compile(rf"{_NUMBER.pattern}|\A[ivxlc]+\Z")
 _WORD = re.compile(r"\w+(?:-\w+)*")
@@ -92,8 +86,7 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
     rejects: list[Reject] = []
     with _alone, _pdf_errors(), PdfDocument(io.BytesIO(content)) as document:
         document.init_forms()
-        stated = " ".join(_storable(document.get_metadata_dict().get("Title", "")).split())
-        title = "" if _FILE_NAME.fullmatch(stated) else stated
+        title = _storable(document.get_metadata_dict().get("Title", ""))
         for number in range(1, len(document) + 1):
             pages.append([])
             try:
@@ -102,11 +95,10 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
             except UnreadableError as reason:
                 rejects.append(Reject(f"page {number}", str(reason)))
     if not any(pages):
-        raise UnreadableError(
-            f"None of its {len(pages)} pages can be read, the first because: {rejects[0].reason}"
-            if rejects
-            else f"None of its {len(pages)} pages has text, as in a scan: run text recognition (OCR) over it first."
-        )
+        problem = "has text, as in a scan: run text recognition (OCR) over it first."
+        if rejects:
+            problem = f"can be read, the first because: {rejects[0].reason}"
+        raise UnreadableError(f"None of its {len(pages)} pages {problem}")
     text, page_starts = _running_text(pages)
     counts = {
         "pages_without_text": sum(not lines for lines in pages),
@@ -114,7 +106,7 @@ def read_pdf(stream: BufferedIOBase, document_id: str, **metadata: str | int) ->
     }
     metadata |= {name: count for name, count in counts.items() if count}
     metadata |= {"page_count": len(pages), "page_starts": json.dumps(page_starts)}
-    yield file_document(document_id, text, title=title, kind="pdf", metadata=metadata)
+    yield file_document(document_id, text, title, kind="pdf", metadata=metadata)
     yield from rejects
 
 
@@ -131,7 +123,6 @@ def _pdf_errors() -> Iterator[None]:
 
 
 def _storable(text: Any) -> str:
-    """Return the text with surrogates joined or replaced, as UTF-8 has none."""
     joined = str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return joined.replace("\0", "")
 
@@ -150,7 +141,7 @@ def _lines(document: "PdfDocument", number: int) -> list[_Line]:
         page.close()
     signs = list(chain.from_iterable(by_angle.values()))
     lost = sum(sign.text == LOST for sign in signs)
-    if 2 * lost > len(signs) or any(_rarity(text, -2) > _RARE for text in fonts):
+    if 2 * lost > len(signs) or any(_rarity(text) > _RARE for text in fonts):
         raise UnreadableError(
             "The text of the page is not language, as a font states wrong characters: run text "
             "recognition (OCR) on the file first."
@@ -203,14 +194,12 @@ def _signs(
     page: "PdfPage",
     boxes: Sequence[tuple[str, Any]],
 ) -> tuple[dict[int, list[Sign]], list[str]]:
-    """Return the characters by the angle of their lines, and the text of each font."""
     from pypdfium2 import raw
 
     layer = page.get_textpage()
     x, y = ctypes.c_double(), ctypes.c_double()
     box, matrix = raw.FS_RECTF(), raw.FS_MATRIX()
     by_angle, fonts = defaultdict[int, list[Sign]](list), defaultdict[str, list[str]](list)
-    codes = list[tuple[list[Sign], int, str, str]]()
     blank_gap, last, font = math.inf, 0, ""
     size, base, angle = 0.0, 0.0, 0
     text_page = layer.raw
@@ -241,8 +230,6 @@ def _signs(
         raw.FPDFText_GetLooseCharBox(text_page, place, box)
         left, right = (box.left, box.right) if angle == 0 else _extent(box, size, angle)
         shown = _character(character, font, unmapped)
-        if unmapped and character.isascii() and character.isprintable():
-            codes.append((by_angle[angle], len(by_angle[angle]), character, font))
         by_angle[angle].append(Sign(shown, left, right, base, size, blank_gap, place))
         fonts[font].append(character)
         blank_gap = math.inf
@@ -254,14 +241,7 @@ def _signs(
         place, base = layer.count_chars(), middle - 0.3 * size
         by_angle[angle].append(Sign(mark, left, right, base, size, -math.inf, place))
     layer.close()
-    texts = {name: "".join(text) for name, text in fonts.items()}
-    # The codes of some fonts without Unicode are letters, as in bitmap fonts of TeX.
-    coded = {name for *_, name in codes}
-    spelled = {name for name in coded if _rarity(texts[name], 2) <= _RARE}
-    for signs, place, character, name in codes:
-        if name in spelled and signs[place].text == LOST:
-            signs[place] = signs[place]._replace(text=character)
-    return by_angle, list(texts.values())
+    return by_angle, ["".join(text) for text in fonts.values()]
 
 
 def _usual_angle(by_angle: Mapping[int, Sequence[Sign]]) -> int:
@@ -277,13 +257,11 @@ def _font_name(item: Any) -> str:
 
 
 def _turned(x: float, y: float, angle: int) -> tuple[float, float]:
-    """Return a point after lines at this angle are turned to run to the right."""
     cosine, sine = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     return x * cosine + y * sine, y * cosine - x * sine
 
 
 def _extent(box: Any, size: float, angle: int) -> tuple[float, float]:
-    """Return the left and right of a turned character in its upright box."""
     cosine, sine = (abs(part) for part in _turned(1, 0, angle))
     width, height = box.right - box.left, box.top - box.bottom
     width = (width - size * sine) / cosine if cosine > sine else (height - size * cosine) / sine
@@ -302,19 +280,14 @@ def _character(character: str, font: str, unmapped: bool) -> str:
     return "☐" if drawn == character == LOST else drawn
 
 
-def _rarity(text: str, errors: float) -> float:
-    """Return the mean rank of the letters of longer words, plus standard errors of it."""
+def _rarity(text: str) -> float:
+    """Return the mean rank of the letters of longer words, less two standard errors of it."""
     words = [word for word in text.split() if len(word) > 3 and word.isascii() and word.isalpha()]
     ranks = [_LETTERS.index(letter) for word in words for letter in word.lower()]
-    if len(ranks) < 2:
-        return math.copysign(math.inf, errors)
-    mean = fmean(ranks)
-    variance = fmean(rank * rank for rank in ranks) - mean * mean
-    return mean + errors * math.sqrt(variance / len(ranks))
+    return fmean(ranks) - 2 * pstdev(ranks) / math.sqrt(len(ranks)) if ranks else 0.0
 
 
 def _line(page: int, row: Sequence[Cell], text: str) -> _Line:
-    """Return a row of cells with its text as a line."""
     last = row[-1]
     text = " ".join(_storable(text).replace("\ufffd", LOST).split())
     hyphenated = len(row) == 1 and text[-1] in "-‐" and text[-2:-1].isalnum()
@@ -368,14 +341,12 @@ def _without_running_heads(pages: Sequence[Sequence[_Line]]) -> list[list[_Line]
 
 
 def _recurs(before: _Line, line: _Line) -> bool:
-    """Return True for lines within two pages whose numbers are the same or count the pages."""
     pages = line.page - before.page
     numbers = zip(*(map(int, _NUMBER.findall(each.text)) for each in (before, line)), strict=False)
     return 0 < pages < 3 and all(number - first in (0, pages) for first, number in numbers)
 
 
 def _usual_gap(pages: Sequence[Sequence[_Line]]) -> float:
-    """Return the usual distance of two lines, in font sizes."""
     gaps = [
         (before.base - line.base) / line.size
         for before, line in chain.from_iterable(map(pairwise, pages))
@@ -385,7 +356,6 @@ def _usual_gap(pages: Sequence[Sequence[_Line]]) -> float:
 
 
 def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
-    """Return the right edge of each line's column."""
     edges = {}
     for page in pages:
         for line in page:
@@ -398,8 +368,10 @@ def _column_rights(pages: Sequence[Sequence[_Line]]) -> dict[_Line, float]:
 
 def _continues(before: _Line, line: _Line, gap: float, rights: dict[_Line, float]) -> bool:
     """Return True if a line continues the paragraph, or the last cell, of the line before."""
-    is_other = line.is_row or abs(before.size - line.size) > 0.1 * before.size
-    if is_other or (before.is_row and not _continues_cell(before, line)):
+    indent = (line.left - before.left) / line.size
+    if before.is_row and (before.right - before.left < PROSE * before.size or abs(indent) >= 0.4):
+        return False
+    if line.is_row or abs(before.size - line.size) > 0.1 * before.size:
         return False
     if line.text[0].islower():
         return True
@@ -407,13 +379,7 @@ def _continues(before: _Line, line: _Line, gap: float, rights: dict[_Line, float
         ends = before.text.rstrip("'\"”’)],–-0123456789").endswith((".", "!", "?", ":"))
         return _is_full(before, rights) and not ends
     near = before.base - line.base <= 1.4 * gap * line.size
-    indent = (line.left - before.left) / line.size
     return _is_full(before, rights) and near and -4 < indent < 0.4
-
-
-def _continues_cell(before: _Line, line: _Line) -> bool:
-    is_prose = before.right - before.left >= PROSE * before.size
-    return is_prose and abs(line.left - before.left) < 0.4 * line.size
 
 
 def _is_full(line: _Line, rights: dict[_Line, float]) -> bool:
@@ -421,7 +387,6 @@ def _is_full(line: _Line, rights: dict[_Line, float]) -> bool:
 
 
 def _hyphen(before: str, after: str, words: Counter[str]) -> str:
-    """Return the joint of a broken word: a hyphen if the text has the word with one."""
     first, ending = _WORD.findall(before)[-1], _WORD.match(after)
     if ending is None:
         return "-"

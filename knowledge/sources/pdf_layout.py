@@ -22,7 +22,6 @@ _NEAR = 24
 _COLUMN_LINES = 3
 """Lines of prose on either side of a gap from which it parts columns."""
 _NO_HEADER = frozenset("☐☒")
-"""Characters that are in no header of a table."""
 _SIGNS = "+-−–"
 _ORDINALS = ("st", "nd", "rd", "th")
 _HEBREW = "\u0590"
@@ -88,8 +87,6 @@ class Cell:
 
     def is_beside(self, other: "Sign | Cell") -> bool:
         """Return True if both are on one line. A superscript is on the line of its word."""
-        if self.base == other.base:
-            return True
         top = min(self.base + 0.7 * self.size, other.base + 0.7 * other.size)
         return top - max(self.base, other.base) > 0.2 * min(self.size, other.size)
 
@@ -178,14 +175,10 @@ def cells(signs: Iterable[Sign]) -> list[Cell]:
 
 
 def _parted(run: Cell) -> Iterator[Cell]:
-    """Yield the parts of a run between gaps that are wider than its blanks."""
     gaps = [sign.left - before.right for before, sign in pairwise(run.signs)]
     blanks = [gap for gap in gaps if gap > 0.15 * run.size]
     usual = 1.5 * median(blanks) if len(blanks) > 2 else 0.0
     limit = max(usual, _WIDE * run.size)
-    if max(gaps, default=0.0) < limit:
-        yield run
-        return
     part = Cell(run.signs[0])
     for gap, sign in zip(gaps, run.signs[1:], strict=True):
         if gap < limit:
@@ -237,7 +230,6 @@ def _by_column(layer: Sequence[Cell]) -> list[Cell]:
 
 
 def _edges(layer: Sequence[Cell]) -> Iterator[tuple[float, float]]:
-    """Yield right edges and widths of possible gaps between columns of prose."""
     wide = [cell for cell in layer if cell.is_wide]
     if wide:
         gap = _WIDE * median(cell.size for cell in wide)
@@ -277,8 +269,7 @@ def _is_prose(column: Sequence[Cell]) -> bool:
 
 
 def _ends(column: Sequence[Cell], cell: Cell) -> bool:
-    """Return True for a short line below one of a column's lines."""
-    return any(above.base - cell.base < 2 * above.size and abs(cell.left - above.left) < above.size for above in column)
+    return any(abs(cell.left - above.left) < above.size and above.base - cell.base < 2 * above.size for above in column)
 
 
 def _in_order(line: Sequence[Cell]) -> list[Cell]:
@@ -317,7 +308,6 @@ def _in_columns(table: Sequence[dict[int, Cell]], width: int) -> list[str]:
 
 
 def _placed(lines: Sequence[Sequence[Cell]]) -> list[dict[int, Cell]]:
-    """Return the cells of a header and of the rows below it, by the number of their column."""
     columns = [(cell.left, cell.right) for cell in lines[0]]
     rows = list[dict[int, Cell]]()
     base = lines[0][0].base

@@ -1,4 +1,4 @@
-"""Sources: named, readable more than once, and made of documents, deletions and rejects; entries at hand, and files."""
+"""Sources of documents, deletions and rejects: entries in memory, and files."""
 
 import gzip
 import io
@@ -20,17 +20,15 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.files import file_sha256, sha256
 
 WHOLE_FILE = "the whole file"
-"""The position of a reject that is not a part of its file."""
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED_GZIP = (EOFError, zlib.error, gzip.BadGzipFile)
-"""What reading a truncated or altered gzip file raises."""
 
 _P = ParamSpec("_P")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorDocument:
-    """A document that comes with its vector, (d,) float32: indexed without being encoded again."""
+    """A document with its vector, (d,) float32, which is not encoded again."""
 
     document: Document
     vector: NDArray[np.float32]
@@ -42,8 +40,7 @@ class Deletion:
 
     source_id: str
     revised: str = ""
-    """The latest revision date among the records that the source gave before, YYYY-MM-DD, or "": a copy of the
-    record that was not revised since stays deleted."""
+    """The last revision, YYYY-MM-DD, in the records before; an older copy stays deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ class Reject:
     """A record that could not be read."""
 
     position: str
-    """Where in the source: `line 12`, `record 40 (PMID 123)`."""
+    """Its place in the source: `line 12`, `record 40 (PMID 123)`."""
     reason: str
     """One sentence for a person."""
 
@@ -61,37 +58,35 @@ Entry = Document | VectorDocument | Deletion | Reject
 
 @runtime_checkable
 class Source(Protocol):
-    """One file, one download, one table: whatever is read from beginning to end.
+    """A file, a download or a table that can be read from its beginning more than once.
 
-    Documents of one record share their `source_id` and follow each other. A source of the same fingerprint yields the
-    same entries in the same order: a build that was stopped counts on it to go on where it was.
-
-    A source of documents with vectors has the encoder's name, without a folder, as its `encoder`; one that people
-    should know something of has a sentence as its `note`.
+    Documents of one record share their `source_id` and follow each other. A source of the same
+    fingerprint yields the same entries in the same order, so that a build can resume. A source of
+    vectors has an `encoder`, its name. `note` is a sentence for users.
     """
 
     @property
     def name(self) -> str:
-        """What people call it; a file's path."""
+        """A file's path, or another name."""
 
     @property
     def fingerprint(self) -> str:
-        """`sha256:…` of the content; "" when it is unknown: the source is then read whenever it is given."""
+        """`sha256:…` of the content; "" if unknown, so that the source is always read."""
 
     @property
     def size(self) -> int | None:
-        """How much there is to read, in bytes or in records; None when it is unknown."""
+        """The bytes or records to read; None if unknown."""
 
     @property
     def consumed(self) -> int:
-        """How much of `size` has been read so far, in the same unit."""
+        """The part of `size` that has been read."""
 
     def entries(self) -> Iterator[Entry]:
-        """Read it from the beginning, lazily."""
+        """Read the source from its beginning, lazily."""
 
 
 class EntrySource:
-    """A source made of entries at hand, or of a function that gives them. `size` counts entries."""
+    """A source of entries in memory, or of a function that returns them. `size` counts entries."""
 
     def __init__(
         self,
@@ -101,11 +96,8 @@ class EntrySource:
         fingerprint: str = "",
         size: int | None = None,
     ) -> None:
-        self._entries = entries
-        self.name = name
-        self.fingerprint = fingerprint
-        self.size = size
-        self.consumed = 0
+        self._entries, self.name, self.fingerprint = entries, name, fingerprint
+        self.size, self.consumed = size, 0
 
     def entries(self) -> Iterator[Entry]:
         self.consumed = 0
@@ -115,7 +107,7 @@ class EntrySource:
 
 
 class UnreadableError(Exception):
-    """A file cannot be read, or not further; the message says why, without its name."""
+    """A file cannot be read, or not further; the message is the reason."""
 
     def __init__(self, reason: str, position: str = "") -> None:
         super().__init__(reason)
@@ -123,25 +115,27 @@ class UnreadableError(Exception):
 
 
 def rejecting(read: Callable[_P, Iterator[Entry]]) -> Callable[_P, Iterator[Entry]]:
-    """Have a reader end on a reject where it raises UnreadableError, or compressed data turn out to be damaged."""
+    """Have a reader end with a reject if its file is unreadable or damaged from a place on."""
 
     @wraps(read)
     def entries(*args: _P.args, **options: _P.kwargs) -> Iterator[Entry]:
-        count = 0
+        count, position = 0, ""
         try:
             for entry in read(*args, **options):
                 yield entry
                 count += 1
-        except (UnreadableError, *DAMAGED_GZIP) as error:
-            reason = str(error) if isinstance(error, UnreadableError) else f"The compressed data is damaged: {error}"
-            place = getattr(error, "position", "") or (f"after record {count}" if count else WHOLE_FILE)
-            yield Reject(place, reason)
+            return
+        except UnreadableError as error:
+            reason, position = str(error), error.position
+        except DAMAGED_GZIP as error:
+            reason = f"The compressed data is damaged: {error}"
+        yield Reject(position or (f"after record {count}" if count else WHOLE_FILE), reason)
 
     return entries
 
 
 class FileSource:
-    """One file, plain or gzipped, that `read` takes the entries from. `size` counts its bytes on disk."""
+    """A file, plain or gzipped. `size` counts its bytes on disk."""
 
     def __init__(
         self,
@@ -153,45 +147,44 @@ class FileSource:
         document_id: str | None = None,
         beside: Sequence[Path] = (),
     ) -> None:
-        """Nothing is read yet.
+        """Describe the file, without reading it.
 
         Args:
-            read: the entries of its uncompressed content; given the document's id as well where there is one.
-            reading: the format, the version of the reader, options, as JSON values: read otherwise, it is another
-                source.
-            document_id: of the document that the file is; None: its documents have ids of their own.
-            beside: files that it is read together with.
+            path: the file.
+            read: yields the entries of the content; takes the document's id if there is one.
+            name: the name of the source.
+            reading: the way of reading, as JSON values; a part of the fingerprint.
+            document_id: the id of a file that is one document.
+            beside: files that are read together with it.
         """
-        self.path = path
-        self.name = name
-        self.reading = reading
-        self.document_id = document_id
-        self.consumed = 0
-        self._read = read
-        self._files = [*beside, path]
+        self.path, self.name, self.reading, self.document_id = path, name, reading, document_id
+        self._read, self._files, self.consumed = read, [*beside, path], 0
         with file_errors(path):
             self.size = path.stat().st_size
+
+    @property
+    def _ids(self) -> list[str]:
+        return [] if self.document_id is None else [self.document_id]
 
     @cached_property
     def fingerprint(self) -> str:
         """`sha256:…` of the files' bytes and of how they are read."""
-        digests = [] if self.document_id is None else [self.document_id]
+        digests = self._ids
         for path in self._files:
             with file_errors(path):
                 digests.append(file_sha256(path))
         return f"sha256:{sha256(json.dumps([*self.reading, *digests]))}"
 
     def keep_id(self, document_id: str) -> None:
-        """Have its document keep the id that it has in a base."""
+        """Have the document keep the id that it has in a knowledge base."""
         self.document_id = document_id
         self.__dict__.pop("fingerprint", None)
 
     def entries(self) -> Iterator[Entry]:
         self.consumed = 0
-        ids = [] if self.document_id is None else [self.document_id]
         entry: Entry | None = None
         with open_content(self.path) as (stream, position):
-            for entry in self._read(stream, *ids):
+            for entry in self._read(stream, *self._ids):
                 self.consumed = position()
                 yield entry
             self.consumed = position()
@@ -201,9 +194,11 @@ class FileSource:
 
 @contextmanager
 def open_content(path: Path) -> Iterator[tuple[BufferedIOBase, Callable[[], int]]]:
-    """The file's content, uncompressed, and how many of its bytes have been read. Raises what `file_errors` does."""
-    with file_errors(path), path.open("rb", buffering=0) as file, io.BufferedReader(file) as stored:
-        # By its first bytes: many tools unpack a download and leave it its name.
+    """Open a file's uncompressed content, and a function that counts the bytes read.
+
+    A file is compressed if its first bytes say so: some tools unpack a file and keep its name.
+    """
+    with file_errors(path), path.open("rb", 0) as file, io.BufferedReader(file) as stored:
         gzipped = stored.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
         with gzip.GzipFile(fileobj=stored) if gzipped else stored as content:
             yield content, file.tell
@@ -211,33 +206,37 @@ def open_content(path: Path) -> Iterator[tuple[BufferedIOBase, Callable[[], int]
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Raise KnowledgeBaseError where the operating system does not let us read a file."""
+    """Raise KnowledgeBaseError if the operating system cannot read a file."""
     try:
         yield
     except DAMAGED_GZIP:
         raise
     except OSError as error:
-        raise KnowledgeBaseError(
-            f"{path} cannot be read ({error.strerror or error}): check the path and its permissions."
-        ) from error
+        reason = error.strerror or error
+        message = f"{path} cannot be read ({reason}): check the path and its permissions."
+        raise KnowledgeBaseError(message) from error
 
 
 def only_document(path: str | Path, entries: Iterable[Entry]) -> Document:
-    """Return the one document of a file; raises KnowledgeBaseError without one, or where a part cannot be read."""
-    found: Document | None = None
+    """Return the one document of a file.
+
+    Raises KnowledgeBaseError if there is none or another, or if a part cannot be read.
+    """
+    document: Document | None = None
     for entry in entries:
         if isinstance(entry, Reject):
             place = "" if entry.position == WHOLE_FILE else f" at {entry.position}"
             raise KnowledgeBaseError(f"{path} cannot be read{place}: {entry.reason}")
         if not isinstance(entry, Deletion):
-            if found is not None:
+            if document is not None or isinstance(entry, VectorDocument):
                 raise several_documents(path)
-            found = entry.document if isinstance(entry, VectorDocument) else entry
-    if found is None:
+            document = entry
+    if document is None:
         raise KnowledgeBaseError(f"There is no document in {path}. Give a file that holds one.")
-    return found
+    return document
 
 
 def several_documents(path: str | Path) -> KnowledgeBaseError:
-    """Return what is wrong with a file of several documents where one is read."""
-    return KnowledgeBaseError(f"{path} holds more than one document. Index it: briefcontext index {path} --kb DIR")
+    """Return the error for a file of several documents."""
+    advice = f"Index it: briefcontext index {path} --kb DIR"
+    return KnowledgeBaseError(f"{path} holds more than one document. {advice}")

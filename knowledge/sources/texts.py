@@ -1,6 +1,7 @@
 """Plain text, and the documents that whole files become: one document per file."""
 
 import codecs
+import re
 from collections.abc import Iterator, Mapping
 from io import BufferedIOBase
 from pathlib import PurePosixPath
@@ -14,6 +15,8 @@ from briefcontext.knowledge.sources.source import Entry, UnreadableError, reject
 MAX_BYTES = 1 << 28
 """A larger file does not fit into bounded memory, and is no document that a person wrote."""
 
+_FILE_ENDINGS = "docx?|dvi|html?|indd|odt|pdf|pptx?|qxd|rtf|tex"
+_FILE_NAME = re.compile(rf"(?i)untitled.*|microsoft word - .*|.*\.(?:{_FILE_ENDINGS})")
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -38,18 +41,20 @@ def read_whole(stream: BufferedIOBase) -> bytes:
 def file_document(
     document_id: str,
     text: str,
-    *,
+    *titles: str,
     kind: str,
-    title: str = "",
     metadata: Mapping[str, Any] | None = None,
 ) -> Document:
-    """Return the document of a whole file; without a title, its title is the file's stem.
+    """Return the document of a whole file.
 
-    Raises UnreadableError if there is no text.
+    Its title is the first of `titles` that is not a file's name, else the file's stem. Raises
+    UnreadableError if there is no text.
     """
     if not text.strip():
         raise UnreadableError("It has no text.")
-    title = title or stem(document_id)
+    stated = (" ".join(title.split()) for title in titles)
+    named = (title for title in stated if title and not _FILE_NAME.fullmatch(title))
+    title = next(named, stem(document_id))
     return record(document_id, text, title=title, kind=kind, metadata=metadata or {}, optional={})
 
 

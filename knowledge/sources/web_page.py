@@ -11,13 +11,11 @@ from briefcontext.knowledge.sources.source import Entry, UnreadableError, reject
 from briefcontext.knowledge.sources.texts import decoded, read_whole
 
 MARKDOWN = "gfm-emoji+yaml_metadata_block"
-"""GitHub's Markdown with a front matter, as pandoc names it."""
 LEFT_OUT = (
     *("annotation", "annotation-xml", "audio", "canvas", "datalist", "iframe", "nav", "noscript"),
     *("object", "style", "svg", "template", "video"),
 )
 HIDING = ("display:none", "visibility:hidden", "line-through")
-"""Styles of text that is hidden or struck out."""
 REFERENCES = ("aria-controls", "data-bs-target", "data-target", "for", "href")
 """Attributes by which a control names the element that it opens."""
 BESIDE = "not(.//math) and (preceding-sibling::*[1] | following-sibling::*[1])"
@@ -25,9 +23,7 @@ BESIDE_MATH = f"{BESIDE}/descendant-or-self::math"
 """A second writing of a formula for the eye, its powers without a mark."""
 INPUTS = "//input | //select | //textarea | //*[@aria-checked]"
 NO_STATE = ("button", "file", "hidden", "image", "password", "reset", "submit")
-"""Inputs without a value to read."""
 _STATED = re.compile(rb"\A(?:\xff\xfe|\xfe\xff)|\b(?:charset|encoding)\s*=", re.IGNORECASE)
-"""A statement of the encoding."""
 
 
 @rejecting
@@ -49,14 +45,13 @@ def read_markdown(stream: BufferedIOBase, document_id: str) -> Iterator[Entry]:
     The title is the front matter's, else the first heading.
     """
     text = decoded(read_whole(stream)).replace("\r\n", "\n").replace("\r", "\n")
-    title = outline(text.encode(), MARKDOWN).stated_title if text.startswith("---") else ""
+    title = outline(text.encode(), MARKDOWN).title if text.startswith("---") else ""
     with converted(text.encode(), MARKDOWN, "html") as page:
         parsed = _parsed(page.read())
     yield _outline(parsed).document(document_id, kind="markdown", title=title)
 
 
 def _outline(page: html.HtmlElement) -> Outline:
-    """Return the outline of a page, which is changed."""
     comments = (etree.Comment, etree.ProcessingInstruction)
     etree.strip_elements(page, *comments, *LEFT_OUT, with_tail=False)
     for script in page.xpath("//script[not(starts-with(@type, 'math/tex'))]"):
@@ -81,7 +76,6 @@ def _plain(element: html.HtmlElement) -> str:
 
 
 def _openers(page: html.HtmlElement) -> dict[str, str]:
-    """Return the text of the control that opens an element, by the element's id."""
     openers: dict[str, str] = {}
     for control in page.iterdescendants():
         for name in REFERENCES:
@@ -105,7 +99,6 @@ def _is_opened(element: html.HtmlElement, openers: dict[str, str]) -> bool:
 
 
 def _show_state(element: html.HtmlElement) -> None:
-    """Have an input be text: `☒`, `☐`, or its value."""
     kind = element.get("type", "text").lower()
     checked = element.get("aria-checked")
     if element.tag == "select":
@@ -159,7 +152,6 @@ def _mark_up(element: html.HtmlElement, openers: dict[str, str]) -> None:
 
 
 def _number(item: html.HtmlElement) -> None:
-    """Have an item that states its number begin a list."""
     first = item.getparent()
     if item.getprevious() is not None:
         numbered = html.Element("ol", {"type": first.get("type", "1")})
@@ -200,7 +192,7 @@ def _is_header(row: html.HtmlElement) -> bool:
 def _parsed(content: bytes) -> html.HtmlElement:
     try:
         content.decode()
-        # UTF-8 counts for more than a statement, unless the statement is of a charset in ASCII.
+        # An ASCII page may state a charset that is written in ASCII.
         encoding = None if content.isascii() else "utf-8"
     except UnicodeDecodeError:
         encoding = None
