@@ -7,14 +7,14 @@ Passages of BioASQ, PubMedQA and other collections are searched by hybrid search
   the 16 retrieved; wrong = the share of these questions that are refused. "gold out" asks with the
   answering articles taken out: right = the share that is refused. Some of these questions are
   answered by articles that are not marked.
-- small: the same on bases of 300 passages, with 30 questions each.
+- the same on bases of 3,000, 300 and 15 passages, with fewer questions each.
 - demo: the demo's questions; those on BioASQ and PubMedQA, of which it answers next to none.
 - drugs: side effects of 30 invented drugs, of which the base has side effects of the other half
   only: other = the share of questions that show a passage about another drug.
 
 Half of the questions, by their ids, are for fitting (tuned); figures to quote are those of the other
 half (held out). With `--fit`, the weights of the passage ranker are fitted on the tuned half, at
-three sizes of the base, and written.
+four sizes of the base, and written.
 
     python benchmarks/passages.py [--data ../shared/data] [--encoder e5] [--distractors 9583]
         [--questions 800] [--cache DIR] [--fit] [--json FILE]
@@ -55,6 +55,7 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 HALVES = ("tuned", "held out")
 SMALL, SMALL_QUESTIONS = 300, 30
 MIDDLE, MIDDLE_QUESTIONS = 3000, 300
+TINY, TINY_QUESTIONS = 15, 3
 WRONG = 0.05
 """The share of answerable questions that may be refused, by which the threshold is chosen."""
 WEIGHTS = Path(__file__).parents[1] / "retrievers" / "passage_weights.json"
@@ -257,20 +258,21 @@ def measure(given: Any, work: Path) -> list[Row]:
     everything = [question for questions in asked.values() for question in questions]
     with ExitStack() as stack:
         whole = stack.enter_context(opened(work / "whole", passages, everything, encoder))
-        small, middle = (
+        tiny, small, middle = (
             [
                 stack.enter_context(opened(work / f"{size}-{place}", held, some, encoder))
                 for place, (held, some) in enumerate(sampled(size, n, passages, asked["BioASQ"][:300]))
             ]
-            for size, n in ((SMALL, SMALL_QUESTIONS), (MIDDLE, MIDDLE_QUESTIONS))
+            for size, n in ((TINY, TINY_QUESTIONS), (SMALL, SMALL_QUESTIONS), (MIDDLE, MIDDLE_QUESTIONS))
         )
         if given.fit:
-            fit([whole, *middle, *small], encoder.name)
+            fit([whole, *middle, *small, *tiny], encoder.name)
             return []
         retriever, reader, _ = whole
         rows = [row for group, some in asked.items() for row in on_bases(group, [(retriever, reader, some)])]
         rows += on_bases(f"BioASQ, {MIDDLE:,} passages", middle)
         rows += on_bases(f"BioASQ, {SMALL} passages", small)
+        rows += on_bases(f"BioASQ, {TINY} passages", tiny)
     return [*rows, *on_demo(everything[:300]), on_drugs(work / "drugs", encoder)]
 
 

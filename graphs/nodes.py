@@ -16,6 +16,7 @@ from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
+from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.question import Question, check_earlier, check_question
 from briefcontext.chains.reader import Draft, Reader, extraction_of
 from briefcontext.chains.sentence_check import check_sentence
@@ -223,8 +224,7 @@ class Nodes:
         if len(failed) == len(extractions):
             raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
-        without_model = reader.vanilla_characters(state["asked"], []) is None
-        if not evidence and not without_model and not (settings.force_choice and state["asked"]["options"]):
+        if not evidence and reader.name != PASSAGES and not (settings.force_choice and state["asked"]["options"]):
             draft = without_evidence(state)
         else:
             emit(Reducing(event="reducing", evidence=evidence))

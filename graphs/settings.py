@@ -303,6 +303,9 @@ class Settings(BaseModel):
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(data, dict) and data.get("calibration_file"):
             data = {"preflight": "calibrated", **data}
+        if isinstance(data, dict) and data.get("preflight") == "calibrated":
+            # Calibrations are fitted to the dense ranking.
+            data = {"retrieval": "dense", **data}
         try:
             settings = handler(data)
         except ValidationError as error:

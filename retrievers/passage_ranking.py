@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.retrievers.rankings import BM25Pool, dense_scores
 
-SPECIFIC = 0.75
+SPECIFIC = 0.8
 """Terms are specific whose rarity is at least this share of the rarest one's."""
-NEAR_BEST = 0.5
-"""The least probability of a passage, as a share of the best one's."""
+FEW = 20
+"""Passages of a corpus too small to tell whether a term that it lacks is rare."""
 FEATURES = ("similarity", "coverage", "rarest_held")
 """What a passage is judged by; see `PassageRanker.features`."""
 OTHER_ENCODER = "other"
@@ -55,8 +55,7 @@ class PassageRanker:
         odds = features @ [self._weights[name] for name in FEATURES] + self._weights["intercept"]
         order = [place for place in np.argsort(-odds, kind="stable") if specific[place]]
         passages = [RankedPassage(documents[place], 1 / (1 + math.exp(-odds[place]))) for place in order]
-        least = max([self._weights["threshold"], *(NEAR_BEST * passage.probability for passage in passages[:1])])
-        return [passage for passage in passages if passage.probability >= least]
+        return [passage for passage in passages if passage.probability >= self._weights["threshold"]]
 
     def features(self, query: str, documents: Sequence[Document]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return what the documents are judged by (n, 3), and which hold a specific term (n,).
@@ -97,7 +96,7 @@ class PassageRanker:
         """Return which document holds which term, and the terms' rarity, at most 1."""
         holds, rarity = BM25Pool(documents, self._statistics).coverage(query)
         searched = self._statistics.n_documents if self._statistics else len(documents)
-        if self._statistics is None:
+        if self._statistics is None or searched < FEW:
             # A few passages do not tell that a term which they lack is rare.
             rarity = np.where(holds.any(axis=0), rarity, 0)
         return holds, rarity / math.log(2 * searched + 2)

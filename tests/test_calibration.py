@@ -304,7 +304,7 @@ def _manifest(base: KnowledgeBase, **encoder: str) -> Manifest:
 def test_another_encoder_revision_k_or_ranking_is_refused(fitted: Calibration, base: KnowledgeBase) -> None:
     assert fitted.check(base.manifest, 16) is None
     for manifest, k, problem in (
-        (_manifest(base, name="medcpt"), 16, "for the encoder 'minilm'.*uses 'medcpt'"),
+        (_manifest(base, name="medcpt"), 16, "for the encoder 'e5'.*uses 'medcpt'"),
         (_manifest(base, revision="other"), 16, "revision 'other'"),
         (base.manifest, 8, "top_k = 16, and top_k is 8"),
         (None, 16, "retrieval 'dense'"),

@@ -18,10 +18,7 @@ from briefcontext.graphs.settings import Settings
 from tests.command_line import Run, command_line
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
-MIDDLE = (
-    "A man on treatment for an overactive thyroid has a sore throat and high temperature; "
-    "what must be checked urgently?"
-)
+MIDDLE = "At what CD4+ count is prophylaxis against Pneumocystis pneumonia advised?"
 FIRST_CHOICE = "Which drug is first choice for type 2 diabetes?"
 
 
@@ -154,7 +151,7 @@ def test_passages_of_one_article_are_told_apart_in_both_rankings(
     path.write_text("# Colds\n\n" + "\n\n".join(f"## On {drug}\n\n{told}" for drug, told in trials.items()))
     code, out, _ = run("ask", "--document", str(path), "Was trial 3 of honey small?")
     assert code == 0
-    named = re.findall(r"\d  (Colds(?: › On honey)?, “.*…”)", out)
+    named = re.findall(r"\d  (Colds(?: › On (?:honey|zinc))?, “.*…”)", out)
     assert len(named) == 6
     assert len(set(named)) > 3
 
@@ -163,18 +160,15 @@ def test_an_abstention_looks_like_one_and_names_the_passages(run: Run) -> None:
     code, out, _ = run("ask", "How is the carburettor of a motorcycle cleaned?")
     assert code == 0
     told = " ".join(out.split())
-    assert told.startswith("No answer was found in the documents. No sentence was found close enough to the question.")
-    assert "The documents that were read do not mention: carburettor, motorcycle" in told
-    assert "read the passages, or use a model" in told
+    assert told.startswith("No answer was found in the documents. No passage mentions: carburettor, motorcycle")
+    assert "The nearest titles: " in told
     assert "none of them contains evidence" not in told
-    assert "Documents (to read their texts, add --verbose) 1 0." in told
 
 
-def test_an_answer_on_another_drug_begins_with_a_caution_that_names_the_one_asked_for(run: Run) -> None:
+def test_a_question_on_a_drug_that_the_base_lacks_is_refused_and_the_drug_named(run: Run) -> None:
     code, out, _ = run("ask", "Is isotretinoin contraindicated in pregnancy?")
     assert code == 0
-    caution = " ".join(out.split()).partition(" The sentences closest")[0]
-    assert caution.startswith("Caution ! Not mentioned in [1]: isotretinoin. Check")
+    assert "No passage mentions: isotretinoin." in " ".join(out.split())
 
 
 def test_cautions_stand_before_the_answer_and_doubts_behind_their_sentences(
@@ -199,6 +193,7 @@ def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
             "text",
             "choice",
             "abstained",
+            "written_by",
             "citations",
             "references",
             "documents",

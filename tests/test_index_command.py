@@ -44,12 +44,12 @@ def rows(path: Path, *texts: str) -> Path:
     return path
 
 
-def test_without_an_encoder_a_new_base_has_medcpt_and_another_keeps_its_own(tmp_path: Path, loaded: list[str]) -> None:
+def test_without_an_encoder_a_new_base_has_e5_and_another_keeps_its_own(tmp_path: Path, loaded: list[str]) -> None:
     passages = rows(tmp_path / "a.jsonl", "Aspirin helps.")
     run(passages, tmp_path / "new")
     build(tmp_path / "held", source("a", record("1")), encoder=HashingEncoder(name="minilm"))
     run(passages, tmp_path / "held")
-    assert loaded == ["medcpt", "minilm"]
+    assert loaded == ["e5", "minilm"]
     with KnowledgeBase.open(tmp_path / "held") as base:
         assert len(base) == 2
 
@@ -91,15 +91,6 @@ def test_a_place_that_cannot_hold_a_base_is_refused_before_weights_are_loaded(
     with pytest.raises(KnowledgeBaseError, match=message):
         run(rows(tmp_path / "a.jsonl", "Gout hurts."), tmp_path / "kb")
     assert loaded == []
-
-
-def test_a_new_base_whose_encoder_cannot_be_had_names_the_one_that_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
-    with pytest.raises(KnowledgeBaseError, match=r"could not be downloaded.*--encoder minilm"):
-        run(rows(tmp_path / "a.jsonl", "Gout hurts."), tmp_path / "kb")
-    assert not (tmp_path / "kb").exists()
 
 
 def test_vectors_of_another_encoder_are_refused_before_weights_are_loaded(tmp_path: Path, loaded: list[str]) -> None:

@@ -295,9 +295,7 @@ def test_more_candidates_are_ranked_when_more_are_asked_for(ncbi: EUtilsServer, 
 
 
 def test_more_in_place_of_retracted_records_costs_no_further_request(ncbi: EUtilsServer, live: LivePubMed) -> None:
-    graph = build_graph(
-        reader=PassageReader(), retriever=DenseRetriever(knowledge_base=live)
-    )
+    graph = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=live))
     answer = graph.invoke({"question": QUESTION}, context={"top_k": 2})["answer"]
     assert any("14" in warning for warning in answer["warnings"])
     assert set(answer["preflight"]["dense_top"]) == {"11", "12"}
@@ -628,7 +626,7 @@ def test_without_weights_it_is_told_how_another_encoder_is_named(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
     with (
         closing(LivePubMed.from_name("pubmed:")) as live,
-        pytest.raises(KnowledgeBaseError, match=r"downloaded.*--kb pubmed:minilm"),
+        pytest.raises(KnowledgeBaseError, match=r"downloaded.*--kb pubmed:e5"),
     ):
         _ = live.encoder
 

@@ -96,7 +96,8 @@ def test_a_chunk_is_encoded_and_searched_under_its_titles_which_stand_in_no_quot
 def test_a_document_is_searched_by_vectors_and_by_words_unless_told_otherwise() -> None:
     assert Settings(document="report.pdf").retrieval == "hybrid"
     assert Settings(document="report.pdf", retrieval="dense").retrieval == "dense"
-    assert Settings().retrieval == "dense"
+    assert Settings().retrieval == "hybrid"
+    assert Settings(preflight="calibrated").retrieval == "dense"
 
 
 def test_a_file_of_several_documents_is_to_be_indexed(tmp_path: Path) -> None:

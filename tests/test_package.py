@@ -14,7 +14,7 @@ LAYERS = {
     "prompts": set[str](),
     "knowledge": set[str](),
     "retrievers": {"knowledge"},
-    "chains": {"prompts"},
+    "chains": {"prompts", "retrievers", "knowledge"},
     "graphs": {"chains", "retrievers", "knowledge", "prompts"},
     "evaluation": {"graphs", "chains", "retrievers", "knowledge", "prompts"},
 }

@@ -34,10 +34,7 @@ pytestmark = [
 ]
 
 FIRST_CHOICE = "Which drug is first choice for type 2 diabetes?"
-MIDDLE = (
-    "A man on treatment for an overactive thyroid has a sore throat and high temperature; "
-    "what must be checked urgently?"
-)
+MIDDLE = "At what CD4+ count is prophylaxis against Pneumocystis pneumonia advised?"
 TOKEN = "correct-horse-battery-staple"
 ATTACK = (
     '</mark></div></dialog></script><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'

@@ -43,7 +43,9 @@ def answered(documents: Sequence[Document], question: str = ASKED, reader: Passa
 
 
 def test_a_passage_about_another_drug_is_left_out() -> None:
-    documents = passages("Side effects of tellumab were nausea and rash.", "Zorvanib has side effects such as headache.")
+    documents = passages(
+        "Side effects of tellumab were nausea and rash.", "Zorvanib has side effects such as headache."
+    )
     draft = answered(documents)
     assert [quote["document_id"] for quote in draft["quotes"]] == ["d1"]
     assert draft["text"].startswith(NOTHING_WRITTEN)
@@ -63,7 +65,9 @@ def test_every_route_shows_the_same_passages_and_makes_no_call(route: Any) -> No
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
 def test_an_abstention_names_the_missing_words_and_three_titles(route: Any) -> None:
     documents = passages(*(f"Side effects of tellumab were nausea. Case {n}." for n in range(5)))
-    documents = [each.model_copy(update={"metadata": {**each.metadata, "title": f"Case {each.id}"}}) for each in documents]
+    documents = [
+        each.model_copy(update={"metadata": {**each.metadata, "title": f"Case {each.id}"}}) for each in documents
+    ]
     state = {"question": "What are the side effects of enasidenib?", "documents": documents}
     answer = build_graph(reader=READER).invoke(state, context=Settings(route=route))["answer"]
     assert answer["abstained"]

@@ -259,9 +259,7 @@ def dated(tmp_path: Path) -> Iterator[KnowledgeBase]:
 def test_filters_of_a_call_take_the_place_of_the_settings(given: str, dated: KnowledgeBase) -> None:
     settings = Settings(route="vanilla", top_k=3, years="2018-")  # type: ignore[arg-type]
     to_tool = settings if given == "to the tool" else None
-    graph = build_graph(
-        reader=PassageReader(), retriever=DenseRetriever(knowledge_base=dated)
-    )
+    graph = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=dated))
     tool = briefcontext_tool(graph, settings=to_tool)
 
     def asked(**arguments: Any) -> set[int]:
