@@ -1,7 +1,7 @@
 """How well questions on one long document are answered from it: Evidence Inference's annotated trial reports.
 
-For each question: whether a chunk that was retrieved holds an annotated span (chunk hit), whether the first sentence
-of the extractive reader's answer overlaps one (hit@1), whether one of its sentences does (hit@4), and whether the
+For each question: whether a chunk that was retrieved holds an annotated span (chunk hit), whether the first
+excerpt of the passage reader overlaps one (hit@1), whether one of its excerpts does (hit@4), and whether the
 reader abstains, although each of these documents answers its questions (wrong abstention).
 
     python benchmarks/long_document.py [--data ../shared/data] [--documents 30] [--methods dense hybrid] [--json FILE]
@@ -21,6 +21,7 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.retrievers.knowledge_base import retriever_over
 from briefcontext.retrievers.long_document import LongDocumentRetriever
+from briefcontext.retrievers.passage_ranking import PassageRanker
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 MEASURES = ("chunk hit", "hit@1", "hit@4", "wrong abstention")
@@ -31,7 +32,7 @@ def main() -> None:
     parser = options(__doc__, "--data", "--json")
     parser.add_argument("--documents", type=int, default=120, help="how many, drawn by the seed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--encoder", default="e5")
     parser.add_argument("--methods", nargs="+", default=["dense", "bm25", "hybrid"])
     asked = parser.parse_args()
     documents = list(read_rows(asked.data / "evidence_inference" / "documents.jsonl.gz"))
@@ -46,7 +47,8 @@ def main() -> None:
         retriever = LongDocumentRetriever.from_document(document, encoder)
         for method in asked.methods:
             searched = retriever_over(retriever, method)
-            graph = build_graph(reader=PassageReader(), retriever=searched)
+            ranker = PassageRanker(retriever.term_statistics, encoder.name)
+            graph = build_graph(reader=PassageReader(ranker), retriever=searched)
             for question in (question for question in questions if question["doc_id"] == row["id"]):
                 found[method].append(_measured(graph, searched, question))
     rows = []

@@ -1,10 +1,14 @@
 """The preflight check: what the overlap and a calibration find, how far that holds elsewhere, and the time it takes.
 
-Questions are BioASQ's yes/no questions and PubMedQA's of the split train, over BioASQ's passages, PubMedQA's abstracts
-and abstracts of other collections; the encoder is minilm. The shipped signals were chosen with all of these questions
-and BioASQ's others (factoid, list, summary) in sight; coefficients, regularisation and thresholds never see the
-questions that they are measured on. So these figures flatter a little.
+Questions are BioASQ's yes/no questions and PubMedQA's of the split train, over BioASQ's passages,
+PubMedQA's abstracts and abstracts of other collections; the encoder is minilm, with --rankings
+another. The shipped signals were chosen with all of these questions and BioASQ's others (factoid,
+list, summary) in sight; coefficients, regularisation and thresholds never see the questions that
+they are measured on. So these figures flatter a little.
 
+- which ranking: hybrid search's 16 documents, whose fused or dense order is compared with BM25's, and
+  the dense ranking's 16, at each overlap that three documents can have. A key document is misplaced
+  below 3 or when it was not retrieved; one call = the share of questions whose rankings agree.
 - nested: IoU and calibrated on the same questions, the calibrated one by nested cross-validation; positives are key
   documents ranked below 3 (which a map can repair), or those and the ones that were not retrieved.
 - promised and reached: how often the recall of new questions reaches the target, in simulation.
@@ -12,12 +16,13 @@ questions that they are measured on. So these figures flatter a little.
 - latency: milliseconds from retrieved documents to the decision, without encoding and search.
 
     python benchmarks/preflight.py [--data ../shared/data] [--kb DIR] [--work DIR] [--json FILE]
+    python benchmarks/preflight.py --rankings e5 [--cache DIR]
 
 Without --kb it builds the knowledge base in --work (24,000 passages: some minutes on two cores).
 """
 
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -25,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 from langchain_core.documents import Document
-from parts.corpora import read_passages, read_questions
+from parts.corpora import CachedEncoder, read_passages, read_questions
 from parts.measured import timed
 from parts.report import Row, options, show, write
 from sklearn.metrics import roc_auc_score
@@ -43,7 +48,14 @@ from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
 from briefcontext.retrievers.calibration import Calibration, Positive
-from briefcontext.retrievers.rankings import BM25Pool, TwoRankings
+from briefcontext.retrievers.knowledge_base import retriever_over
+from briefcontext.retrievers.rankings import (
+    BM25Pool,
+    TwoRankings,
+    clear_top,
+    dense_order,
+    intersection_over_union,
+)
 
 KS = (16, 64)
 MAIN = ("bioasq-yesno", "pubmedqa")
@@ -85,6 +97,40 @@ def measure(data: Path, folder: Path | None, work: Path) -> dict[str, list[Row]]
             ),
             "latency": latency(base, asked, calibration, KS),
         }
+
+
+def which_ranking(data: Path, name: str, cache: Path, work: Path) -> list[Row]:
+    """What the overlap with BM25's top 3 finds: of hybrid search's order, of its dense order, of dense search."""
+    encoder = CachedEncoder(load_encoder(name), cache)
+    build_knowledge_base(read_passages(data), work / name, encoder=encoder)  # type: ignore[arg-type]
+    asked = [question for question in read_questions(data, "bioasq") if question.kind == "yesno"]
+    asked += read_questions(data, "pubmedqa")
+    encoder.encode_queries([question.text for question in asked])
+    orders: dict[str, Callable[[Sequence[Document]], Sequence[Document]]] = {"fused": list, "dense": dense_order}
+    found: dict[tuple[str, str], list[tuple[float, bool]]] = {}
+    with KnowledgeBase.open(work / name, encoder=encoder) as base:  # type: ignore[arg-type]
+        for method, question in product(("hybrid", "dense"), asked):
+            documents = retriever_over(base, method).invoke(question.text)
+            ranks = [document.metadata["source_id"] in question.gold for document in documents]
+            bm25 = BM25Pool(documents, base.term_statistics).scores(question.text)
+            bm25_top = [documents[place].id for place in clear_top(bm25, 3)]
+            for order, arrange in orders.items():
+                top = [document.id for document in arrange(documents)[:3]]
+                overlap = intersection_over_union(top, bm25_top) if bm25_top else 0.0
+                found.setdefault((method, order), []).append((overlap, not any(ranks[:3])))
+    rows: list[Row] = []
+    for (method, order), pairs in found.items():
+        overlaps, misplaced = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
+        if (method, order) == ("dense", "fused"):
+            continue
+        rows += [
+            {"encoder": name, "search": method, "compared": order, "n": len(pairs), "misplaced": int(misplaced.sum()),
+             "mapped up to": f"{delta:.1f}", "recall": float((overlaps[misplaced] <= delta).mean()),
+             "specificity": float((overlaps[~misplaced] > delta).mean()),
+             "one call": float((overlaps > delta).mean()), "auc": float(roc_auc_score(misplaced, -overlaps))}
+            for delta in (0.0, 0.2, 0.5)
+        ]  # fmt: skip
+    return rows
 
 
 def of_groups(labelled: LabelledQuestions, groups: Iterable[str]) -> LabelledQuestions:
@@ -175,11 +221,16 @@ def latency(base: KnowledgeBase, questions: Sequence[str], calibration: Calibrat
 
 def main() -> None:
     """Measure, print the tables, and write the figures."""
-    parser = options(__doc__, "--data", "--work", "--json")
+    parser = options(__doc__, "--data", "--cache", "--work", "--json")
     parser.add_argument("--kb", type=Path, help="a knowledge base over those passages, built with minilm")
+    parser.add_argument("--rankings", metavar="ENCODER", help="only measure which ranking to compare, with an encoder")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        report = measure(given.data, given.kb, given.work or Path(temporary))
+        work = given.work or Path(temporary)
+        if given.rankings:
+            report = {"which ranking": which_ranking(given.data, given.rankings, given.cache or work / "cache", work)}
+        else:
+            report = measure(given.data, given.kb, work)
     for title, rows in report.items():
         show(title, rows, dict.fromkeys(("median ms", "p95 ms", "CPU ms"), ".3f"))
     write(given.json, report)

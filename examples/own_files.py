@@ -17,7 +17,7 @@ questions = [
 ]
 
 with TemporaryDirectory() as folder:
-    report = build_knowledge_base(open_sources(papers), f"{folder}/kb", encoder="minilm")
+    report = build_knowledge_base(open_sources(papers), f"{folder}/kb", encoder="e5")
     print(f"{report.passages} passages from {len(report.sources)} files")
 
     graph = build_graph()

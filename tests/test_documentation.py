@@ -80,7 +80,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "labelled.jsonl").write_text(lines)
     for papers, base in (("papers", "my-kb"), ("papers/abstracts.jsonl", "my-abstracts")):
-        index = f"{PROGRAM}index examples/{papers} --kb {base} --encoder minilm"
+        index = f"{PROGRAM}index examples/{papers} --kb {base}"
         assert call(index, folder) == 0
     return folder
 
@@ -115,7 +115,7 @@ def test_every_command_of_ours_works(
         ncbi.add(ARTICLE.encode())
         monkeypatch.setenv("BRIEFCONTEXT_EUTILS_URL", ncbi.url)
         # The weights of MedCPT cannot be downloaded in a test.
-        command = command.replace("--kb pubmed:", "--kb pubmed:minilm")
+        command = command.replace("--kb pubmed: ", "--kb pubmed:e5 ")
         if name in STAY_RUNNING:
             command = f"{PROGRAM}{name} --help"
         assert call(command, workspace) == 0
