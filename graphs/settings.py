@@ -164,7 +164,7 @@ class Settings(BaseModel):
     )
     model: str | None = Field(
         default=None,
-        description="Chat model as provider:model. Without one, sentences are copied and nothing is inferred.",
+        description="Chat model as provider:model. Without one, the closest passages are shown.",
     )
     extract_model: str | None = Field(
         default=None, description="Another chat model for the extractions, as provider:model."

@@ -741,7 +741,7 @@ def test_the_copy_has_numbered_references(browser: Browser, demo: str) -> None:
     browser.see(".copy").click()
     browser.see("#answer .actions", "Copied, with references.")
     copied = browser.driver.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
-    assert copied.startswith(f"{FIRST_CHOICE}\n\nThe sentences closest to the question")
+    assert copied.startswith(f"{FIRST_CHOICE}\n\nClosest passages.")
     reference = "First-choice drug for type 2 diabetes. demo-type-2-diabetes-01 · Demonstration text, not literature"
     assert f"\nReferences\n[1] {reference}\n    “Metformin is" in copied
     assert copied.endswith("Not medical advice: check every statement against its source.")

@@ -213,7 +213,7 @@ async function start(tried) {
   }
   byId("gate").hidden = true;
   byId("asking").hidden = false;
-  const reader = known.own_graph ? null : known.model ?? "none: sentences are copied word for word";
+  const reader = known.own_graph ? null : known.model ?? "none: passages are shown word for word";
   known.words = `over ${known.source}${known.model ? ` with ${known.model}` : ""}`;
   refill(byId("about"),
     el("div", {}, el("dt", {}, "Reads"), el("dd", {}, [known.source, known.size].filter(Boolean).join(", "))),
