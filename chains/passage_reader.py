@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import combinations_with_replacement
 
 from langchain_core.documents import Document
 
@@ -84,7 +85,7 @@ class PassageReader:
         return quote if probability is None else {**quote, "score": probability}
 
     def _best_run(self, query: str, document: Document, sentences: list[tuple[int, int]]) -> tuple[int, int]:
-        """Return the place of the best run of at most `EXCERPT_SENTENCES` sentences of one section.
+        """Return the place of the shortest run of sentences of one section that holds most of the question.
 
         Of the runs that hold at least half of what the best one holds, those of results and conclusions come first.
         """
@@ -92,13 +93,13 @@ class PassageReader:
         holds, rarity = self._ranker.terms(query, texts)
         sections = [find_place(document, start).section for start, _ in sentences]
         runs = []
-        for first in range(len(sentences)):
-            run = range(first, min(first + EXCERPT_SENTENCES, len(sentences)))
-            run = range(first, next((place for place in run if sections[place] != sections[first]), run.stop))
-            runs.append((float(holds[run.start : run.stop].any(axis=0) @ rarity), _section_rank(sections[first]), run))
-        most = max(held for held, _, _ in runs)
-        run = min((run for run in runs if run[0] >= most / 2), key=lambda run: (run[1], -run[0]))[2]
-        return sentences[run.start][0], sentences[run.stop - 1][1]
+        for first, last in combinations_with_replacement(range(len(sentences)), 2):
+            if last < first + EXCERPT_SENTENCES and len(set(sections[first : last + 1])) == 1:
+                held = float(holds[first : last + 1].any(axis=0) @ rarity)
+                runs.append((_section_rank(sections[first]), -held, last - first, first))
+        least = min(negative for _, negative, _, _ in runs) / 2
+        _, _, length, first = min(run for run in runs if run[1] <= least)
+        return sentences[first][0], sentences[first + length][1]
 
     def _abstention(self, query: str, documents: Sequence[Document]) -> str:
         """Say why there is no passage to show, and name the nearest titles."""

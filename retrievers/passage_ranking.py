@@ -17,7 +17,7 @@ from briefcontext.retrievers.rankings import BM25Pool, dense_scores
 SPECIFIC = 0.8
 """Terms are specific whose rarity is at least this share of the rarest one's."""
 FEW = 20
-"""Passages of a corpus too small to tell whether a term that it lacks is rare."""
+"""Passages of a corpus too small to tell whether a term that it lacks is rare, or whether to abstain."""
 FEATURES = ("similarity", "coverage", "rarest_held")
 """What a passage is judged by; see `PassageRanker.features`."""
 OTHER_ENCODER = "other"
@@ -55,7 +55,8 @@ class PassageRanker:
         odds = features @ [self._weights[name] for name in FEATURES] + self._weights["intercept"]
         order = [place for place in np.argsort(-odds, kind="stable") if specific[place]]
         passages = [RankedPassage(documents[place], 1 / (1 + math.exp(-odds[place]))) for place in order]
-        return [passage for passage in passages if passage.probability >= self._weights["threshold"]]
+        least = 0.0 if self._searched(documents) < FEW else self._weights["threshold"]
+        return [passage for passage in passages if passage.probability >= least]
 
     def features(self, query: str, documents: Sequence[Document]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return what the documents are judged by (n, 3), and which hold a specific term (n,).
@@ -92,14 +93,17 @@ class PassageRanker:
         """Return which text holds which term of the question (n, t), and the terms' rarity (t,)."""
         return self._holds(query, [Document(text) for text in texts])
 
+    def _searched(self, documents: Sequence[Document]) -> int:
+        """Return the number of passages that rarity is known from."""
+        return self._statistics.n_documents if self._statistics else min(len(documents), FEW - 1)
+
     def _holds(self, query: str, documents: Sequence[Document]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         """Return which document holds which term, and the terms' rarity, at most 1."""
         holds, rarity = BM25Pool(documents, self._statistics).coverage(query)
-        searched = self._statistics.n_documents if self._statistics else len(documents)
-        if self._statistics is None or searched < FEW:
-            # A few passages do not tell that a term which they lack is rare.
+        searched = self._searched(documents)
+        if searched < FEW:
             rarity = np.where(holds.any(axis=0), rarity, 0)
-        return holds, rarity / math.log(2 * searched + 2)
+        return holds, rarity / math.log(2 * max(searched, len(documents)) + 2)
 
 
 @cache

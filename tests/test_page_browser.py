@@ -91,10 +91,10 @@ def without_group_9(call: Call) -> Reply:
 def test_the_first_question_is_an_example_and_its_answer_is_cited(browser: Browser, demo: str) -> None:
     browser.open(demo)
     browser.see(".example", FIRST_CHOICE).click()
-    browser.see("#status", "citing 2 articles")
+    browser.see("#status", "citing 4 articles")
     assert browser.see("#result-heading").text == FIRST_CHOICE
     assert "Metformin is the usual first-choice drug" in browser.see("#answer .text").text
-    assert len(browser.all(".reference")) == 2
+    assert len(browser.all(".reference")) == 4
     assert "no model calls" in browser.see(".usage").text
     assert "Not medical advice" in browser.see("footer").text
 

@@ -32,7 +32,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     "model": (
         str,
         model_option(
-            help="Chat model as provider:model, such as openai:gpt-4o-mini. Default: none; the closest passages are shown."
+            help="Chat model as provider:model, such as openai:gpt-4o-mini. Default: none; passages are shown."
         ),
     ),
     "extract_model": (str, model_option(help="Another chat model for the extractions. Default: the same.")),

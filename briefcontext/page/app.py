@@ -121,7 +121,8 @@ def create_page(
         given = await _read_json(request)
         question = _question(given)
         settings = choose(fixed, given.get("settings"))
-        ranking = "retrieved" if own else "re-ranked" if settings.cross_encoder else settings.retrieval
+        dense = settings.retrieval.replace("hybrid", "dense")  # Of hybrid search the dense order is compared.
+        ranking = "retrieved" if own else "re-ranked" if settings.cross_encoder else dense
         return JSONLines(run(graph, question, settings, ranking=ranking))
 
     async def ask_file(request: Request) -> Response:

@@ -122,7 +122,7 @@ async def run_over(document: Document, question: Mapping[str, Any], settings: Se
     upload = _Upload(name=str(document.id), document=document, settings=settings)
     try:
         graph = build_graph(retriever=upload)
-        async for line in run(graph, question, settings, ranking=settings.retrieval):
+        async for line in run(graph, question, settings, ranking=settings.retrieval.replace("hybrid", "dense")):
             if line["event"] == "answer":
                 yield {"event": "source", "source_id": document.metadata["source_id"], **listed(upload.encoded.chunks)}
             yield line
