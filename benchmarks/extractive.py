@@ -9,9 +9,7 @@ PubMedQA and other collections, encoded by minilm.
   sees no labels); findings = the share of all sentences that do; found = a gold document is among the 16 retrieved, and
   no reader can do more; missed = the share of these that are refused, as where none is found, abstaining is right.
   "gold out" asks the same with the gold documents taken out, and the demo's questions that have none: the more
-  abstentions, the better, but some of these questions are answered by documents that nobody marked. warned = the share
-  of answers with the caution that a passage cited does not mention words of the question; rightly = of those whose
-  first sentence is from no gold document.
+  abstentions, the better, but some of these questions are answered by documents that nobody marked.
 - "others, demo": those on BioASQ and PubMedQA, asked of the demo's base, which answers next to none of them.
 - Evidence Inference: the whole text of a trial is read; first = the first sentence overlaps an annotated one. "another
   trial" asks the same of another text.
@@ -41,7 +39,6 @@ from pydantic import SkipValidation
 
 from briefcontext.chains.answer import Answer
 from briefcontext.chains.extractive_reader import ExtractiveReader
-from briefcontext.graphs.cautions import CITED_UNMENTIONED
 from briefcontext.graphs.graph import build_graph
 from briefcontext.knowledge import demo_questions
 from briefcontext.knowledge.build import build_knowledge_base
@@ -54,7 +51,6 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 
 HALVES = ("tuned", "held out")
-WARNING = CITED_UNMENTIONED.partition("{")[0]
 FINDING = re.compile("RESULT|FINDING|CONCLUSION|DISCUSSION|INTERPRETATION")
 
 
@@ -81,15 +77,12 @@ def outcome(
 ) -> dict[str, Sequence[float]]:
     """What each measure says of an answer; `findings` tells of its sentences whether each reports a finding."""
     answered = not answer["abstained"]
-    warned = any(caution.startswith(WARNING) for caution in answer["cautions"])
     return {
         "abstained": [not answered],
         "sentences": [sum(len(citation["quotes"]) for citation in answer["citations"])] * answered,
-        "warned": [warned] * answered,
         "found": [found],
         "missed": [not answered] * found,
         "first": [first] * answered,
-        "rightly": [warned] * (answered and not first),
         "cited": [] if cited is None else [cited],
         "finding": findings[:1],
         "findings": findings,
