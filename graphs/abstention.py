@@ -1,6 +1,5 @@
 """Abstention messages: why there is no answer."""
 
-from briefcontext.chains.question import language_note
 from briefcontext.chains.reader import NOTHING_USED, Draft
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import State
@@ -16,9 +15,8 @@ UNMENTIONED = "The documents that were read do not mention: {words}. "
 
 
 def nothing_close(state: State, draft: Draft) -> Draft:
-    """Name the words of the question that no document has, unless it is in another language."""
-    text, documents = state["asked"]["text"], state["ranking"]
-    words, _ = unmentioned(text, documents) if language_note(text, documents) is None else ([], 0.0)
+    """Name the words of the question that no document has."""
+    words, _ = unmentioned(state["asked"]["text"], state["ranking"])
     named = UNMENTIONED.format(words=", ".join(words)) if words else ""
     return Draft(**{**draft, "text": NOTHING_CLOSE.format(unmentioned=named)})
 
@@ -44,7 +42,7 @@ def without_evidence(state: State) -> Draft:
 
 
 def _abstention(reason: str) -> Draft:
-    return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, warnings=[])
+    return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, notes=[])
 
 
 def _no_document(state: State, settings: Settings) -> str:

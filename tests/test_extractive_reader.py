@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from langchain_core.documents import Document
-from langchain_openai import ChatOpenAI
 from numpy.typing import NDArray
 
 from briefcontext.chains.citation import assign_keys, cite
@@ -14,9 +13,7 @@ from briefcontext.chains.extractive_reader import MIN_SCORE, ExtractiveReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import check_question
-from briefcontext.graphs.cautions import CITED_UNMENTIONED, ONE_AT_A_TIME, WITHOUT_DOSE
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.sentence_ranking import (
     MOST_WORDS,
@@ -25,9 +22,8 @@ from briefcontext.retrievers.sentence_ranking import (
     lacks_dose,
     unmentioned,
 )
-from tests.conftest import make_documents
 from tests.hashing_encoder import HashingEncoder
-from tests.openai_server import OpenAIServer, Reply
+from tests.notes import kinds
 
 ASKED = check_question("aspirin stroke risk")
 WORDS = ("aspirin", "stroke", "risk", "sky")
@@ -134,17 +130,16 @@ def test_a_dose_is_asked_for_or_only_mentioned(question: str, asks: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "first", "caution"),
+    ("text", "first"),
     [
-        ("Aspirin lowers the risk of stroke. Aspirin, 75 mg, was given for stroke.", "Aspirin, 75 mg", False),
-        ("Aspirin lowers the risk of stroke.", "Aspirin lowers the risk", True),
+        ("Aspirin lowers the risk of stroke. Aspirin, 75 mg, was given for stroke.", "Aspirin, 75 mg"),
+        ("Aspirin lowers the risk of stroke.", "Aspirin lowers the risk"),
     ],
 )
-def test_a_dose_that_is_asked_for_comes_first_or_is_told_to_be_missing(text: str, first: str, caution: bool) -> None:
+def test_a_dose_that_is_asked_for_comes_first(text: str, first: str) -> None:
     asked: Any = {"question": "Which dose of aspirin lowers the risk of stroke?", "documents": _documents(text)}
     answer = build_graph(reader=READER).invoke(asked)["answer"]
     assert answer["citations"][0]["quote"].startswith(first)
-    assert (WITHOUT_DOSE in answer["cautions"]) == caution
 
 
 def test_an_amount_in_a_question_is_not_what_it_is_about() -> None:
@@ -152,16 +147,6 @@ def test_an_amount_in_a_question_is_not_what_it_is_about() -> None:
     asked: Any = {"question": "How is a potassium of 17.5 mmol/L treated?", "documents": _documents(text)}
     answer = build_graph(reader=READER).invoke(asked)["answer"]
     assert answer["citations"][0]["quotes"][0]["text"].startswith("A very high potassium")
-    assert answer["cautions"] == []
-
-
-def test_a_question_in_another_language_is_told_so_and_not_which_words_are_missing() -> None:
-    text = "The first-line drugs of hypertension are the ACE inhibitors and the calcium channel blockers."
-    question = "¿Qué es lo que se usa para el dolor de las muelas?"
-    answer = build_graph(reader=READER).invoke({"question": question, "documents": _documents(text)})["answer"]
-    assert answer["abstained"]
-    assert "do not mention" not in answer["text"]
-    assert answer["cautions"][0].startswith("The question seems to be in Spanish")
 
 
 @pytest.mark.parametrize(
@@ -215,16 +200,7 @@ def test_a_passage_need_not_say_safe_to_be_about_what_is_asked() -> None:
     text = "Metformin is not recommended in kidney disease."
     asked: Any = {"question": "Is metformin safe in kidney disease?", "documents": _documents(text)}
     answer = build_graph(reader=READER).invoke(asked)["answer"]
-    assert (answer["abstained"], answer["cautions"]) == (False, [])
-
-
-@pytest.mark.parametrize("more", ["", "?", " Is it safe in pregnancy?"])
-def test_of_several_questions_the_sentences_may_answer_one_only(more: str) -> None:
-    documents = _documents("Aspirin lowers the risk of stroke.")
-    asked: Any = {"question": f"Does aspirin lower the risk of stroke?{more}", "documents": documents}
-    answer = build_graph(reader=READER).invoke(asked)["answer"]
-    assert not answer["abstained"]
-    assert (ONE_AT_A_TIME in answer["cautions"]) == ("pregnancy" in more)
+    assert (answer["abstained"], kinds(answer, "danger", "caution")) == (False, [])
 
 
 @pytest.mark.parametrize(
@@ -248,38 +224,6 @@ def test_words_that_no_document_has_are_named(question: str, text: str, title: s
     assert named[: len(words) or None] == words
 
 
-@pytest.mark.parametrize(
-    ("question", "words"),
-    [
-        ("Does aspirin lower the risk of stroke?", None),
-        ("Does aspirin lower the risk of stroke in twins?", None),
-        ("Aspirin and the risk of stroke in twin pregnancies", "twin, pregnancies"),
-        ("Does lithium cause strokes?", "lithium, cause"),
-        ("My father had a stroke: does lithium help him?", "father, lithium"),
-        ("Is aspirin of benefit for 3 of 40?", "benefit"),
-        ("Which aspirin must be taken?", None),
-        ("Aspirin 81 or 325?", None),
-    ],
-)
-@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
-def test_an_answer_names_the_words_that_the_passages_cited_do_not_mention(
-    question: str, words: str | None, route: Any
-) -> None:
-    documents = _documents("Aspirin lowers the risk of stroke.", "Twin pregnancies were many, and lithium their cause.")
-    built = build_graph(reader=READER)
-    answer = built.invoke({"question": question, "documents": documents}, context=Settings(route=route))["answer"]
-    assert [citation["document_id"] for citation in answer["citations"]] == ["d0"]
-    assert answer["cautions"] == ([CITED_UNMENTIONED.format(where=f"in [1]: {words}")] if words else [])
-
-
-def test_a_passage_on_something_else_does_not_hide_behind_another() -> None:
-    texts = ("Aspirin lowers the risk of stroke.", "Stroke is a risk.", "Of stroke there is a risk.")
-    asked = {"question": "Does aspirin lower the risk of stroke in twins?", "documents": _documents(*texts)}
-    answer = build_graph(reader=READER).invoke(asked)["answer"]
-    assert [citation["quote"] for citation in answer["citations"]] == list(texts)
-    assert answer["cautions"] == [CITED_UNMENTIONED.format(where="in [2][3]: aspirin, lower, twins")]
-
-
 def test_a_rare_word_is_more_of_a_question_than_a_common_one() -> None:
     question, documents = "Does lithium lower the risk of stroke?", _documents("Aspirin lowers the risk of stroke.")
     rare = TermStatistics(100, 1000, lambda term: None if term == "lithium" else (0.5, [term]))
@@ -298,20 +242,6 @@ def test_of_many_words_that_no_document_has_the_rarest_are_named() -> None:
     named, share = unmentioned(f"{' '.join(first)} lithium", _documents("Sky."), rarest)
     assert named == [*first[: MOST_WORDS - 1], "lithium"]
     assert share == pytest.approx(1)
-
-
-@pytest.mark.parametrize("name", ["lithium", "children", "nephritis"])
-def test_what_a_model_neither_cites_nor_speaks_of_is_named(
-    name: str, chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    built = build_graph(reader=chat_model)
-    asked = {"question": f"What does it do for {name}?", "documents": make_documents(3, about=0)}
-    cautions = []
-    for said in ("", f"The documents do not mention {name}."):
-        server.script = lambda call, said=said: Reply(f"Point holds [{call.documents[0][0]}]. {said}")  # type: ignore[misc]
-        answer = built.invoke(asked, context=Settings(route="vanilla"))["answer"]
-        cautions.append([caution.partition(". ")[0] for caution in answer["cautions"]])
-    assert cautions == [[f"Not mentioned in [1]: {name}"], []]
 
 
 def test_the_answer_is_made_of_sentences_and_says_so() -> None:
@@ -497,4 +427,4 @@ def test_it_chooses_no_option_and_says_why() -> None:
     asked = check_question("aspirin stroke risk", {"A": "yes", "B": "no"})
     draft = wait_for(READER.aanswer(asked, _documents(NEAR), "vanilla", ACCOUNT))
     assert draft["choice"] is None
-    assert "does not reason" in draft["warnings"][0]
+    assert kinds(draft) == ["no_choice"]

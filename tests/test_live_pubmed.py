@@ -35,6 +35,7 @@ from briefcontext.retrievers.knowledge_base import DenseRetriever, MedCPTRetriev
 from briefcontext.retrievers.sentence_ranking import SentenceRanker
 from tests.conftest import SHARED_DATA
 from tests.eutils_server import EUtilsServer, Fault, serve
+from tests.notes import messages
 
 SAMPLES = [
     SHARED_DATA / "pubmed_xml" / name
@@ -300,7 +301,7 @@ def test_more_in_place_of_retracted_records_costs_no_further_request(ncbi: EUtil
         reader=ExtractiveReader(SentenceRanker(WordCountEncoder()).rank), retriever=DenseRetriever(knowledge_base=live)
     )
     answer = graph.invoke({"question": QUESTION}, context={"top_k": 2})["answer"]
-    assert any("14" in warning for warning in answer["warnings"])
+    assert any("14" in message for message in messages(answer, "retracted_left_out"))
     assert set(answer["preflight"]["dense_top"]) == {"11", "12"}
     assert len(ncbi.fetched()) == 1
 
