@@ -7,6 +7,7 @@ from briefcontext.lazy import lazy
 if TYPE_CHECKING:
     from briefcontext.chains.answer import Answer as Answer
     from briefcontext.chains.llm_reader import LLMReader as LLMReader
+    from briefcontext.chains.notes import Note as Note
     from briefcontext.chains.passage_reader import PassageReader as PassageReader
     from briefcontext.errors import (
         BriefContextError as BriefContextError,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
         Retrieved as Retrieved,
         Rewritten as Rewritten,
         RouteDecided as RouteDecided,
+        Verified as Verified,
+        Verifying as Verifying,
     )
     from briefcontext.graphs.graph import build_graph as build_graph, graph as graph
     from briefcontext.graphs.settings import Settings as Settings

@@ -31,6 +31,7 @@ class _Names:
         "knowledge_base": "BRIEFCONTEXT_BASES",
         "model": "BRIEFCONTEXT_MODELS",
         "extract_model": "BRIEFCONTEXT_MODELS",
+        "verify_model": "BRIEFCONTEXT_MODELS",
         "document": "BRIEFCONTEXT_DOCUMENTS",
     }
     bases: ClassVar[Mapping[str, str]]
@@ -69,6 +70,7 @@ def served(settings: type[Settings], environment: Mapping[str, str] | None = Non
         "knowledge_base": (_one_of(*bases), next(iter(bases))),
         "model": (model, next(iter(models), None)),
         "extract_model": (model, None),
+        "verify_model": (model, None),
         "document_encoder": (_one_of("e5", "minilm", "bge", "medcpt"), "e5"),
         "cross_encoder": (_one_of("medcpt", None), None),
         **dict.fromkeys(("calibration_file", "prompts", "model_cache", "model_arguments"), (None, None)),

@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import CallToolResult, TextContent, ToolAnnotations
+from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import Field, ValidationError
 from starlette.types import ASGIApp
 from typing_extensions import TypedDict
@@ -26,7 +26,7 @@ from briefcontext.commands.progress import event_words
 from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph
-from briefcontext.graphs.settings import AskedFilters, Settings
+from briefcontext.graphs.settings import AskedFilters, Settings, Words
 from briefcontext.graphs.tool import Asked, cited_text, problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
 from briefcontext.study_type import source_notes
@@ -84,13 +84,28 @@ _Filters = Annotated[AskedFilters | None, _ASKED["filters"]]
 _text = partial(Field, min_length=1, max_length=MAX_QUESTION_CHARACTERS)
 _Query = Annotated[str, _text(description="What to look for, in words or as a question.")]
 _Count = Annotated[int, Field(ge=1, le=_MOST, description="How many passages, at most.")]
-_Source = Annotated[str, _text(description="The source_id of a citation or a passage.")]
+_Source = Annotated[Words, _text(description="The source_id of a citation or a passage.")]
 _First = Annotated[int, Field(ge=0, description="How many passages of the source to pass over: those read before.")]
 
 
 class _Server(MCPServer[Any]):
+    async def list_tools(self) -> list[Tool]:
+        """Return the tools, whose schemas allow no other arguments."""
+        closed = {"additionalProperties": False}
+        return [
+            tool.model_copy(update={"input_schema": {**tool.input_schema, **closed}})
+            for tool in await super().list_tools()
+        ]
+
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
-        """Call a tool, and say in one line what is wrong with its arguments, or what went wrong."""
+        """Call a tool; raise ToolError with one line on what is wrong with its arguments, or what went wrong."""
+        for tool in await self.list_tools():
+            known = tool.input_schema.get("properties", {})
+            if tool.name == name and (unknown := arguments.keys() - known.keys()):
+                raise ToolError(
+                    f"There is no argument {', '.join(sorted(map(repr, unknown)))} of {name}. "
+                    f"There are {', '.join(known)}."
+                )
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:

@@ -12,17 +12,18 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.articles import article_id, source_id
 from briefcontext.chains.citation import KEY, Citation, document_key, number_citations
+from briefcontext.chains.claims import check_claims, find_claims
 from briefcontext.chains.model.usage import Usage
+from briefcontext.chains.notes import Note, by_level, note
 from briefcontext.chains.passage_reader import PASSAGES
-from briefcontext.chains.question import Question, language_note, languages
+from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.chains.references import Evidence, Reference, list_references, summarise_evidence
-from briefcontext.chains.support import NO_CITATION, Doubt, find_doubts
 from briefcontext.study_type import StudyType
 
 NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""
-DEMONSTRATION = "The documents are texts written for this project as a demonstration, and not literature: rely on none."
+DEMONSTRATION = "The documents were written as a demonstration. They are not literature; do not rely on them."
 _LISTED = 10
 _KEY = re.compile(rf"\[?({KEY})\]?", re.ASCII | re.IGNORECASE)
 _version = cache(version)
@@ -140,12 +141,8 @@ class Answer(TypedDict):
     """Contradicting evidence; null if none was reported."""
     usage: Usage
     """Model calls, tokens and time."""
-    doubts: list[Doubt]
-    """Sentences that cite nothing or say something that their citations do not."""
-    cautions: list[str]
-    """Safety warnings, to be shown before the answer."""
-    warnings: list[str]
-    """Other notes: quotes that were not found, parts that were not read, sentences without a citation."""
+    notes: list[Note]
+    """Dangers, cautions and information on the answer and its sentences, the most serious first."""
     provenance: Provenance
     """The software, model and collection that produced the answer."""
 
@@ -163,57 +160,30 @@ def compose(
     model: str,
     searched: Searched,
 ) -> Answer:
-    """Make the answer from a reader's draft: number its citations, and report what cannot be traced."""
+    """Make the answer from a reader's draft: number its citations and note what to check."""
     separator = "\0"
-    written = (draft["text"], draft["conflict"] or "", *draft.get("cautions", []))
+    written = (draft["text"], draft["conflict"] or "", *(each["message"] for each in draft["notes"]))
     texts = separator.join(text.replace(separator, "") for text in written)
     numbered, citations, unknown = number_citations(texts, documents, draft["quotes"])
-    text, statement, *cautions = numbered.split(separator)
+    text, statement, *messages = numbered.split(separator)
     text = text.strip()
+    notes = [
+        Note(**{**each, "message": message.strip()}) for each, message in zip(draft["notes"], messages, strict=True)
+    ]
     numbers = {citation["document_id"]: citation["key"] for citation in citations}
     named = {document_key(each): f"[{numbers.get(str(each.id)) or source_id(each)}]" for each in documents}
     extractions = [Extraction(**{**each, "finding": _in_names(each["finding"], named)}) for each in extractions]
+    if asked["options"]:
+        notes += _choice_notes(draft["choice"], extractions)
+    if not draft["abstained"]:
+        claims = find_claims(text, {citation["key"] for citation in citations})
+        notes += _citation_notes(citations, unknown)
+        notes += check_claims(claims, citations, documents) if citations and model != PASSAGES else []
+    notes += _partition_notes(extractions)
+    notes += _document_notes(documents, retracted, preflight, abstained=draft["abstained"])
     conflict = find_conflict(extractions, draft["choice"], statement.strip() or None)
-    articles = _cited_articles(citations, documents)
-    doubts = [] if draft["abstained"] or model == PASSAGES else find_doubts(text, citations, documents)
-    warnings = list(draft["warnings"])
-    unread = []
-    for extraction in extractions:
-        place, error = f"Partition {extraction['index'] + 1}", extraction["error"]
-        if extraction["status"] == "failed":
-            unread.append(f"{place} was not read ({', '.join(extraction['document_ids'])}): {error}")
-        elif error:
-            warnings.append(f"{place}: {error}")
-    read = Counter(id for extraction in extractions for id in extraction["document_ids"])
-    if cut := [id for id, pieces in read.items() if pieces > 1]:
-        warnings.append(f"Too long for the model's input window, and so read in pieces: {', '.join(cut)}.")
-    if asked["options"] and (unchosen := _unchosen(draft["choice"], extractions)):
-        cautions.insert(0, unchosen)
-    if not draft["abstained"]:
-        cautions += _unsupported(citations, [*doubts, *find_doubts(statement, citations, documents)])
-    cautions += unread  # They may be many, and a model is told the first cautions only.
-    if any(document.metadata.get("kind") == "demo" for document in documents):
-        warnings.insert(0, DEMONSTRATION)
-    why_nothing = cautions if draft["abstained"] else warnings
-    if note := language_note(asked["text"], documents):
-        why_nothing.append(note)
-    if caution := preflight.get("caution"):
-        warnings.append(caution)
-    if retracted:  # One of them may have had the answer.
-        why_nothing.append(f"Left out, as retracted: {len(retracted)} ({', '.join(retracted)}).")
-    if unknown:
-        more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
-        warnings.append(f"Citations of no retrieved document were taken out: {', '.join(unknown[:_LISTED])}{more}.")
-    if not draft["abstained"]:
-        warnings += _citation_warnings(citations, doubts)
-        if differ := languages(text, documents):
-            warnings.append(
-                f"Only figures were compared with the documents: the answer is in {differ[0]}, these in {differ[1]}."
-            )
-    if loose := [citation["key"] for citation in citations if citation["match"] == "fuzzy"]:
-        warnings.append(
-            f"Quoted in other words than the document's, which are shown: [{']['.join(dict.fromkeys(loose))}]."
-        )
+    # Whether passages agree is unknown without a model.
+    contradicted = None if model == PASSAGES else bool(conflict)
     return Answer(
         question=asked["text"],
         options=asked["options"],
@@ -232,16 +202,13 @@ def compose(
             )
             for document in documents
         ],
-        # Whether passages agree is unknown without a model.
-        evidence=summarise_evidence(articles, conflict=None if model == PASSAGES else bool(conflict)),
+        evidence=summarise_evidence(_cited_articles(citations, documents), conflict=contradicted),
         route=route,
         preflight=preflight,
         extractions=extractions,
         conflict=conflict,
         usage=usage,
-        doubts=doubts,
-        cautions=cautions,
-        warnings=warnings,
+        notes=by_level(notes),
         provenance=Provenance(version=_version("briefcontext"), searched=searched),
     )
 
@@ -279,42 +246,68 @@ def find_conflict(
     return Conflict(choices=choices, statement=statement, settled=settled)
 
 
-def _unchosen(choice: str | None, extractions: Sequence[Extraction]) -> str | None:
-    if chosen := sorted({extraction["choice"] for extraction in extractions if extraction["choice"]}):
-        if choice is None:
-            return "No option was chosen by the answer; partitions of the documents chose some."
-        return (
-            None
-            if choice in chosen
-            else f"No partition of the documents chose {choice}: they chose {', '.join(chosen)}."
-        )
+def _choice_notes(choice: str | None, extractions: Sequence[Extraction]) -> list[Note]:
+    """Return a note if there is no choice, or if no partition made it."""
+    chosen = sorted({extraction["choice"] for extraction in extractions if extraction["choice"]})
     if choice is None:
-        return "No option was chosen" + (
-            ", neither by a partition of the documents nor by the answer." if extractions else " by the answer."
-        )
-    return (
-        f"The choice {choice} is unsupported: no partition of the documents chose an option." if extractions else None
-    )
+        partitions = f" Partitions of the documents chose {', '.join(chosen)}." if chosen else ""
+        return [note("caution", "no_choice", f"The answer chooses no option.{partitions}")]
+    if not extractions or choice in chosen:
+        return []
+    others = f"they chose {', '.join(chosen)}" if chosen else "they chose none"
+    message = f"The choice {choice} is unsupported. No partition of the documents made it: {others}."
+    return [note("caution", "choice_unsupported", message)]
 
 
-def _unsupported(citations: Sequence[Citation], doubts: Sequence[Doubt]) -> list[str]:
-    cautions = [] if citations else ["The answer cites no document, so nothing in it can be traced."]
-    if wrong := [doubt for doubt in doubts if doubt["reason"] != NO_CITATION]:
-        count, verb = ("One sentence", "says") if len(wrong) == 1 else (f"{len(wrong)} sentences", "say")
-        said = "; ".join(dict.fromkeys(doubt["reason"] for doubt in wrong))
-        cautions.append(f"{count} of the answer {verb} what the cited documents do not ({said}).")
-    if retracted := dict.fromkeys(citation["source_id"] for citation in citations if citation["retracted"]):
-        cautions.append(f"Retracted articles are cited: {', '.join(retracted)}.")
-    if doubtful := dict.fromkeys(citation["source_id"] for citation in citations if citation["expression_of_concern"]):
-        cautions.append(f"Articles under an expression of concern are cited: {', '.join(doubtful)}.")
-    return cautions
-
-
-def _citation_warnings(citations: Sequence[Citation], doubts: Sequence[Doubt]) -> list[str]:
-    warnings = []
+def _citation_notes(citations: Sequence[Citation], unknown: Sequence[str]) -> list[Note]:
+    notes = [] if citations else [note("caution", "uncited", "The answer cites no document.")]
+    if retracted := _sources(citations, "retracted"):
+        notes.append(note("danger", "retracted_cited", f"Retracted articles are cited: {retracted}."))
+    if doubtful := _sources(citations, "expression_of_concern"):
+        message = f"Articles under an expression of concern are cited: {doubtful}."
+        notes.append(note("caution", "concern_cited", message))
+    if unknown:
+        more = f" and {len(unknown) - _LISTED:,} more" if len(unknown) > _LISTED else ""
+        message = f"Citations of unknown documents were removed: {', '.join(unknown[:_LISTED])}{more}."
+        notes.append(note("caution", "unknown_citation", message))
     if bare := [citation["key"] for citation in citations if citation["quote"] is None]:
-        warnings.append(f"Cited without a quote that stands in the document: [{']['.join(bare)}].")
-    if citations and (uncited := sum(doubt["reason"] == NO_CITATION for doubt in doubts)):
-        count, verb = ("One", "carries") if uncited == 1 else (uncited, "carry")
-        warnings.append(f"{count} of the answer's sentences {verb} no citation.")
-    return warnings
+        message = f"Cited without a quote that is in the document: [{']['.join(bare)}]."
+        notes.append(note("info", "cited_without_quote", message))
+    if close := [citation["key"] for citation in citations if citation["match"] == "fuzzy"]:
+        message = f"The model quoted in other words than the document's: [{']['.join(close)}]."
+        notes.append(note("info", "quote_differs", message))
+    return notes
+
+
+def _sources(citations: Sequence[Citation], mark: Literal["retracted", "expression_of_concern"]) -> str:
+    return ", ".join(dict.fromkeys(citation["source_id"] for citation in citations if citation[mark]))
+
+
+def _partition_notes(extractions: Sequence[Extraction]) -> list[Note]:
+    notes = []
+    for extraction in extractions:
+        name, error = f"Partition {extraction['index'] + 1}", extraction["error"]
+        if extraction["status"] == "failed":
+            ids = ", ".join(extraction["document_ids"])
+            notes.append(note("caution", "partition_failed", f"{name} was not read ({ids}): {error}"))
+        elif error:
+            notes.append(note("info", "partition_error", f"{name}: {error}"))
+    pieces = Counter(id for extraction in extractions for id in extraction["document_ids"])
+    if cut := ", ".join(id for id, count in pieces.items() if count > 1):
+        message = f"Too long for the model's input window and read in pieces: {cut}."
+        notes.append(note("info", "read_in_pieces", message))
+    return notes
+
+
+def _document_notes(
+    documents: Sequence[Document], retracted: Sequence[str], preflight: Preflight, *, abstained: bool
+) -> list[Note]:
+    notes = []
+    if any(document.metadata.get("kind") == "demo" for document in documents):
+        notes.append(note("info", "demonstration", DEMONSTRATION))
+    if caution := preflight.get("caution"):
+        notes.append(note("caution", "calibration", caution))
+    if retracted:  # One of them may have the answer.
+        message = f"Retracted articles were left out: {', '.join(retracted)}."
+        notes.append(note("caution" if abstained else "info", "retracted_left_out", message))
+    return notes

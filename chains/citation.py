@@ -31,6 +31,8 @@ _BRACKET = re.compile(
     r"(?<!\s)(?P<gap>\s*)[\[【［](?P<words>[^\0\[\]【】［］]*)[\]】］](?:\((?:[a-z]+:|//|www\.|#)[^()\s]*\))?",
     re.IGNORECASE,
 )
+_BEGUN = re.compile(r"\s*(?:[\[【［][^\[\]【】［］\n]*|(?<![^\W_])[2-9][A-Za-z0-9]*)\Z")
+"""What may become a citation when more of the text has come."""
 _REPEATED = re.compile(rf"({MARK})(?:[^\S\n]*\1)+")
 _WORDS_WITH_KEYS = frozenset(
     {"KEY", "KEYS", "DOCUMENT", "DOCUMENTS", "DOC", "DOCS", "SOURCE", "SOURCES", "REF", "REFS", "SEE", "AND"}
@@ -169,19 +171,49 @@ def number_citations(
         by_document.setdefault(quote["document_id"], []).append(quote)
     bracketed = dict.fromkeys(key for bracket in _BRACKET.finditer(text) for key in _keys(bracket["words"]))
     unknown = [key for key in bracketed if key not in by_key]
-    by_article: dict[str, list[str]] = {}
-    for key in dict.fromkeys(_KEY.findall(unicodedata.normalize("NFKC", text).upper())):
-        if key in by_key:
-            by_article.setdefault(article_id(by_key[key]), []).append(key)
+    groups = _cited_groups(text, {key: article_id(document) for key, document in by_key.items()})
     numbers = {
         key: f"{number}{_letters(place) if len(keys) > 1 else ''}"
-        for number, keys in enumerate(by_article.values(), 1)
+        for number, keys in enumerate(groups, 1)
         for place, key in enumerate(keys)
     }
+    numbered = _REPEATED.sub(r"\1", _with_numbers(text, numbers)).strip()
+    citations = [
+        _citation(number, by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
+    ]
+    return numbered, citations, unknown
 
-    def mark(found: re.Match[str]) -> str:
-        number = numbers.get(found[0].upper())
-        return f"[{number}]" if number else found[0]
+
+def number_tokens(text: str, articles: Mapping[str, object], *, unfinished: bool) -> str:
+    """Return the beginning of an answer with the numbers of its sources in place of their keys.
+
+    A letter for one of several passages of a source is known only at the end.
+
+    Args:
+        text: as much as there is.
+        articles: citation key to article.
+        unfinished: whether there is more to come, so that what may begin a citation is held back.
+    """
+    groups = _cited_groups(text, articles)
+    numbers = {key: str(number) for number, keys in enumerate(groups, 1) for key in keys}
+    if unfinished and (begun := _BEGUN.search(text)):
+        text = text[: begun.start()]
+    return _REPEATED.sub(r"\1", _with_numbers(text, numbers))
+
+
+def _cited_groups(text: str, articles: Mapping[str, object]) -> list[list[str]]:
+    """Return the keys in a text by their articles, in order of appearance."""
+    groups: dict[object, list[str]] = {}
+    for key in dict.fromkeys(_KEY.findall(unicodedata.normalize("NFKC", text).upper())):
+        if key in articles:
+            groups.setdefault(articles[key], []).append(key)
+    return list(groups.values())
+
+
+def _with_numbers(text: str, numbers: Mapping[str, str]) -> str:
+    def mark(key: re.Match[str]) -> str:
+        number = numbers.get(key[0].upper())
+        return f"[{number}]" if number else key[0]
 
     def replace(bracket: re.Match[str]) -> str:
         gap, words = bracket["gap"], bracket["words"]
@@ -194,11 +226,7 @@ def number_citations(
         kept = "\n" in gap or (shown and text[: bracket.start()][-1:] in _WITHIN)
         return (gap if kept else " " * bool(shown)) + shown
 
-    numbered = _REPEATED.sub(r"\1", _KEY.sub(mark, _BRACKET.sub(replace, text))).strip()
-    citations = [
-        _citation(number, by_key[key], by_document.get(str(by_key[key].id), [])) for key, number in numbers.items()
-    ]
-    return numbered, citations, unknown
+    return _KEY.sub(mark, _BRACKET.sub(replace, text))
 
 
 def _letters(place: int) -> str:

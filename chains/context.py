@@ -2,7 +2,6 @@
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -31,12 +30,11 @@ MOST_ADDED = 500
 _LEAST_PIECE = 20
 """Characters; no smaller piece is cut."""
 
-_TAG_NAMES = re.compile(r"(?:document|evidence|finding|question|system|instruction)s?(?![a-z])")
-_BRACKETS = "<＜﹤‹〈〈⟨˂ᐸ≺❬❮❰⦑⧼"
-"""The less-than sign and what looks like it."""
-_MAY_BE_TAG = re.compile(rf"(?P<opening>[{_BRACKETS}][\W_]*+)(?P<name>[\w\u0300-\u036f]{{0,40}})")
-_LETTERS = str.maketrans("оοсςеεіιıѕуүυѵνԁոԛԍ", "oocceeiiisyyuvvdnqg")
-"""Cyrillic, Greek and Armenian letters that pass for those of the tags' names."""
+_TAG = re.compile(
+    r"<(?=[\W_]{0,20}"
+    r"(?:document|evidence|finding|instruction|passage|question|sentence|system)s?(?![a-z]))",
+    re.IGNORECASE,
+)
 
 # Tokenizers of local models read these as control tokens wherever they stand, and only in this exact form.
 _CONTROL_TOKEN = re.compile(
@@ -64,14 +62,22 @@ def render_documents(documents: Sequence[Document]) -> str:
     return "\n".join(_document(document) for document in documents)
 
 
+def render_passage(key: str, document: Document, text: str) -> str:
+    """Return a cited passage between tags, with the key of its citation and a part of its text."""
+    return _tagged("passage", key, document, text)
+
+
 def _document(document: Document) -> str:
+    return _tagged("document", document_key(document), document, document.page_content.strip())
+
+
+def _tagged(tag: str, key: str, document: Document, text: str) -> str:
     title = str(document.metadata.get("title") or "").strip()
-    text = document.page_content.strip()
     under = read_under(document, every_heading=True)
     body = f"(Begins under: {under.rstrip(':')})\n{text}" if under and under.rstrip(":") != title else text
     body = f"{title}\n{body}" if title and title != text else body
     about = f"{described}\n" if (described := _description(document)) else ""
-    return f'<document key="{document_key(document)}">\n{about}{_defuse(body)}\n</document>'
+    return f'<{tag} key="{key}">\n{about}{defuse(body)}\n</{tag}>'
 
 
 def render_evidence(extraction: Extraction, documents: Mapping[str, Document], room: float = math.inf) -> list[str]:
@@ -112,7 +118,7 @@ def _under(quote: Quote, documents: Mapping[str, Document]) -> list[str]:
 
 def render_condensed(text: str) -> str:
     """Return evidence that a model has condensed, between the same tags."""
-    return f"<evidence condensed>\n{_defuse(text.strip())}\n</evidence>"
+    return f"<evidence condensed>\n{defuse(text.strip())}\n</evidence>"
 
 
 def _description(document: Document) -> str:
@@ -126,25 +132,13 @@ def _description(document: Document) -> str:
 
 
 def _line(text: str) -> str:
-    return " ".join(_defuse(text).split())
+    return " ".join(defuse(text).split())
 
 
-def _defuse(text: str) -> str:
+def defuse(text: str) -> str:
     """Take from a text what could pass for a part of the prompt, and leave its words."""
     text = _CONTROL.sub(" ", _INVISIBLE.sub("", text))
-    return _CONTROL_TOKEN.sub(r"\g<0> ", _MAY_BE_TAG.sub(_without_bracket, text))
-
-
-def _without_bracket(found: re.Match[str]) -> str:
-    if not _TAG_NAMES.match(_plain(found["name"])):
-        return found[0]
-    return re.sub(f"[{_BRACKETS}]", "(", found["opening"]) + found["name"]
-
-
-def _plain(word: str) -> str:
-    """Return a word in the plain lower-case letters that it looks like."""
-    letters = (letter for letter in unicodedata.normalize("NFKD", word) if not unicodedata.combining(letter))
-    return "".join(letters).lower().translate(_LETTERS)
+    return _CONTROL_TOKEN.sub(r"\g<0> ", _TAG.sub("(", text))
 
 
 def room_for(model: Model, budget: CallBudget, prompt: Sequence[BaseMessage], *, least: int = LEAST_ROOM) -> int | None:

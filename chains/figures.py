@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from math import isclose
 from typing import NamedTuple
 
@@ -77,6 +78,14 @@ _CONVENTION = re.compile(
 DOIs, which are none."""
 
 
+_OF = re.compile(r"\s*(?:of|out of|/)\s*(?:the |all |these )?")
+"""Between a part and its whole."""
+_MONTH = 30.4375 * _DAY
+"""The mean length of a month, in seconds."""
+_ABOUT_MONTHS = 0.085
+"""The relative difference between months and the weeks that are counted for them, four for each."""
+
+
 class Figure(NamedTuple):
     """A number of a text, with what it counts."""
 
@@ -92,21 +101,30 @@ class Figure(NamedTuple):
 
 
 def same_figure(figure: Figure, other: Figure) -> bool:
-    """Whether a figure of the answer is one of the source: figures, units, and signs as far as both have them."""
-    scale, other_scale = (figure.factor, other.factor) if figure.dimension else (1.0, 1.0)
-    # "Fell by 2.5" is what a source writes as -2.5.
+    """Return whether a figure of the answer is one of the source, in the same or another unit."""
+    # "Fell by 2.5" is -2.5 in a source.
     number = other.number if figure.number < 0 else abs(other.number)
     percent = figure.dimension == "share"
-    if percent and other.dimension in ("", "ratio"):  # 0.1 is 10%, and half of them 50%; a ratio of 0.8 is 20% less.
+    if percent and other.dimension in ("", "ratio"):  # 0.1 is 10%; a ratio of 0.8 is 20% less.
         number = 100 * number if not other.dimension else abs(100 - 100 * number)
         other = other._replace(dimension="share")
-    same = isclose(figure.number * scale, number * other_scale, rel_tol=1e-6)
+    if {figure.dimension, other.dimension} == {"time", "months"}:
+        length, other_length = _seconds(figure), _seconds(other._replace(number=number))
+        same = isclose(length, other_length, rel_tol=_ABOUT_MONTHS)
+    else:
+        scale, other_scale = (figure.factor, other.factor) if figure.dimension else (1.0, 1.0)
+        same = isclose(figure.number * scale, number * other_scale, rel_tol=1e-6)
+        same |= percent and figure.number in (round(number), round(number, 1), round(number, 2))
+        same &= figure.dimension in ("", other.dimension) or (figure.dimension == "ratio" and not other.dimension)
     return (
-        (same or (percent and figure.number == round(number)))
-        and (figure.dimension in ("", other.dimension) or (figure.dimension == "ratio" and not other.dimension))
+        same
         and (figure.per == other.per or not (figure.per and other.per))
         and (figure.relation == other.relation or not (figure.relation and other.relation))
     )
+
+
+def _seconds(figure: Figure) -> float:
+    return figure.number * figure.factor * (_MONTH if figure.dimension == "months" else 1.0)
 
 
 def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
@@ -144,3 +162,15 @@ def find_figures(text: str, *, only_counted: bool = False) -> Iterator[Figure]:
         following = Figure(number, dimension, factor, per, relation, start, found.end())
         if not (only_counted and word and (not dimension or number < 2)):
             yield following
+
+
+def find_shares(text: str) -> Iterator[Figure]:
+    """Yield the percentages that parts of a whole make: 30% of "12 of 40".
+
+    Args:
+        text: in small letters and plain signs.
+    """
+    for whole, part in pairwise(find_figures(text)):
+        counts = not part.dimension and not whole.dimension and 0 <= part.number <= whole.number
+        if counts and whole.number and _OF.fullmatch(text, part.end, whole.start):
+            yield part._replace(number=100 * part.number / whole.number, dimension="share", end=whole.end)

@@ -3,14 +3,15 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
-from briefcontext.chains.articles import source_id
-from briefcontext.chains.citation import cite
+from briefcontext.chains.articles import article_id
+from briefcontext.chains.citation import document_key
 from briefcontext.chains.context import (
     MOST_ADDED,
     group_to_fit,
@@ -25,12 +26,12 @@ from briefcontext.chains.model.call import Model, Reply, Request, StructuredOutp
 from briefcontext.chains.model.event_loop import together
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.reply import cut_warning
-from briefcontext.chains.parsing.answer_parser import REFUSAL, parse_draft, split_quotes, why_no_answer
+from briefcontext.chains.notes import Note, note
+from briefcontext.chains.parsing.answer_parser import parse_draft, read_reply, why_no_answer
 from briefcontext.chains.question import Question, check_question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.errors import ModelCallError
 from briefcontext.prompts import BUNDLED, Prompts
-from briefcontext.sentences import split_sentences
 
 MAX_ROUNDS = 5
 """How often evidence may be condensed before it has to fit."""
@@ -38,7 +39,6 @@ MAX_ROUNDS = 5
 _QUESTION_MARKS = ("?", "？", "؟")
 _QUESTION_LABEL = re.compile(r"^\W*(?:(?:[\w-]+ ){0,3}question|follow-up)\W*:", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
-_NOT_WEIGHED = "A single partition has evidence, and its finding is the answer: no second call weighed it."
 
 
 class LLMReader:
@@ -80,6 +80,11 @@ class LLMReader:
         """The allocator's name."""
         return self._allocator.name
 
+    @property
+    def model(self) -> Model:
+        """The model that answers."""
+        return self._allocator
+
     def parts(
         self, question: Question, documents: Sequence[Document], stage: str, budget: CallBudget
     ) -> list[list[Document]]:
@@ -115,16 +120,17 @@ class LLMReader:
         forced = _forced(question, budget)
         prompt = self._answer_prompt(question, documents, forced=forced)
         room_for(self._allocator, budget, prompt, least=-MOST_ADDED)
-        reply, warnings = await self._ask_for_answer(question, stage, prompt, budget)
-        body, given = split_quotes(reply.text)
-        quotes, lost = ground_all(given, documents, budget.min_quote_similarity)
-        warnings += filter(None, [lost_quotes(lost, len(given))])
-        return parse_draft(body, question, quotes, warnings, forced=forced, cut=reply.cut)
+        reply, notes = await self._ask_for_answer(question, Request(stage, prompt), documents, budget)
+        parts = read_reply(reply.text)
+        quotes, lost = ground_all(parts.quotes, documents, budget.min_quote_similarity)
+        if lost:
+            notes.append(note("caution", "quote_not_found", lost_quotes(lost, len(parts.quotes)) or ""))
+        return parse_draft(parts, question, quotes, notes, forced=forced, cut=reply.cut)
 
     async def areduce(
         self, question: Question, documents: Sequence[Document], extractions: Sequence[Extraction], budget: CallBudget
     ) -> Draft:
-        """Answer from the partitions that have evidence, in one call (ContextReduce), or in none from a sole finding.
+        """Answer from the partitions that have evidence, in one call (ContextReduce).
 
         Evidence that exceeds the model's input window is condensed first: in groups that fit, each by one call, and
         again until all of it fits. The quotes behind it stay what they are.
@@ -135,8 +141,6 @@ class LLMReader:
         forced = _forced(question, budget)
         by_id = {str(document.id): document for document in documents}
         evidence = [extraction for extraction in extractions if extraction["status"] == "evidence"]
-        if budget.reduce == "auto" and not forced and (draft := _sole_finding(question, by_id, evidence)):
-            return draft
 
         def prompt(evidence: str) -> list[BaseMessage]:
             asked, options = question["text"], question["options"]
@@ -149,11 +153,13 @@ class LLMReader:
         while len("\n".join(texts)) > room:
             rounds += 1
             texts = await self._condense(question, texts, room, rounds, budget)
-        reply, warnings = await self._ask_for_answer(question, "reduce", prompt("\n".join(texts)), budget)
+        request = Request("reduce", prompt("\n".join(texts)))
+        reply, notes = await self._ask_for_answer(question, request, documents, budget)
         quotes = [quote for extraction in evidence for quote in extraction["quotes"]]
         if rounds:
-            warnings.append(f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}.")
-        return parse_draft(reply.text, question, quotes, warnings, forced=forced, cut=reply.cut)
+            message = f"The evidence exceeds the model's input window and was condensed; rounds: {rounds}."
+            notes.append(note("info", "condensed", message))
+        return parse_draft(read_reply(reply.text), question, quotes, notes, forced=forced, cut=reply.cut)
 
     async def arewrite(self, question: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
         """Return the question that a follow-up to earlier ones means, in the model's words; its options stay.
@@ -168,7 +174,7 @@ class LLMReader:
         # Some models say first that they will write one.
         lines = sorted(filter(_LETTER.search, lines), key=lambda line: not line.endswith(_QUESTION_MARKS))
         written = next((line for line in lines if not line.endswith(":")), "")
-        if reply.cut or not written or (REFUSAL.match(written) and not written.endswith(_QUESTION_MARKS)):
+        if reply.cut or not written.endswith(_QUESTION_MARKS):
             raise ModelCallError(f"{self.name} did not rewrite the follow-up as a question. Ask a whole question.")
         return check_question(written, question["options"])
 
@@ -185,26 +191,31 @@ class LLMReader:
         )
 
     async def _ask_for_answer(
-        self, question: Question, stage: str, messages: Sequence[BaseMessage], budget: CallBudget
-    ) -> tuple[Reply, list[str]]:
-        """Return the model's answer, streamed, and what there is to say of how it came.
+        self, question: Question, request: Request, documents: Sequence[Document], budget: CallBudget
+    ) -> tuple[Reply, list[Note]]:
+        """Return the model's answer, streamed, and notes on how it came.
 
-        A reply that repeats the prompt, or has no sentence, is not shown: the model is told so, and asked once more.
+        A reply that repeats the prompt, or has no sentence, is asked for once more.
 
         Raises:
-            ModelCallError: a call failed for good, or the second reply is no answer either.
+            ModelCallError: a call failed for good, or the second reply is not an answer either.
         """
-        model, instruction = self._allocator, messages[0].text
-        reply = await model.ask(Request(stage, messages, streamed=True), budget)
+        model, instruction = self._allocator, str(request.messages[0].text)
+        # Numbers in place of ids, which traces would show.
+        ids = list(dict.fromkeys(map(article_id, documents)))
+        articles = {document_key(document): ids.index(article_id(document)) for document in documents}
+        request = replace(request, streamed=True, articles=articles)
+        reply = await model.ask(request, budget)
         if (reason := why_no_answer(reply.text, question, instruction)) is None:
             return reply, []
         repair = model.prompts.render("again", question["text"], {}, error=reason)
-        request = Request(stage, [*messages, AIMessage(reply.text), *repair], streamed=True, again=True)
-        second = await model.ask(request, budget)
-        told = "\n".join(message.text for message in (messages[0], *repair))
-        if (still := why_no_answer(second.text, question, told)) is not None:
+        messages = [*request.messages, AIMessage(reply.text), *repair]
+        second = await model.ask(replace(request, messages=messages, again=True), budget)
+        instruction = "\n".join([instruction, *(message.text for message in repair)])
+        if (still := why_no_answer(second.text, question, instruction)) is not None:
             raise ModelCallError(f"{model.name} gave no answer, twice; of its last reply: {still}. Use a larger model.")
-        return second, [f"The model's first reply was no answer ({reason}) and was asked for again."]
+        message = f"The model's first reply was not an answer ({reason}) and was asked for again."
+        return second, [note("info", "asked_again", message)]
 
     async def _condense(
         self, question: Question, texts: Sequence[str], room: float, rounds: int, budget: CallBudget
@@ -228,29 +239,3 @@ class LLMReader:
 
 def _forced(question: Question, budget: CallBudget) -> bool:
     return budget.force_choice and bool(question["options"])
-
-
-def _sole_finding(
-    question: Question, documents: Mapping[str, Document], evidence: Sequence[Extraction]
-) -> Draft | None:
-    """Return the finding of the only partition with evidence as an answer; None where there is something to weigh.
-
-    Several sentences may rest on several quotes, and several articles may contradict each other. Of an extraction with
-    an error, a quote was dropped.
-    """
-    if len(evidence) != 1 or evidence[0]["error"] or (question["options"] and not evidence[0]["choice"]):
-        return None
-    finding = " ".join(evidence[0]["finding"].split())
-    cited = [documents[quote["document_id"]] for quote in evidence[0]["quotes"]]
-    one_sentence = finding.endswith(".") and len(split_sentences(finding)) == 1
-    if not one_sentence or len({source_id(document) for document in cited}) != 1:
-        return None
-    keys = "".join(dict.fromkeys(map(cite, cited)))
-    return Draft(
-        text=f"{finding.removesuffix('.')} {keys}.",
-        choice=evidence[0]["choice"],
-        conflict=None,
-        quotes=evidence[0]["quotes"],
-        abstained=False,
-        warnings=[_NOT_WEIGHED],
-    )

@@ -8,6 +8,7 @@ from langchain_core.documents import Document
 
 from briefcontext.chains.citation import cite
 from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.notes import note
 from briefcontext.chains.place import find_place, read_under
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction, Quote, extraction_of
@@ -131,5 +132,5 @@ def _draft(text: str, question: Question, *, quotes: Sequence[Quote] = (), absta
         conflict=None,
         quotes=list(quotes),
         abstained=abstained,
-        warnings=[_NO_CHOICE] if question["options"] else [],
+        notes=[note("caution", "no_choice", _NO_CHOICE)] if question["options"] else [],
     )

@@ -1,11 +1,7 @@
-"""A question: checked, with those it follows up, and in which language it is."""
+"""A question and those that it follows up, checked."""
 
-import re
-import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import NotRequired
+from collections.abc import Mapping
 
-from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.errors import InputError
@@ -16,24 +12,6 @@ MAX_QUESTION_CHARACTERS = 20_000
 MOST_EARLIER = 8
 """Questions that a follow-up may lean on."""
 
-SMALL_WORDS = {
-    "English": "the of is are in and for with does what which how to by an",
-    "German": "der die das den dem ist sind und bei mit welche welcher welches wie für nicht ein eine gegen zur",
-    "French": "le la les est sont des du au quel quelle pour avec dans une chez et comment",
-    "Spanish": "el la los las es son del qué para con una cuál cómo por",
-    "Italian": "il gli è sono della delle dei di che quale una nella con per più",
-    "Portuguese": "os é são da das dos que para uma qual em não na pelo com",
-    "Dutch": "de het een zijn van en bij met welke wat voor niet door",
-}
-_WORDS = {language: frozenset(words.split()) for language, words in SMALL_WORDS.items()}
-OTHER_SCRIPT = "another script than Latin letters"
-_SCRIPT = 1000
-"""Characters of a text of which the script is told."""
-LEAST = 2
-"""Small words that tell a language: one alone may be a name, or another language's word."""
-READ = 5
-"""Documents of which the language is told."""
-
 
 class Question(TypedDict):
     """A checked question."""
@@ -41,8 +19,6 @@ class Question(TypedDict):
     text: str
     options: dict[str, str]
     """Letter to text, for multiple choice; empty for a free answer."""
-    caution: NotRequired[str]
-    """What to know of a follow-up that a model made a question of."""
 
 
 def check_question(text: object, options: object = None) -> Question:
@@ -112,32 +88,3 @@ def _check_options(options: object) -> dict[str, str]:
             f"The options have {length:,} characters; at most {MAX_QUESTION_CHARACTERS:,} are taken. Shorten them."
         )
     return checked
-
-
-def language_of(text: str) -> str | None:
-    """Return the language of which a text has the most small words; None where they do not tell."""
-    letters = [letter for letter in text[:_SCRIPT] if letter.isalpha()]
-    if 2 * sum(unicodedata.name(letter, "").startswith("LATIN") for letter in letters) < len(letters):
-        return OTHER_SCRIPT
-    words = re.findall(r"\w+", text.lower())
-    counts = sorted(((sum(word in small for word in words), name) for name, small in _WORDS.items()), reverse=True)
-    (most, language), (next_most, _) = counts[:2]
-    return language if most >= LEAST and most > next_most else None
-
-
-def languages(text: str, documents: Sequence[Document]) -> tuple[str, str] | None:
-    """Return the language of a text and another one of documents; None where these do not differ, or do not tell."""
-    of_text = language_of(text)
-    of_documents = language_of("\n".join(document.page_content for document in documents[:READ]))
-    return (of_text, of_documents) if of_text and of_documents and of_text != of_documents else None
-
-
-def language_note(question: str, documents: Sequence[Document]) -> str | None:
-    """Say that a question is in another language than the documents that were found for it; None where it is not."""
-    if (differ := languages(question, documents)) is None:
-        return None
-    asked, found = differ
-    return (
-        f"The question seems to be in {asked}, and the documents that were found are in {found}: what was found may be "
-        f"far from it. Ask in {found}."
-    )

@@ -7,6 +7,7 @@ from langchain_core.documents import Document
 from typing_extensions import TypedDict
 
 from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.notes import Note
 from briefcontext.chains.question import Question
 
 NOTHING_USED = "Nothing of this reading is used."
@@ -97,9 +98,8 @@ class Draft(TypedDict):
     """The quotes that the cited documents were found to contain."""
     abstained: bool
     """Whether the reader says that it cannot answer; `text` is then the reason."""
-    warnings: list[str]
-    cautions: NotRequired[list[str]]
-    """Warnings that bear on safety."""
+    notes: list[Note]
+    """Remarks on the answer."""
 
 
 @runtime_checkable

@@ -29,7 +29,7 @@ def without_evidence(state: State) -> Draft:
 
 
 def _abstention(reason: str) -> Draft:
-    return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, warnings=[])
+    return Draft(text=reason, choice=None, conflict=None, quotes=[], abstained=True, notes=[])
 
 
 def _no_document(state: State, settings: Settings) -> str:

@@ -9,7 +9,9 @@ from langgraph.config import get_stream_writer
 from typing_extensions import TypedDict
 
 from briefcontext.chains.answer import Route
+from briefcontext.chains.citation import number_tokens
 from briefcontext.chains.model.reply import without_reasoning
+from briefcontext.chains.parsing.answer_parser import before_quotes
 
 _logger = logging.getLogger(__name__)
 
@@ -93,15 +95,32 @@ class Answering(TypedDict):
 class AnswerToken(TypedDict):
     """A piece of the answer, as the model writes it; `AnswerTokens` makes it of the `messages` stream.
 
-    The pieces of the last attempt, one after another, are the model's reply without its reasoning. It is not yet
-    checked: it has citation keys in the place of numbers, and in one call over all documents the list of quotes under
-    it. A reply that is not streamed, such as one from a cache, comes in one piece.
+    The pieces of the last attempt, one after another, are the answer before it is checked, with citation numbers and
+    without the list of quotes. A reply that is not streamed, such as one from a cache, comes in one piece.
     """
 
     event: Literal["answer_token"]
     text: str
     attempt: int
     """From 1; a further one, after a failure in the midst, begins the answer anew."""
+
+
+class Verifying(TypedDict):
+    """The answer's cited sentences are being compared with their passages."""
+
+    event: Literal["verifying"]
+    sentences: int
+
+
+class Verified(TypedDict):
+    """The comparison is done; sentences without a verdict are in no count but the first."""
+
+    event: Literal["verified"]
+    sentences: int
+    supported: int
+    partly: int
+    contradicted: int
+    not_stated: int
 
 
 class Answered(TypedDict):
@@ -123,20 +142,22 @@ Event = (
     | PartitionFailed
     | Reducing
     | Answering
+    | Verifying
+    | Verified
     | Answered
 )
 """What the `custom` stream has."""
 
 
 class AnswerTokens:
-    """Makes tokens of the answer of a run's `messages` stream, without what a model thinks aloud before it.
+    """Makes tokens of the answer of a run's `messages` stream: numbered citations, no reasoning, no quotes.
 
     Extractions are not in that stream: their structured output is of use only as a whole.
     """
 
     def __init__(self) -> None:
         self._call: object = None
-        self._reply = self._told = ""
+        self._reply = self._shown = ""
         self._attempt = 1
 
     def of(self, part: tuple[BaseMessage, Mapping[str, Any]]) -> Iterator[AnswerToken]:
@@ -148,16 +169,18 @@ class AnswerTokens:
             self._call, self._reply = call, ""
             self._begin_anew()
         self._reply += message.text
-        words = without_reasoning(self._reply, unfinished=isinstance(message, AIMessageChunk))
-        if not words.startswith(self._told):  # It turns out to have been a thought.
+        unfinished = isinstance(message, AIMessageChunk) and message.chunk_position != "last"
+        words = before_quotes(without_reasoning(self._reply, unfinished=unfinished), unfinished=unfinished)
+        words = number_tokens(words, metadata.get("articles") or {}, unfinished=unfinished)
+        if not words.startswith(self._shown):  # It turns out to have been a thought.
             self._begin_anew()
-        if words.strip() and (new := words[len(self._told) :]):
-            self._told = words
+        if words.strip() and (new := words[len(self._shown) :]):
+            self._shown = words
             yield AnswerToken(event="answer_token", text=new, attempt=self._attempt)
 
     def _begin_anew(self) -> None:
-        self._attempt += bool(self._told)
-        self._told = ""
+        self._attempt += bool(self._shown)
+        self._shown = ""
 
 
 def emit(event: Event) -> None:

@@ -1,7 +1,7 @@
 """The BriefContext graph: retrieve, check the rankings, and read in one call or by map and reduce.
 
-START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preserving -> END
-                                +- rankings disagree ---> map_fanout =Send=> extract (x M) -> reduce -> END
+START -> retrieve -> preflight -+- rankings agree ------> vanilla | order_preserving -+-> verify -> END
+                                +- rankings disagree ---> map_fanout =Send=> extract (x M) -> reduce -+
                                 +- nothing retrieved ---> abstain -> END
 """
 
@@ -173,6 +173,7 @@ def build_graph(
     builder.add_node("reduce", nodes.reduce, input_schema=State)
     builder.add_node("vanilla", nodes.answer, input_schema=State)
     builder.add_node("order_preserving", nodes.answer, input_schema=State)
+    builder.add_node("verify", nodes.verify, input_schema=State)
     builder.add_node("abstain", nodes.abstain)
 
     builder.add_edge(START, "retrieve")
@@ -189,7 +190,9 @@ def build_graph(
     )
     builder.add_conditional_edges("map_fanout", send_partitions, ["extract"])
     builder.add_edge("extract", "reduce")
-    for last in ("reduce", "vanilla", "order_preserving", "abstain"):
+    for answering in ("reduce", "vanilla", "order_preserving"):
+        builder.add_edge(answering, "verify")
+    for last in ("verify", "abstain"):
         builder.add_edge(last, END)
     compiled = builder.compile(checkpointer=checkpointer, name=name)
     # Without this, `invoke` runs as many extractions at once as Python's default thread pool has threads:

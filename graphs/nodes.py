@@ -9,18 +9,20 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.types import Overwrite
 
-from briefcontext.chains.answer import Searched, compose
+from briefcontext.chains.answer import Answer, Searched, compose
 from briefcontext.chains.articles import join_articles
 from briefcontext.chains.citation import assign_keys
+from briefcontext.chains.claims import Claim, find_claims
 from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import ModelCall, Usage, estimate_tokens, summarise
+from briefcontext.chains.notes import by_level, note
 from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.question import Question, check_earlier, check_question
 from briefcontext.chains.reader import Draft, Reader, extraction_of
-from briefcontext.chains.sentence_check import check_sentence
-from briefcontext.errors import InputError, ModelCallError
+from briefcontext.chains.verify import Verification, Verifier, cited_passages, verdict_notes
+from briefcontext.errors import BriefContextError, InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
 from briefcontext.graphs.abstention import FILTERED, without_documents, without_evidence
@@ -35,6 +37,8 @@ from briefcontext.graphs.events import (
     Retrieved,
     Rewritten,
     RouteDecided,
+    Verified,
+    Verifying,
     emit,
     tell_encoding,
 )
@@ -46,9 +50,10 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import BM25Pool, TwoRankings, order_preserving
 from briefcontext.study_type import with_study_types
 
-READ_AS = "The model read the follow-up as “{question}”. Check that this is what you asked.{names}"
+READ_AS = "The model read the follow-up as “{question}”. Check that this is what you asked."
 _ONE_CALL = ("vanilla", "order_preserving")
-IN_PARTS = "The documents exceed the model's input window, so they were read in parts."
+IN_PARTS = "read_in_parts"
+"""The kind of the note on documents that exceed the model's input window."""
 
 Update = dict[str, Any]
 """The fields of the state that a node sets."""
@@ -86,6 +91,7 @@ class Nodes:
         self.extract = Node(self._extract)
         self.reduce = Node(self._reduce)
         self.answer = Node(self._answer)
+        self.verify = Node(self._verify)
 
     def _current_settings(self) -> Settings:
         return current_settings(self._defaults)
@@ -141,6 +147,7 @@ class Nodes:
         # A thread keeps its state between runs, and the reducers would go on adding to it.
         return {
             "asked": asked,
+            "follow_up_to": earlier,
             "started": begun,
             "settings": self._current_settings().fingerprint,
             "given": given is not None,
@@ -243,16 +250,68 @@ class Nodes:
 
     async def _answered(self, state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
         """Compose the answer."""
-        update = _composed(state, draft, budget, reader, self._settings(state).filters)
-        if caution := state["asked"].get("caution"):
-            update["answer"]["cautions"].insert(0, caution)
-        return update
+        return _composed(state, draft, budget, reader, self._settings(state).filters)
+
+    async def _verify(self, state: State) -> Update:
+        """Compare each cited sentence of a free answer with its passages; a failure becomes a note."""
+        settings, answer = self._settings(state), state["answer"]
+        budget = settings.budget(state["started"])
+        cited = {citation["key"] for citation in answer["citations"]}
+        claims = [claim for claim in find_claims(answer["text"], cited) if claim.keys]
+        if settings.verify and claims and not answer["abstained"] and not answer["options"]:
+            answer = await self._verified(answer, claims, state, settings, budget)
+        _emit_answered(answer)
+        return {"answer": answer, "calls": budget.calls}
+
+    async def _verified(
+        self, answer: Answer, claims: Sequence[Claim], state: State, settings: Settings, budget: CallBudget
+    ) -> Answer:
+        """Return the answer with the verdicts of the judge, if there is one."""
+        reader = await self._reader()
+        if reader.name == PASSAGES:
+            return answer  # Passages are copies.
+        try:
+            verifier: Verifier | None = await asyncio.to_thread(resources.verifier, settings, reader)
+        except BriefContextError as error:
+            notes = verdict_notes(claims, Verification({}, str(error)), str(settings.verify_model))
+            return Answer(**{**answer, "notes": by_level([*answer["notes"], *notes])})
+        if verifier is None:
+            return answer
+        emit(Verifying(event="verifying", sentences=len(claims)))
+        passages = cited_passages(answer["citations"], state["ranking"])
+        verification = await verifier.averify(answer["question"], claims, passages, budget)
+        verdicts = [judged.verdict for judged in verification.judgements.values()]
+        emit(
+            Verified(
+                event="verified",
+                sentences=len(claims),
+                supported=verdicts.count("supported"),
+                partly=verdicts.count("partly"),
+                contradicted=verdicts.count("contradicted"),
+                not_stated=verdicts.count("not_stated"),
+            )
+        )
+        notes = by_level([*answer["notes"], *verdict_notes(claims, verification, verifier.name)])
+        usage = summarise(
+            [*state["calls"], *budget.calls],
+            seconds=time.time() - state["started"],
+            vanilla_input_tokens=answer["usage"]["vanilla_input_tokens"],
+            vanilla_output_tokens=answer["usage"]["vanilla_output_tokens"],
+        )
+        return Answer(**{**answer, "notes": notes, "usage": usage})
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
         settings = self._settings(state)
-        draft = without_documents(state, settings)
-        return _composed(state, draft, settings.budget(state["started"]), self._open_reader(), settings.filters)
+        draft, budget = without_documents(state, settings), settings.budget(state["started"])
+        update = _composed(state, draft, budget, self._open_reader(), settings.filters)
+        _emit_answered(update["answer"])
+        return update
+
+
+def _emit_answered(answer: Answer) -> None:
+    citations, calls = len(answer["citations"]), answer["usage"]["calls"]
+    emit(Answered(event="answered", abstained=answer["abstained"], citations=citations, calls=calls))
 
 
 def _earlier(state: State) -> list[str]:
@@ -268,12 +327,7 @@ def _earlier(state: State) -> list[str]:
 async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str], budget: CallBudget) -> Question:
     if not isinstance(reader, LLMReader):
         raise InputError("A follow-up is rewritten by a model, and none is set: ask a whole question.")
-    said = Document(page_content="\n".join([*earlier, asked["text"]]))
     asked = await reader.arewrite(asked, earlier, budget)
-    unasked, reason = check_sentence(asked["text"], [said])
-    if reason or asked["text"] in earlier:
-        names = f" Nobody spoke of: {', '.join(unasked)}." if unasked else ""
-        asked["caution"] = READ_AS.format(question=asked["text"], names=names)
     emit(Rewritten(event="rewritten", question=asked["text"]))
     return asked
 
@@ -290,8 +344,12 @@ def _parts(
 
 
 def _composed(state: State, draft: Draft, budget: CallBudget, reader: Reader, filters: Filters) -> Update:
+    notes = list(draft["notes"])
+    if state["follow_up_to"]:
+        notes.append(note("info", "rewritten", READ_AS.format(question=state["asked"]["text"])))
     if state.get("too_long_for"):
-        draft = Draft(**{**draft, "warnings": [*draft["warnings"], IN_PARTS]})
+        notes.append(note("info", IN_PARTS, "The documents exceed the model's input window and were read in parts."))
+    draft = Draft(**{**draft, "notes": notes})
     if draft["abstained"] and filters and state["ranking"]:
         draft = Draft(**{**draft, "text": draft["text"] + FILTERED.format(filters=filters)})
     answer = compose(
@@ -306,8 +364,6 @@ def _composed(state: State, draft: Draft, budget: CallBudget, reader: Reader, fi
         model=reader.name,
         searched=state["searched"],
     )
-    citations, calls = len(answer["citations"]), answer["usage"]["calls"]
-    emit(Answered(event="answered", abstained=answer["abstained"], citations=citations, calls=calls))
     return {"answer": answer, "calls": budget.calls}
 
 

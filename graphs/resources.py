@@ -6,7 +6,7 @@ Settings are resolved here and nowhere else; of a served graph's, names become p
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,11 +17,14 @@ from briefcontext.chains.answer import Searched
 from briefcontext.chains.articles import related_sources
 from briefcontext.chains.citation import web_link
 from briefcontext.chains.llm_reader import LLMReader
+from briefcontext.chains.model.call import Model
 from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.chains.reader import Reader
+from briefcontext.chains.verify import EntailmentVerifier, ModelVerifier, Verifier
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
 from briefcontext.graphs.settings import IOU, Settings
+from briefcontext.knowledge.encoders.entailment import EntailmentModel
 from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
@@ -34,6 +37,8 @@ from briefcontext.retrievers.long_document import LongDocumentRetriever, Progres
 from briefcontext.retrievers.passage_ranking import PassageRanker
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
+CROSS_ENCODER = "cross-encoder:"
+"""Begins the name of an entailment model."""
 _KEPT_OPEN = 8
 _OF_MODELS = {
     *("model", "extract_model", "temperature", "max_output_tokens", "model_arguments"),
@@ -284,11 +289,40 @@ def _cross_encoder(name: str) -> CrossEncoderScorer:
 @lru_cache(_KEPT_OPEN)
 def _llm_reader(of_models: str, prompts: Prompts) -> Reader:
     settings = Settings.model_validate_json(of_models)
-    return LLMReader(
-        str(settings.model),
-        extract_model=settings.extract_model,
+    extract_model = None if settings.extract_model is None else _model(settings.extract_model, settings, prompts)
+    return LLMReader(_model(str(settings.model), settings, prompts), extract_model=extract_model)
+
+
+def _model(name: str, settings: Settings, prompts: Prompts) -> Model:
+    return Model(
+        name,
         arguments=_model_arguments(settings),
         cache=settings.model_cache,
         prompts=prompts,
         structured_output=settings.structured_output,
     )
+
+
+def verifier(settings: Settings, reader: Reader) -> Verifier | None:
+    """Return the judge that the settings name, or the model that answers; None without either.
+
+    Raises:
+        ModelSetupError, MissingExtraError: a model cannot be opened.
+    """
+    settings = settings.resolved()
+    if (name := settings.verify_model) is None:
+        return ModelVerifier(reader.model) if isinstance(reader, LLMReader) else None
+    if name.startswith(CROSS_ENCODER):
+        folder = name.removeprefix(CROSS_ENCODER)
+        return EntailmentVerifier(partial(_entailment_model, folder), name)
+    return _model_verifier(settings.model_dump_json(include=_OF_MODELS), name, Prompts(settings.prompts))
+
+
+@lru_cache(_KEPT_OPEN)
+def _model_verifier(of_models: str, name: str, prompts: Prompts) -> Verifier:
+    return ModelVerifier(_model(name, Settings.model_validate_json(of_models), prompts))
+
+
+@lru_cache(_KEPT_OPEN)
+def _entailment_model(name: str) -> EntailmentModel:
+    return EntailmentModel(name)

@@ -9,6 +9,7 @@ from langgraph.runtime import get_runtime
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     JsonValue,
@@ -54,22 +55,35 @@ def _title(name: str, _: object) -> str:
     return name.replace("_", " ").capitalize().replace("Iou", "IoU")
 
 
+def _as_text(given: object) -> object:
+    return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+
+
+def _as_list(given: object) -> object:
+    return [] if given is None else [given] if isinstance(given, str) else given
+
+
+Words = Annotated[str, BeforeValidator(_as_text)]
+"""Text, for which a whole number is also accepted."""
+_WordLists = Annotated[list[Words], BeforeValidator(_as_list)]
+
+
 class AskedFilters(BaseModel):
     """Filters as somebody gives them along with a question."""
 
     model_config = ConfigDict(extra="forbid")
 
-    years: str | None = Field(
+    years: Words | None = Field(
         default=None, description="Years of publication, both ends included: 2015-2020, 2015-, -2019 or 2021."
     )
-    publication_types: list[str] = Field(
+    publication_types: _WordLists = Field(
         default=[],
         description="Any of these study types: " + ", ".join(get_args(StudyType)) + ". PubMed's publication types are "
         'understood, too: "Clinical Trial", "Meta-Analysis".',
     )
-    journals: list[str] = Field(default=[], description='Titles or abbreviations, any of them: "N Engl J Med".')
-    mesh: list[str] = Field(default=[], description='MeSH headings, any of them: "Asthma".')
-    languages: list[str] = Field(default=[], description="Codes of languages, any of them: eng, fre.")
+    journals: _WordLists = Field(default=[], description='Titles or abbreviations, any of them: "N Engl J Med".')
+    mesh: _WordLists = Field(default=[], description='MeSH headings, any of them: "Asthma".')
+    languages: _WordLists = Field(default=[], description="Codes of languages, any of them: eng, fre.")
 
 
 class Settings(BaseModel):
@@ -207,10 +221,15 @@ class Settings(BaseModel):
         gt=0,
         description="Seconds for the whole question, counted from its first start also when it is resumed.",
     )
-    reduce: Literal["always", "auto"] = Field(
-        default="always",
-        description="When a single partition has evidence: write the answer from it by a call all the same (always), "
-        "or let its finding be the answer where that is one sentence, and all its quotes are of one article (auto).",
+    verify: bool = Field(
+        default=True,
+        description="Compare each cited sentence of a free answer with the passages that it cites, by a model.",
+    )
+    verify_model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Model for the verification: a chat model as provider:model, or cross-encoder:NAME for an "
+        "entailment model. By default the model that answers.",
     )
     on_partition_failure: Literal["report", "raise"] = Field(
         default="report",
@@ -254,7 +273,6 @@ class Settings(BaseModel):
             max_input_tokens=self.max_input_tokens,
             min_quote_similarity=self.min_quote_similarity,
             force_choice=self.force_choice,
-            reduce=self.reduce,
         )
 
     def resolved(self) -> Self:

@@ -41,6 +41,8 @@ class State(Input, Output):
 
     asked: Question
     """The question, checked."""
+    follow_up_to: list[str]
+    """The earlier questions, if `asked` was rewritten."""
     started: float
     """When the run began, in seconds since the epoch."""
     settings: str

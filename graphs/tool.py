@@ -7,12 +7,12 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.pregel.protocol import PregelProtocol
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from briefcontext.chains.answer import NO_ANSWER, Answer
 from briefcontext.chains.citation import Citation
+from briefcontext.chains.notes import note_lines, with_signs
 from briefcontext.chains.references import Reference, described
-from briefcontext.chains.support import marked
 from briefcontext.errors import InputError, ModelCallError, problems
 from briefcontext.graphs.settings import AskedFilters, Settings, current_settings
 
@@ -22,12 +22,14 @@ DESCRIPTION = (
     "self-contained question a call; independent questions can be asked in parallel. It says so when the documents "
     "do not answer. When you use an answer, keep its sources' ids and links, and do not add facts to it."
 )
-_WARNINGS = 5
-"""How many warnings are told in full."""
+_NOTES = 5
+"""The most notes of a list that are shown, dangers not counted."""
 
 
 class Asked(BaseModel):
     """The arguments of the tool."""
+
+    model_config = ConfigDict(extra="forbid")
 
     question: str = Field(
         description="One medical question in natural language, complete in itself: name the condition, the drug or "
@@ -125,16 +127,17 @@ def problems_of(error: ValidationError | Any) -> str:
 def cited_text(answer: Answer) -> str:
     """Return the answer's text, its sources by number, and what a reader must know of it.
 
-    Cautions stand first, and doubts behind their sentences. That the documents do not answer is said before the text.
-    Quotes and extractions are left to the answer itself.
+    Dangers and cautions come first. Quotes and extractions are left to the answer itself.
     """
-    parts = [marked(answer["text"], answer["doubts"])]
+    text, notes = answer["text"], answer["notes"]
+    parts = [with_signs(text, notes)]
     if answer["abstained"]:
         parts.insert(0, f"NO ANSWER: {NO_ANSWER}")
     if answer["choice"]:
         parts.insert(0, f"Choice: {answer['choice']}")
-    if answer["cautions"]:
-        parts.insert(0, _listed("Caution:", answer["cautions"]))
+    dangers = [f"Danger: {line}" for line in note_lines(notes, text, "danger")]
+    if checks := [*dangers, *note_lines(notes, text, "caution")]:
+        parts.insert(0, _listed("Check:", checks, len(dangers) + _NOTES))
     if answer["citations"]:
         sources = [_source(reference, answer["citations"]) for reference in answer["references"]]
         parts.append("\n".join(["Sources:", *sources]))
@@ -142,16 +145,16 @@ def cited_text(answer: Answer) -> str:
         parts.append(f"Evidence: {answer['evidence']['summary']}")
     if conflict := _conflict(answer):
         parts.append(f"The evidence contradicts itself: {conflict}")
-    if answer["warnings"]:
-        parts.append(_listed("Take note:", answer["warnings"]))
+    if information := note_lines(notes, text, "info"):
+        parts.append(_listed("Notes:", information))
     return "\n\n".join(parts)
 
 
-def _listed(heading: str, warnings: Sequence[str]) -> str:
-    told = [f"- {_line(warning)}" for warning in warnings[:_WARNINGS]]
-    if len(warnings) > _WARNINGS:
-        told.append(f"- more warnings: {len(warnings) - _WARNINGS}")
-    return "\n".join([heading, *told])
+def _listed(heading: str, lines: Sequence[str], limit: int = _NOTES) -> str:
+    shown = [f"- {_line(line)}" for line in lines[:limit]]
+    if len(lines) > limit:
+        shown.append(f"- more notes: {len(lines) - limit}")
+    return "\n".join([heading, *shown])
 
 
 def _line(text: str) -> str:

@@ -48,6 +48,8 @@ class Call:
         """Which of the prompts this is."""
         if self.system.startswith("Copy out"):
             return "extract"
+        if self.system.startswith("You check sentences"):
+            return "verify"
         return "reduce" if "that readers copied out" in self.system else "answer"
 
     @property
@@ -108,17 +110,31 @@ def _first_sentence(text: str) -> str:
     return text.split("\n")[-1].split(". ")[0]
 
 
+def all_supported(call: Call) -> Reply:
+    """Verify each sentence as supported."""
+    numbers = re.findall(r"<sentence number=(\d+)", call.user)
+    return Reply(json.dumps({"verdicts": [verdict(int(number), "supported") for number in numbers]}))
+
+
+def verdict(sentence: int, verdict: str, difference: str = "") -> dict[str, Any]:
+    """Return a verdict as the model is asked for it."""
+    return {"sentence": sentence, "verdict": verdict, "difference": difference}
+
+
 class OpenAIServer:
     """Answers `POST /v1/chat/completions`, streamed or not, and remembers every call.
 
-    `script` makes the replies. With `together = n`, extractions are answered only once n of them are in
-    flight at the same time, and in reverse order.
+    `script` makes the replies, but for verifications, which `verify` answers. With `together = n`, extractions are
+    answered only once n of them are in flight at the same time, and in reverse order.
     """
 
     def __init__(self) -> None:
         self.url = ""
         self.script: Script = faithful
+        self.verify: Script = all_supported
         self.calls: list[Call] = []
+        """All calls but verifications."""
+        self.verifications: list[Call] = []
         self.arrived = 0
         """Requests begun; calls are those that were read to their end."""
         self.hang_up: Callable[[Any], None] = lambda client: None
@@ -127,6 +143,11 @@ class OpenAIServer:
         self.together = 0
         self._gathered: list[int] = []
         self._changed = asyncio.Condition()
+
+    @property
+    def all_calls(self) -> list[Call]:
+        """Verifications, too."""
+        return [*self.calls, *self.verifications]
 
     def stages(self) -> list[str]:
         """The stage of each call, in order of arrival."""
@@ -138,10 +159,10 @@ class OpenAIServer:
         body = await request.json()
         # Counted after the wait, so that no two calls have one number.
         call = Call(len(self.calls), body, dict(request.headers))
-        self.calls.append(call)
+        (self.verifications if call.stage == "verify" else self.calls).append(call)
         if self.together and call.stage == "extract":
             await self._gather(call.number)
-        reply = self.script(call)
+        reply = self.verify(call) if call.stage == "verify" else self.script(call)
         if reply.hold:
             await request.receive()
             self.hung_up.release()

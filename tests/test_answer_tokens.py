@@ -71,7 +71,7 @@ def test_tokens_come_between_the_beginning_of_the_answer_and_its_end(
     begun = names.index("reducing" if route == "map_reduce" else "answering")
     assert names[begun + 1 :] == ["answer_token"] * 4 + ["answered"]
     assert answer["text"] == WORDS
-    assert answer["usage"]["input_tokens"] == sum(len(call.prompt) // 4 for call in server.calls)
+    assert answer["usage"]["input_tokens"] == sum(len(call.prompt) // 4 for call in server.all_calls)
     assert answer["usage"]["output_tokens"] > 0
 
 
@@ -80,7 +80,7 @@ def test_tokens_are_counted_for_a_client_that_was_not_asked_to(
 ) -> None:
     chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
     _, _, answer = run(build_graph(reader=chat, retriever=disagreeing))
-    assert answer["usage"]["input_tokens"] == sum(len(call.prompt) // 4 for call in server.calls)
+    assert answer["usage"]["input_tokens"] == sum(len(call.prompt) // 4 for call in server.all_calls)
 
 
 def test_a_further_attempt_begins_the_answer_anew(
@@ -118,13 +118,13 @@ def test_a_model_that_is_not_to_stream_does_not(run: Any, server: OpenAIServer, 
         server.script = answering
         built = build_graph(reader=chat, retriever=disagreeing)
         assert tokens(run(built, route="vanilla")[0]) == [WORDS]
-    assert not any(call.body.get("stream") for call in server.calls)
+    assert not any(call.body.get("stream") for call in server.all_calls)
 
 
 def test_nothing_is_streamed_where_nobody_listens(server: OpenAIServer, disagreeing: FixedRetriever) -> None:
     chat = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
     list(build_graph(reader=chat, retriever=disagreeing).stream({"question": QUESTION}, stream_mode="custom"))
-    assert not any(call.body.get("stream") for call in server.calls)
+    assert not any(call.body.get("stream") for call in server.all_calls)
 
 
 def test_another_models_messages_are_no_part_of_the_answer() -> None:

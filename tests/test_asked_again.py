@@ -11,6 +11,7 @@ from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.notes import kinds
 from tests.openai_server import EVIDENCE, Call, OpenAIServer, Reply, faithful
 
 NO_ANSWERS: dict[str, Callable[[Call], str]] = {
@@ -57,7 +58,7 @@ def test_a_reply_that_is_no_answer_is_asked_for_again(
     server.script = script
     answer = _ask(chat_model, route)
     assert answer["text"].startswith("Point holds [1].")
-    assert answer["warnings"][0].startswith("The model's first reply was no answer (it ")
+    assert "asked_again" in kinds(answer, "info")
     last = server.calls[-1].body["messages"]
     assert [message["role"] for message in last] == ["system", "user", "assistant", "user"]
     assert last[-1]["content"].startswith("That reply is no answer: it ")
@@ -79,20 +80,15 @@ def test_who_repeats_that_it_was_no_answer_gives_none(chat_model: ChatOpenAI, se
 @pytest.mark.parametrize(
     ("reply", "abstained"),
     [
-        ("The documents do not answer the question.", True),
-        ("Insufficient evidence.", True),
-        ("I'm sorry, but I can't provide medical advice. Please consult a doctor.", True),
-        ("As an AI, I cannot answer.", True),
-        ("Aspirin helps. The documents do not tell at which dose.", False),
-        ("Sorry, aspirin does not help [{key}].", False),
-        ("I'm sorry you feel unwell. Take 5000 mg of aspirin six times a day.", False),
+        ("NO ANSWER: it is not in the documents.", True),
+        ("Not answered: whether it is safe.", True),
+        ("Aspirin helps [{key}].\nNot answered: the dose", False),
         ("I cannot overstate how well it works: it halves mortality.", False),
-        ("As an AI model I am no doctor. Warfarin is safe in pregnancy.", False),
         ("There is no trial of aspirin in stroke.", False),
     ],
 )
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
-def test_a_reply_that_only_declines_abstains(
+def test_only_labels_make_an_abstention(
     reply: str, abstained: bool, route: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     def script(call: Call) -> Reply:
@@ -102,7 +98,7 @@ def test_a_reply_that_only_declines_abstains(
     server.script = script
     answer = _ask(chat_model, route)
     assert answer["abstained"] == abstained
-    assert not (abstained and answer["doubts"])
+    assert not (abstained and {"uncited", "supported"} & set(kinds(answer)))
 
 
 @pytest.mark.parametrize("reply", ANSWERS)

@@ -16,6 +16,7 @@ import typer
 from briefcontext.cli import app
 from briefcontext.graphs.settings import Settings
 from tests.command_line import Run, command_line
+from tests.notes import messages
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 MIDDLE = "At what CD4+ count is prophylaxis against Pneumocystis pneumonia advised?"
@@ -171,15 +172,15 @@ def test_a_question_on_a_drug_that_the_base_lacks_is_refused_and_the_drug_named(
     assert "No passage mentions: isotretinoin." in " ".join(out.split())
 
 
-def test_cautions_stand_before_the_answer_and_doubts_behind_their_sentences(
+def test_notes_are_above_the_answer_and_their_signs_after_the_sentences(
     run: Run, model: str, server: OpenAIServer
 ) -> None:
     server.script = lambda call: Reply(f"Take 5000 mg six times a day [{call.documents[0][0]}]. Surely.")
     code, out, _ = run("ask", FIRST_CHOICE, "--model", model)
     assert code == 0
     told = " ".join(out.split())
-    assert told.startswith("Caution ! One sentence of the answer says what the cited documents do not")
-    assert "a day [1]. (! not in what it cites: 5000 mg, six times a day) Surely. (! no citation)" in told
+    assert told.startswith("Check ! “Take 5000 mg six times a day [1].” Not found in [1]: 5000 mg, six times a day.")
+    assert "a day [1]. (! figure not found) Surely. (! uncited)" in told
 
 
 def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
@@ -200,7 +201,7 @@ def test_json_is_one_object_with_the_answers_keys(run: Run) -> None:
             "evidence",
             "route",
         ),
-        *("preflight", "extractions", "conflict", "usage", "doubts", "cautions", "warnings", "provenance"),
+        *("preflight", "extractions", "conflict", "usage", "notes", "provenance"),
     }
     assert answer["route"] == "map_reduce"
     assert 0 <= answer["preflight"]["iou"] <= 1
@@ -235,7 +236,7 @@ def test_ask_with_a_model_reports_its_calls(run: Run, model: str) -> None:
     code, out, _ = run("ask", MIDDLE, "--model", model)
     assert code == 0
     assert "Point holds [1]." in out
-    assert "5 calls" in out
+    assert "6 calls" in out
 
 
 def test_invented_quotes_are_reported_and_cited_nowhere(run: Run, model: str, server: OpenAIServer) -> None:
@@ -253,7 +254,7 @@ def test_invented_quotes_are_reported_and_cited_nowhere(run: Run, model: str, se
     code, out, _ = run("ask", "--json", MIDDLE, "--route", "map_reduce", "--model", model)
     assert code == 0
     answer = json.loads(out)
-    reports = [warning for warning in answer["warnings"] if "do not stand in the documents" in warning]
+    reports = messages(answer, "partition_error")
     assert [report.split(": ")[1].split(" quotes")[0] for report in reports] == ["4 of 8"] * 4
     assert len(answer["citations"]) == 16
     assert invented not in out
@@ -405,7 +406,7 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
     code, out, _ = run("ask", "--help")
     assert code == 0
     text = " ".join(out.replace("│", " ").split())
-    for name in ("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold", "reduce"):
+    for name in ("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"):
         option = re.split(rf"--{name.replace('_', '-')}[ ,]", text)[1]
         assert f"Default: {Settings.model_fields[name].default}." in option.split(" --")[0]
 

@@ -32,6 +32,7 @@ from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
+from tests.notes import kinds, messages
 from tests.openai_server import Call, OpenAIServer, Reply, Script, faithful
 
 ASKED = check_question(QUESTION)
@@ -236,7 +237,8 @@ def test_a_partition_larger_than_the_window_becomes_several_that_fit(
     assert max(quote["start"] or 0 for quote in quotes) > 5000
     read = "".join(text for call in parts for _, text in call.documents)
     assert all(f"Trial {place}.{number} gave" in read for place in range(2) for number in range(200))
-    assert "Too long for the model's input window, and so read in pieces: doc-00, doc-01." in answer["warnings"]
+    (pieces,) = messages(answer, "read_in_pieces")
+    assert pieces.endswith(": doc-00, doc-01.")
 
 
 def test_places_that_a_document_brings_along_are_not_taken_for_those_of_pieces(
@@ -277,7 +279,7 @@ def test_a_document_that_cannot_be_cut_to_fit_is_named_and_the_others_are_read(
     documents[1] = documents[1].model_copy(update={"metadata": {"title": "T" * 5000, "key": "x"}})
     answer = ask(chat_model, documents, route="map_reduce")
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence", "failed", "evidence"]
-    (said,) = answer["cautions"]
+    (said,) = messages(answer, "partition_failed")
     assert said.startswith("Partition 2 was not read (doc-01): The input window of scripted, 1,200 tokens, has no room")
 
 
@@ -344,8 +346,8 @@ async def test_evidence_larger_than_the_window_is_condensed_in_counted_rounds(
 
 
 def said_rounds(draft: Draft) -> int:
-    """Return the rounds of condensing that a draft's warnings speak of."""
-    said = [warning for warning in draft["warnings"] if "was condensed; rounds: " in warning]
+    """Return the rounds of condensing that a draft's notes speak of."""
+    said = messages(draft, "condensed")
     return int(said[0].rstrip(".").split()[-1]) if said else 0
 
 
@@ -409,11 +411,11 @@ def test_one_call_over_too_many_documents_reads_them_in_parts_and_says_so(
     assert answer["preflight"]["reason"] == (
         f"the setting route forces {route}, but the documents exceed the model's input window"
     )
-    assert "The documents exceed the model's input window, so they were read in parts." in answer["warnings"]
-    assert any("do not stand in the documents" in warning for warning in answer["warnings"])
+    assert "read_in_parts" in kinds(answer)
+    assert any("do not stand in the documents" in message for message in messages(answer, "partition_error"))
     assert len(answer["citations"]) == 16
     assert {citation["document_id"] for citation in answer["citations"]} == {document.id for document in documents}
-    assert answer["usage"]["calls"] == len(server.calls)
+    assert answer["usage"]["calls"] == len(server.all_calls)
 
 
 def test_the_whole_map_stays_within_a_window_that_the_models_profile_states(server: OpenAIServer) -> None:
@@ -427,4 +429,4 @@ def test_the_whole_map_stays_within_a_window_that_the_models_profile_states(serv
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 32
     assert len(answer["citations"]) == 16
     assert have_true_offsets([quote for one in answer["citations"] for quote in one["quotes"]], documents)
-    assert answer["usage"]["calls"] == len(server.calls)
+    assert answer["usage"]["calls"] == len(server.all_calls)

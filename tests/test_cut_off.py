@@ -19,6 +19,7 @@ from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.notes import messages
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 ASKED = check_question(QUESTION)
@@ -100,7 +101,7 @@ def test_an_answer_that_was_cut_off_says_so_and_how_to_mend_it(
     else:
         answer = built.invoke({"question": QUESTION}, context=context)["answer"]
     assert answer["text"] == "It must never"
-    (warning,) = [warning for warning in answer["cautions"] if "cut off" in warning]
+    (warning,) = messages(answer, "cut_off")
     assert warning.startswith(f"The answer was cut off by {FINISHES[finish]}, so that its end is missing. ")
     assert ("max_tokens" if finish == "length" else "filter") in warning.partition("missing.")[2]
 
@@ -112,7 +113,7 @@ def test_a_streamed_answer_that_ends_without_saying_why_has_a_caution(
     built = build_graph(reader=chat, retriever=disagreeing)
     asked = {"question": QUESTION}
     *_, last = built.stream(asked, context=Settings(route="vanilla"), stream_mode=["messages", "values"])
-    caution = last[1]["answer"]["cautions"][0]  # type: ignore[index]
+    (caution,) = messages(last[1]["answer"], "cut_off")  # type: ignore[index]
     assert caution == "The answer was cut off by a broken connection, so that its end is missing. Ask again."
 
 
@@ -180,7 +181,7 @@ def test_a_reply_that_is_cut_off_before_it_says_anything_is_reported_and_not_tri
     )
     built = build_graph(reader=chat, retriever=disagreeing)
     answer = built.invoke({"question": QUESTION})["answer"]
-    (warning,) = [warning for warning in answer["cautions"] if "not read" in warning]
+    (warning,) = messages(answer, "partition_failed")
     assert warning.startswith("Partition 2 was not read (doc-4, doc-5, doc-6, doc-7): ")
     assert "was cut off by the token limit" in warning
     assert "max_tokens" in warning

@@ -21,6 +21,7 @@ from tests.openai_server import Call, OpenAIServer, Reply, faithful, serve
 
 ASKED: Any = {"question": QUESTION}
 NO_RETRIES = Settings(max_retries=0)
+NOTHING_ELSE = dict.fromkeys(("partly", "contradicted", "not_stated"), 0)
 LABELS = typed.Event.__args__
 
 Collect = Callable[[Any, Settings], list[Any]]
@@ -76,7 +77,9 @@ def test_one_call_tells_of_documents_route_and_answer(
             "iou": 1.0,
         },
         {"event": "answering", "documents": 16},
-        {"event": "answered", "abstained": False, "citations": 16, "calls": 1},
+        {"event": "verifying", "sentences": 16},
+        {"event": "verified", "sentences": 16, "supported": 16, **NOTHING_ELSE},
+        {"event": "answered", "abstained": False, "citations": 16, "calls": 2},
     ]
 
 
@@ -111,9 +114,11 @@ def test_map_and_reduce_tell_of_every_partition(
             "iou": 0.0,
         },
     ]
-    assert found[-2:] == [
+    assert found[-4:] == [
         {"event": "reducing", "evidence": 2},
-        {"event": "answered", "abstained": False, "citations": 8, "calls": 5},
+        {"event": "verifying", "sentences": 8},
+        {"event": "verified", "sentences": 8, "supported": 8, **NOTHING_ELSE},
+        {"event": "answered", "abstained": False, "citations": 8, "calls": 6},
     ]
     started = {"event": "partition_started", "partitions": 4}
     done = {"event": "partition_done", "partitions": 4}
@@ -129,7 +134,7 @@ def test_map_and_reduce_tell_of_every_partition(
     ]
     assert "no longer" in last.pop("error")
     assert last == {"event": "partition_failed", "index": 3, "partitions": 4}
-    assert len(found) == 12
+    assert len(found) == 14
     order = [(event["event"], event.get("index")) for event in found]
     for index, end in enumerate(["partition_done", "partition_done", "partition_done", "partition_failed"]):
         assert order.index(("partition_started", index)) < order.index((end, index))
@@ -141,7 +146,7 @@ def test_every_partition_starts_before_any_is_done(
     server.together = 4
     found = collect(build_graph(reader=chat_model, retriever=disagreeing), NO_RETRIES)
     names = [event["event"] for event in found]
-    assert names[2:-2] == ["partition_started"] * 4 + ["partition_done"] * 4
+    assert names[2:-4] == ["partition_started"] * 4 + ["partition_done"] * 4
 
 
 class SilentReader(Reader):
@@ -239,7 +244,7 @@ def test_no_way_to_stream_hangs(place: int, streamed: list[Any]) -> None:
         }
     if "updates" in modes:
         assert summary["updates"] == {
-            **dict.fromkeys(["retrieve", "preflight", "map_fanout", "reduce"], 1),
+            **dict.fromkeys(["retrieve", "preflight", "map_fanout", "reduce", "verify"], 1),
             "extract": partitions,
         }
     if "messages" in modes:

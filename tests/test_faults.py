@@ -19,6 +19,7 @@ from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.notes import messages
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 QUESTIONS = 24
@@ -150,9 +151,9 @@ def assert_no_document_is_lost(answer: Answer, documents: Sequence[Document]) ->
         if extraction["status"] == "failed":
             ids = ", ".join(extraction["document_ids"])
             place = f"Partition {extraction['index'] + 1} was not read ({ids}): "
-            assert any(caution.startswith(place) for caution in answer["cautions"])
+            assert any(message.startswith(place) for message in messages(answer, "partition_failed"))
         elif "not of the form asked for" in (extraction["error"] or ""):
-            assert any(warning.startswith(f"Partition {extraction['index'] + 1}: ") for warning in answer["warnings"])
+            assert any(message.startswith(f"Partition {extraction['index'] + 1}: ") for message in messages(answer))
             assert (extraction["finding"], extraction["quotes"]) == (MALFORMED.content.strip(), [])
         else:
             quoted = {quote["document_id"] for quote in extraction["quotes"]}

@@ -14,6 +14,7 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.page.app import create_app
 from tests.command_line import command_line
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.notes import messages
 from tests.openai_server import OpenAIServer, Reply, faithful
 
 WHOLE = "Does aspirin lower the risk of stroke in children?"
@@ -50,8 +51,8 @@ def test_a_follow_up_is_answered_as_a_question_of_its_own(
     assert f"Question: {WHOLE}" in answer.user
     assert "And in children?" not in answer.user
     last: Any = parts[-1][1]
-    assert last["answer"]["usage"]["calls"] == 2
-    assert set(last["answer"]["usage"]["stages"]) == {"follow_up", "vanilla"}
+    assert last["answer"]["usage"]["calls"] == 3
+    assert set(last["answer"]["usage"]["stages"]) == {"follow_up", "vanilla", "verify"}
 
 
 def test_a_follow_up_on_a_thread_knows_what_was_asked_there(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
@@ -121,22 +122,9 @@ def test_the_page_tells_the_question_that_was_made(chat_model: ChatOpenAI, serve
     assert told[-1]["answer"]["citations"]
 
 
-@pytest.mark.parametrize(
-    ("reply", "unasked"),
-    [
-        (WHOLE, None),
-        ("Does warfarin lower the risk of stroke in children?", "warfarin"),
-        ("How do honey bees usually travel home from flowers?", ""),
-        (QUESTION, ""),
-    ],
-)
-def test_a_follow_up_that_became_another_question_has_a_caution(
-    reply: str, unasked: str | None, chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    server.script = rewriting(reply)
+def test_the_answer_to_a_follow_up_says_how_it_was_read(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
+    server.script = rewriting(WHOLE)
     graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
-    cautions = graph.invoke(FOLLOW_UP, context=SETTINGS)["answer"]["cautions"]
-    told = [caution for caution in cautions if f"read the follow-up as “{reply}”" in caution]
-    assert [caution.endswith(f"Nobody spoke of: {unasked}." if unasked else "you asked.") for caution in told] == (
-        [] if unasked is None else [True]
-    )
+    (message,) = messages(graph.invoke(FOLLOW_UP, context=SETTINGS)["answer"], "rewritten")
+    assert WHOLE in message
+    assert messages(graph.invoke({"question": QUESTION}, context=SETTINGS)["answer"], "rewritten") == []

@@ -12,6 +12,7 @@ from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.notes import messages
 from tests.openai_server import Call, OpenAIServer
 
 MAPPED = Settings(route="map_reduce", partition_size=2, max_retries=0)
@@ -80,7 +81,7 @@ def test_retracted_ones_are_left_out_and_counted(built: Any) -> None:
     documents = make_documents(4, about=0)
     documents[2].metadata["retracted"] = True
     answer = built.invoke(asked(documents), context=MAPPED)["answer"]
-    assert "Left out, as retracted: 1 (src-2)." in answer["warnings"]
+    assert messages(answer, "retracted_left_out") == ["Retracted articles were left out: src-2."]
     gone = built.invoke(asked(documents[2:3]))["answer"]
     assert gone["text"].startswith("All documents that were given with this question are retracted articles (1)")
 

@@ -23,6 +23,7 @@ from briefcontext.graphs.graph import build_graph, graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.state import Input, Output, State
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.notes import messages
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 ASKED: Any = {"question": QUESTION}
@@ -224,15 +225,16 @@ def test_batches_answer_each_question(chat_model: ChatOpenAI, disagreeing: Fixed
     questions: list[Any] = [{"question": f"{QUESTION} ({number})"} for number in range(3)]
     together = built.batch(questions), asyncio.run(built.abatch(questions))
     for results in together:
-        assert [result["answer"]["usage"]["calls"] for result in results] == [5, 5, 5]
+        assert [result["answer"]["usage"]["calls"] for result in results] == [6, 6, 6]
 
 
 def test_tokens_are_counted_by_stage(chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever) -> None:
     usage = build_graph(reader=chat_model, retriever=disagreeing).invoke(ASKED)["answer"]["usage"]
-    assert usage["calls"] == 5
+    assert usage["calls"] == 6
     assert usage["stages"]["extract"]["calls"] == 4
     assert usage["stages"]["reduce"]["calls"] == 1
-    assert usage["input_tokens"] == sum(len(call.prompt) // 4 for call in server.calls)
+    assert usage["stages"]["verify"]["calls"] == 1
+    assert usage["input_tokens"] == sum(len(call.prompt) // 4 for call in server.all_calls)
     assert 0 < usage["vanilla_input_tokens"] < usage["input_tokens"]
 
 
@@ -359,7 +361,7 @@ def test_runs_on_one_thread_do_not_add_up(chat_model: ChatOpenAI, disagreeing: F
     for _ in range(2):
         answer = built.invoke(ASKED, config)["answer"]
         assert len(answer["extractions"]) == 4
-        assert answer["usage"]["calls"] == 5
+        assert answer["usage"]["calls"] == 6
 
 
 def test_options_hold_for_one_run_on_a_thread(
@@ -387,7 +389,7 @@ def test_a_partition_that_fails_is_reported_and_the_others_are_kept(
     for answer in (result["answer"] for result in results):
         statuses = [extraction["status"] for extraction in answer["extractions"]]
         assert statuses == ["evidence", "evidence", "failed", "evidence"]
-        assert any("doc-8, doc-9, doc-10, doc-11" in warning for warning in answer["cautions"])
+        assert any("doc-8, doc-9, doc-10, doc-11" in message for message in messages(answer, "partition_failed"))
 
 
 def test_all_partitions_failing_is_an_error(
@@ -417,7 +419,7 @@ def test_the_model_is_opened_by_name_from_the_settings(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     built = build_graph(retriever=disagreeing)
     answer = built.invoke(ASKED, context={"model": f"openai:named-{server.url}"})["answer"]  # type: ignore[arg-type]
-    assert answer["usage"]["calls"] == 5
+    assert answer["usage"]["calls"] == 6
     assert server.calls[0].body["model"] == f"named-{server.url}"
 
 
@@ -467,7 +469,7 @@ def test_retracted_articles_are_left_out_and_counted(
     run = built.ainvoke(ASKED, context=context) if asynchronous else built.invoke(ASKED, context=context)
     answer = (asyncio.run(run) if asynchronous else run)["answer"]  # type: ignore[arg-type, index]
     assert len(server.calls[0].documents) == 8
-    assert "Left out, as retracted: 2 (src-1, src-3)." in answer["warnings"]
+    assert messages(answer, "retracted_left_out") == ["Retracted articles were left out: src-1, src-3."]
     assert not any(citation["retracted"] for citation in answer["citations"])
 
 
@@ -478,12 +480,12 @@ def test_many_retracted_chunks_hide_no_good_document(chat_model: ChatOpenAI, ser
     built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
     answer = built.invoke(ASKED, context=Settings(route="vanilla"))["answer"]
     assert len(server.calls[0].documents) == 16
-    assert "Left out, as retracted: 1 (withdrawn)." in answer["warnings"]
+    assert messages(answer, "retracted_left_out") == ["Retracted articles were left out: withdrawn."]
 
 
 def test_retracted_articles_are_kept_on_demand_and_labelled(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     built = build_graph(reader=chat_model, retriever=_retracted(make_documents(8, about=0), 1))
     answer = built.invoke(ASKED, context=Settings(include_retracted=True, route="map_reduce"))["answer"]
     assert [citation["source_id"] for citation in answer["citations"] if citation["retracted"]] == ["src-1"]
-    assert "Retracted articles are cited: src-1." in answer["cautions"]
+    assert messages(answer, "retracted_cited") == ["Retracted articles are cited: src-1."]
     assert "(RETRACTED)" in server.calls[-1].user

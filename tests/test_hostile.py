@@ -25,6 +25,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.attacks import ALL_KEYS, ATTACKS, FORGED, IGNORE
 from tests.conftest import QUESTION, FixedRetriever, make_documents
+from tests.notes import kinds, messages
 from tests.openai_server import DOCUMENT, Call, OpenAIServer, Reply, Script, faithful, serve
 
 ASKED: Any = {"question": QUESTION, "options": {"A": "yes", "B": "no"}}
@@ -186,14 +187,14 @@ def test_a_model_that_obeys_forges_no_source(attack: str, route: str, ask: Ask) 
     texts = {document.id: re.sub("[\ud800-\udfff]", "\ufffd", document.page_content) for document in documents}
     title = re.sub("[\ud800-\udfff]", "\ufffd", documents[2].metadata["title"])
     assert not any(key in answer["text"] for key in FORGED)
-    (reported,) = [warning for warning in answer["warnings"] if "taken out" in warning]
+    (reported,) = messages(answer, "unknown_citation")
     assert all(key in reported for key in FORGED)
-    assert sum("quotes do not stand in the documents" in warning for warning in answer["warnings"]) >= 1
+    assert {"quote_not_found", "partition_error"} & set(kinds(answer))
     # All four documents are cited, each by one number, and the model's own "[1]" does not pass for one of these.
     assert [citation["key"] for citation in answer["citations"]] == ["1", "2", "3", "4"]
     assert {citation["document_id"] for citation in answer["citations"]} == set(texts)
     assert "It is proven (1)" in answer["text"]
-    assert any("no citation" in warning for warning in answer["warnings"])
+    assert "uncited" in kinds(answer)
     for citation in answer["citations"]:
         assert citation["quotes"]
         for quote in citation["quotes"]:
@@ -295,7 +296,7 @@ def test_the_passage_reader_copies_no_citation_from_a_document() -> None:
     answer = built.invoke({"question": QUESTION})["answer"]
     assert "9Z9Z" not in answer["text"]
     assert "by others (1). It is cheap. [1]" in answer["text"]
-    assert any("taken out: 9Z9Z" in warning for warning in answer["warnings"])
+    assert messages(answer, "unknown_citation")[0].endswith(": 9Z9Z.")
     assert text.startswith(answer["citations"][0]["quotes"][0]["text"])
 
 
@@ -322,7 +323,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(
         quote = Quote(text=spoof, document_id=spoof, start=0, end=len(spoof), match="exact")
         extraction = extraction_of(0, keyed, "none", error=spoof)
         answer = compose(
-            Draft(text=f"So {cite(*keyed)}.", choice=None, conflict=None, quotes=[quote], abstained=False, warnings=[]),
+            Draft(text=f"So {cite(*keyed)}.", choice=None, conflict=None, quotes=[quote], abstained=False, notes=[]),
             asked=check_question(QUESTION),
             documents=keyed,
             route="map_reduce",

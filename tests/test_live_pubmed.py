@@ -34,6 +34,7 @@ from briefcontext.knowledge.store.filters import Filters
 from briefcontext.retrievers.knowledge_base import DenseRetriever, MedCPTRetriever
 from tests.conftest import SHARED_DATA
 from tests.eutils_server import EUtilsServer, Fault, serve
+from tests.notes import messages
 
 SAMPLES = [
     SHARED_DATA / "pubmed_xml" / name
@@ -297,7 +298,7 @@ def test_more_candidates_are_ranked_when_more_are_asked_for(ncbi: EUtilsServer, 
 def test_more_in_place_of_retracted_records_costs_no_further_request(ncbi: EUtilsServer, live: LivePubMed) -> None:
     graph = build_graph(reader=PassageReader(), retriever=DenseRetriever(knowledge_base=live))
     answer = graph.invoke({"question": QUESTION}, context={"top_k": 2})["answer"]
-    assert any("14" in warning for warning in answer["warnings"])
+    assert any("14" in message for message in messages(answer, "retracted_left_out"))
     assert set(answer["preflight"]["dense_top"]) == {"11", "12"}
     assert len(ncbi.fetched()) == 1
 

@@ -12,6 +12,7 @@ from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import MissingExtraError, ModelSetupError
 from tests.conftest import QUESTION, make_documents
+from tests.notes import messages
 from tests.openai_server import OpenAIServer, Reply
 
 ASKED: Question = check_question(QUESTION)
@@ -229,7 +230,7 @@ def test_a_direct_answer_gives_text_choice_and_grounded_quotes(
     assert draft["text"] == f"It lowers it [{KEYS[0]}]."
     assert draft["choice"] == "A"
     assert [quote["text"] for quote in draft["quotes"]] == [WORDS]
-    assert draft["warnings"] == ["1 of 2 quotes do not stand in the documents and were dropped."]
+    assert messages(draft, "quote_not_found") == ["1 of 2 quotes do not stand in the documents and were dropped."]
 
 
 @pytest.mark.parametrize("reply", ["NO ANSWER: they are about vitamins.", "**No answer**: they are about vitamins."])

@@ -188,7 +188,7 @@ async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer, mon
         server.script = lambda call: Reply("no such model", status=404)
         failed = await client.call_tool("ask", {"question": QUESTION})
     answer: Any = answered.structured_content
-    assert answer["usage"]["calls"] == 1
+    assert answer["usage"]["calls"] == 2
     assert answer["text"].startswith("Point holds [1].")
     assert failed.is_error
     assert "no such model" in _text(failed)

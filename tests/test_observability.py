@@ -36,7 +36,7 @@ def test_the_log_tells_of_the_stages_and_of_no_text(
     assert ours[:2] == ["retrieved documents=16", "route_decided route=map_reduce iou=0.0"]
     assert "partition_done index=0 partitions=4 status=evidence quotes=4" in ours
     assert "partition_failed index=3 partitions=4" in ours
-    assert ours[-1] == "answered abstained=False citations=12 calls=5"
+    assert ours[-1] == "answered abstained=False citations=12 calls=6"
     assert "HTTP Request" in caplog.text, "other libraries' loggers were on, too"
     said = [QUESTION, answer["text"], *(document.page_content for document in disagreeing.documents)]
     said += [word for text in said for word in text.split() if len(word) > 6]

@@ -25,7 +25,7 @@ from briefcontext.retrievers.knowledge_base import retriever_over
 from tests.conftest import QUESTION, FixedRetriever
 from tests.hashing_encoder import HashingEncoder
 from tests.knowledge_bases import build, record, source
-from tests.openai_server import Call, OpenAIServer, Reply, faithful
+from tests.openai_server import Call, OpenAIServer, Reply, faithful, verdict
 from tests.page_server import Browser, browse, chromium, serve_page
 
 pytestmark = [
@@ -175,10 +175,10 @@ def test_what_was_not_read_is_plain_to_see(
     server.script = without_group_9
     browser.open(page(disagreeing.documents))
     browser.ask(QUESTION)
-    assert "Partition 3 was not read (doc-8, doc-9, doc-10, doc-11)" in browser.see(".cautions").text
+    assert "Partition 3 was not read (doc-8, doc-9, doc-10, doc-11)" in browser.see(".checks").text
     assert "not read" in browser.see(".partition[data-state=failed]").text
     assert "3 of 4 partitions read" in browser.see("#step-read").text
-    assert "2 warnings" in browser.see("#status").text
+    assert "1 note to check" in browser.see("#status").text
 
 
 def test_a_failing_model_is_a_clear_error_and_can_be_asked_again(
@@ -229,18 +229,28 @@ def test_an_abstention_is_plain_to_see(
     assert "No answer was found" in browser.see("#status").text
 
 
-def test_doubts_are_marked_at_their_sentences_and_cautions_stand_first(
+def test_signs_at_sentences_open_their_notes_and_dangers_come_first(
     browser: Browser, page: Page, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
-    server.script = lambda call: Reply(f"😀 Take 5000 mg six times a day [{call.documents[0][0]}]. Surely.\n- So.")
+    verdicts = [verdict(1, "contradicted", "the passage says 75 mg"), verdict(2, "supported")]
+    server.script = lambda call: Reply(
+        "😀 Take 5000 mg [{0}]. It helps [{0}]. Surely.\n- So.".format(call.documents[0][0])
+    )
+    server.verify = lambda call: Reply(json.dumps({"verdicts": verdicts}))
     browser.open(page(disagreeing.documents, route="vanilla"))
     browser.ask(QUESTION)
-    assert "5000 mg, six times" in browser.see("#answer-body > .cautions:first-child").text
-    assert browser.texts(".doubt") == [
-        "😀 Take 5000 mg six times a day [1]. not in what it cites: 5000 mg, six times a day",
-        "Surely. no citation",
-        "So. no citation",
-    ]
+    assert browser.see("#answer-body > .checks:first-child").text.splitlines()[1].startswith("“😀 Take 5000 mg [1].”")
+    assert browser.texts("#answer .sentence") == ["😀 Take 5000 mg [1].", "It helps [1].", "Surely.", "So."]
+    signs = browser.all("#answer .text .sign")
+    assert [sign.text for sign in signs] == ["✗", "✓", "!", "!"]
+    assert not browser.all("#answer .verdict")[0].is_displayed()
+    signs[0].send_keys(Keys.ENTER)
+    opened = browser.see("#answer .verdict.bad", "the passage says 75 mg")
+    assert "Not found in [1]: 5000 mg" in opened.text
+    assert signs[0].get_attribute("aria-expanded") == "true"
+    signs[0].send_keys(Keys.ENTER)
+    browser.until(lambda: not opened.is_displayed(), "the verdict is closed")
+    assert "1 call" not in browser.see(".usage").text
 
 
 def test_an_answer_without_a_citation_is_said_to_have_none(
@@ -814,7 +824,7 @@ def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(browser: 
         {"event": "answer_token", "text": "Cut off in the mid", "attempt": 1},
         *(
             {"event": "answer_token", "text": text, "attempt": 2}
-            for text in ("Metformin <b>is</b> ", "first choice [7K", "3W] [2B2B].\nQuotes", ':\n[7K3W] "It is so."')
+            for text in ("Metformin <b>is</b> ", "first choice [1].")
         ),
     ]
     # The stream stays open, so that the draft can be seen; what the server sends is played by the browser.
@@ -827,7 +837,7 @@ def test_an_answer_is_shown_as_it_is_written_and_new_events_do_no_harm(browser: 
         lines,
     )
     browser.ask(FIRST_CHOICE)
-    draft = ["Metformin <b>is</b> first choice [1] [2B2B]."]
+    draft = ["Metformin <b>is</b> first choice [1]."]
     browser.until(lambda: browser.texts("#answer .draft") == draft, "the last attempt is shown")
     assert browser.see("#step-answer").get_attribute("data-state") == "active"
 
@@ -855,9 +865,7 @@ def test_a_quote_of_the_title_is_marked_there(browser: Browser, demo: str, said:
             "conflict": None,
             "usage": usage,
             "evidence": {"summary": ""},
-            "doubts": [],
-            "cautions": [],
-            "warnings": [],
+            "notes": [],
         },
     }
     lines = [

@@ -20,6 +20,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.nodes import IN_PARTS
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
+from tests.notes import kinds, messages
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 WINDOW = 1500
@@ -84,10 +85,10 @@ def test_a_part_that_fails_is_named_and_the_others_are_kept(
     lost = {*failed["document_ids"]}
     assert lost == read_ids([call for call in parts(server) if "in group 5" in call.prompt])
     assert 0 < len(lost) < 6
-    (caution,) = answer["cautions"]
+    (caution,) = messages(answer, "partition_failed")
     assert caution.startswith(f"Partition {failed['index'] + 1} was not read ({', '.join(sorted(lost))}): ")
     assert {citation["document_id"] for citation in answer["citations"]} == {f"doc-{n}" for n in range(6)} - lost
-    assert answer["usage"]["calls"] == len(server.calls)
+    assert answer["usage"]["calls"] == len(server.all_calls)
 
 
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
@@ -104,9 +105,10 @@ def test_a_document_of_which_one_piece_was_not_read_is_named(chat_model: ChatOpe
     answer = ask(chat_model, make_documents(1, sentences=200))
     count = len(parts(server))
     assert count > 2
-    (caution,) = answer["cautions"]
+    (caution,) = messages(answer, "partition_failed")
     assert caution.startswith(f"Partition {count} was not read (doc-0): ")
-    assert "Too long for the model's input window, and so read in pieces: doc-0." in answer["warnings"]
+    (pieces,) = messages(answer, "read_in_pieces")
+    assert pieces.endswith(": doc-0.")
     assert sum(len(extraction["quotes"]) for extraction in answer["extractions"]) == count - 1
 
 
@@ -121,7 +123,7 @@ def test_an_abstention_does_not_claim_that_what_was_not_read_has_nothing(
     assert answer["abstained"]
     count = len(answer["extractions"])
     assert f"of {count} partitions of the documents 1 could not be read" in answer["text"]
-    assert any("was not read (" in caution and "doc-5" in caution for caution in answer["cautions"])
+    assert any("doc-5" in message for message in messages(answer, "partition_failed"))
 
 
 def test_all_parts_failing_is_a_failure(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
@@ -187,14 +189,14 @@ def test_parts_are_read_in_the_order_of_the_one_call_that_they_replace_and_that_
     assert [id for extraction in answer["extractions"] for id in extraction["document_ids"]] == [
         f"doc-{place}" for place in read
     ]
-    assert answer["warnings"].count(IN_PARTS) == 1
+    assert kinds(answer).count(IN_PARTS) == 1
 
 
 def test_an_abstention_says_that_the_documents_were_read_in_parts(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = lambda call: Reply('{"relevant": false}')
     answer = ask(chat_model, make_documents(6), route="vanilla")
     assert answer["abstained"]
-    assert answer["warnings"] == [IN_PARTS]
+    assert kinds(answer) == [IN_PARTS]
 
 
 class Passing:

@@ -75,7 +75,7 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
     plain, thought_over = answers
     assert plain["choice"] == "B"
     assert len(plain["citations"]) == 16
-    for field in ("text", "choice", "abstained", "citations", "conflict", "extractions", "warnings"):
+    for field in ("text", "choice", "abstained", "citations", "conflict", "extractions", "notes"):
         assert thought_over[field] == plain[field], field
     assert len(calls[0]) == len(calls[1]), "no repair was paid for"
     assert not any("stray thought" in call.prompt for call in calls[1])

@@ -11,6 +11,7 @@ from briefcontext.errors import ModelCallError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
+from tests.notes import messages
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 
 ASKED: Any = {"question": QUESTION}
@@ -85,7 +86,7 @@ def test_a_refusal_of_what_was_sent_is_one_partition_that_was_not_read(
         return
     answer = built.invoke(ASKED, context=context)["answer"]
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence", "failed"] + ["evidence"] * 2
-    assert any(w.startswith("Partition 2 was not read (doc-4, doc-5, doc-6, doc-7)") for w in answer["cautions"])
+    assert messages(answer, "partition_failed")[0].startswith("Partition 2 was not read (doc-4, doc-5, doc-6, doc-7)")
     assert sum("Vitamin number 5 " in call.prompt for call in server.calls) == 1
 
 

@@ -22,6 +22,7 @@ from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import FixedRetriever
+from tests.notes import messages
 from tests.openai_server import OpenAIServer, serve
 from tests.small_model import MISSING, SmallModel
 
@@ -70,12 +71,12 @@ def _check(answer: Answer, *, calls: int) -> None:
         assert quote["text"] == in_text or quote["match"] == "title"
     marks = {mark for mark in re.findall(MARK, answer["text"]) if int(mark.rstrip("abc")) <= len(DOCUMENTS)}
     assert marks == {citation["key"] for citation in answer["citations"]}
-    said = " ".join([*answer["cautions"], *answer["warnings"]])
+    said = " ".join(messages(answer))
     for extraction in answer["extractions"]:
         assert extraction["error"] is None or extraction["error"] in said
         assert extraction["error"] or extraction["quotes"] or extraction["status"] == "none"
     assert answer["citations"] or answer["abstained"] or "cites no document" in said
-    assert answer["choice"] in OPTIONS or not answer["options"] or "No option was chosen" in said
+    assert answer["choice"] in OPTIONS or not answer["options"] or "chooses no option" in said
     assert answer["usage"]["calls"] == calls > 0
     assert answer["usage"]["input_tokens"] > 0
 
@@ -89,8 +90,8 @@ def _ask(reader: ChatOpenAI | LLMReader, server: OpenAIServer, **settings: Any) 
         answer: Answer = built.invoke({"question": QUESTION, "options": options}, context=context)["answer"]
     except ModelCallError as error:
         return None, str(error)
-    _check(answer, calls=len(server.calls))
-    return answer, " ".join([*answer["cautions"], *answer["warnings"]])
+    _check(answer, calls=len(server.all_calls))
+    return answer, " ".join(messages(answer))
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=["vanilla", "map"])

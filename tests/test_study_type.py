@@ -15,6 +15,7 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.tool import cited_text
 from briefcontext.study_type import StudyType, source_notes, species, study_type
 from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
+from tests.notes import messages
 from tests.openai_server import OpenAIServer
 
 RECORDS = SHARED_DATA / "pubmed_xml" / "records_lxml.jsonl"
@@ -203,7 +204,7 @@ def test_an_answer_shows_what_kinds_of_evidence_it_cites(
     shown = [(each["study_type"], each["journal"], each["species"]) for each in answer["citations"]]
     assert shown == [("randomized trial", "Toy J", [])] * 2 + [(None, "", ["humans"])]
     assert answer["evidence"]["study_types"] == {"randomized trial": 1, "unknown": 1}
-    assert "Articles under an expression of concern are cited: 8." in answer["cautions"]
+    assert messages(answer, "concern_cited") == ["Articles under an expression of concern are cited: 8."]
     told = cited_text(answer)
     assert "Evidence: 1 randomized trial; 1 of other or unknown type; newest 2019" in told
     print_answer({"answer": answer, "ranking": []}, verbose=False)

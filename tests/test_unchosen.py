@@ -15,6 +15,7 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.tool import cited_text
 from briefcontext.page.app import create_app
 from tests.conftest import FixedRetriever, make_documents
+from tests.notes import kinds, messages
 from tests.openai_server import Call, OpenAIServer, Reply, faithful
 from tests.questions import build_corpus, open_corpus, question
 
@@ -49,7 +50,7 @@ def test_replies_that_there_is_no_choice_choose_nothing(
     answer = _ask(chat_model, server, words, form.format(words), Settings(route="map_reduce", max_retries=0))
     assert [extraction["choice"] for extraction in answer["extractions"]] == [None, None]
     assert answer["choice"] is None
-    assert answer["cautions"][0].startswith("No option was chosen, neither by a partition")
+    assert messages(answer, "no_choice") == ["The answer chooses no option."]
 
 
 @pytest.mark.parametrize("words", ["N/A", None])
@@ -58,14 +59,15 @@ def test_a_choice_that_no_partition_made_is_marked_as_unsupported(
 ) -> None:
     answer = _ask(chat_model, server, words, "Choice: A", FORCED)
     assert answer["choice"] == "A"
-    assert answer["cautions"][0] == "The choice A is unsupported: no partition of the documents chose an option."
-    assert answer["warnings"][0] == "A choice was forced by the setting force_choice."
+    (message,) = messages(answer, "choice_unsupported")
+    assert message.endswith("they chose none.")
+    assert "choice_forced" in kinds(answer, "info")
 
 
 def test_when_not_even_force_brings_a_choice_that_is_said(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     answer = _ask(chat_model, server, "N/A", "Choice: N/A", FORCED)
     assert answer["choice"] is None
-    assert answer["cautions"][0].startswith("No option was chosen, neither by a partition")
+    assert messages(answer, "no_choice") == ["The answer chooses no option."]
 
 
 def test_a_choice_of_the_partitions_that_the_answer_does_not_take_is_told(
@@ -73,25 +75,25 @@ def test_a_choice_of_the_partitions_that_the_answer_does_not_take_is_told(
 ) -> None:
     answer = _ask(chat_model, server, "B", "Choice: unknown", FORCED)
     assert answer["choice"] is None
-    assert answer["cautions"][0] == "No option was chosen by the answer; partitions of the documents chose some."
+    (message,) = messages(answer, "no_choice")
+    assert message.endswith("chose B.")
 
 
 def test_a_choice_of_another_option_than_the_partitions_is_told(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     answer = _ask(chat_model, server, "B", "Choice: A", Settings(route="map_reduce", max_retries=0))
     assert (answer["choice"], answer["conflict"]) == ("A", None)
-    assert answer["cautions"][0] == "No partition of the documents chose A: they chose B."
+    (message,) = messages(answer, "choice_unsupported")
+    assert message.endswith("they chose B.")
 
 
 def test_one_call_that_names_no_option_says_so(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     answer = _ask(chat_model, server, None, "Choice: N/A", Settings(route="vanilla", max_retries=0))
     assert answer["choice"] is None
-    assert answer["cautions"][0] == "No option was chosen by the answer."
+    assert kinds(answer, "caution")[0] == "no_choice"
 
 
 @pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
-@pytest.mark.parametrize(
-    "beginning", ["Insufficient evidence:", "**Insufficient evidence:**", "Insufficient evidence."]
-)
+@pytest.mark.parametrize("beginning", ["Not answered:", "**Not answered:**", "NO ANSWER:"])
 def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(
     beginning: str, route: Any, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
@@ -105,8 +107,8 @@ def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(
     )
     answer = json.loads(told.text.splitlines()[-1])["answer"]
     assert answer["choice"] == "B"
-    assert "The choice B is unsupported: the answer says that the evidence is insufficient." in answer["cautions"]
-    assert cited_text(answer).startswith("Caution:")
+    assert "choice_unsupported" in kinds(answer, "caution")
+    assert cited_text(answer).startswith("Check:")
 
 
 REPLIES = [

@@ -41,7 +41,8 @@ def test_the_map_is_set_beside_what_vanilla_really_uses(
 ) -> None:
     built = build_graph(reader=chat_model, retriever=disagreeing)
     mapped, vanilla = (
-        built.invoke(ASKED, context=Settings(route=route))["answer"]["usage"] for route in ("map_reduce", "vanilla")
+        built.invoke(ASKED, context=Settings(route=route, verify=False))["answer"]["usage"]
+        for route in ("map_reduce", "vanilla")
     )
     assert mapped["vanilla_input_tokens"] == pytest.approx(vanilla["input_tokens"], rel=0.02)
     assert mapped["vanilla_output_tokens"] == pytest.approx(vanilla["output_tokens"], rel=0.1)
@@ -57,3 +58,9 @@ def test_what_was_never_written_is_not_estimated(
     usage = build_graph(reader=chat_model, retriever=disagreeing).invoke(ASKED)["answer"]["usage"]
     assert usage["vanilla_input_tokens"] > 0
     assert (usage["vanilla_output_tokens"], usage["output_ratio"]) == (None, None)
+
+
+def test_the_verification_is_left_out_of_the_ratios() -> None:
+    calls = [a_call(), a_call(stage="verify")]
+    usage = summarise(calls, seconds=0, vanilla_input_tokens=50, vanilla_output_tokens=10)
+    assert (usage["input_tokens"], usage["input_ratio"], usage["output_ratio"]) == (200, 2.0, 1.0)

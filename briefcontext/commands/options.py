@@ -36,6 +36,16 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
         ),
     ),
     "extract_model": (str, model_option(help="Another chat model for the extractions. Default: the same.")),
+    "verify": (
+        bool,
+        model_option(
+            "--verify/--no-verify", help="Compare cited sentences with their passages by a model. Default: --verify."
+        ),
+    ),
+    "verify_model": (
+        str,
+        model_option(help="Another model for that: provider:model or cross-encoder:NAME. Default: the same."),
+    ),
     "temperature": (float, model_option(help="The models' temperature. Default: the provider's own.")),
     "max_output_tokens": (int, model_option(help="The most tokens of a reply. Default: the provider's own.")),
     "model_arguments": (
@@ -64,13 +74,6 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     "calibration_file": (
         str,
         reading_option("--calibration-file", metavar="FILE", help="Decide by the calibration in this file."),
-    ),
-    "reduce": (
-        str,
-        reading_option(
-            metavar="always|auto",
-            help="auto: a single partition's finding, cited and whole, is the answer without a call. Default: always.",
-        ),
     ),
     "retrieval": (
         str,

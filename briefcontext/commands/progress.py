@@ -94,6 +94,10 @@ def event_words(event: Event) -> tuple[str, str]:
             return "", f"Writing the answer from {counted(event['evidence'], 'partition')}…"
         case "answering":
             return "", f"Writing the answer from {counted(event['documents'], 'document')}…"
+        case "verifying":
+            return "", f"Verifying {counted(event['sentences'], 'sentence')}…"
+        case "verified":
+            return f"{event['supported']} of {counted(event['sentences'], 'sentence')} supported", ""
         case "answered":
             return "", ""
 

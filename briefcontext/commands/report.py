@@ -14,11 +14,11 @@ from rich.text import Text
 
 from briefcontext.chains.answer import NO_ANSWER, Answer, Conflict
 from briefcontext.chains.citation import Citation
+from briefcontext.chains.notes import Level, note_lines, with_signs
 from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.place import find_place
 from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
-from briefcontext.chains.support import marked
 from briefcontext.commands.terminal import counted, printable, printable_line
 from briefcontext.knowledge.encoders.encoder import title_of
 from briefcontext.study_type import source_notes
@@ -56,15 +56,21 @@ def _print(parts: Iterable[RenderableType]) -> None:
 
 def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> Iterator[RenderableType]:
     yield ""
-    if answer["cautions"]:
-        yield Text("Caution", "bold")
-        yield from (_item("!", caution) for caution in answer["cautions"])
+    signs: dict[Level, str] = {"danger": "!!", "caution": "!"}
+    checks = [
+        _item(sign, line)
+        for level, sign in signs.items()
+        for line in note_lines(answer["notes"], answer["text"], level)
+    ]
+    if checks:
+        yield Text("Check", "bold")
+        yield from checks
         yield ""
     if letter := answer["choice"]:
         yield Text(printable_line(f"{letter}. {answer['options'].get(letter, '')}"), "bold")
     if answer["abstained"]:
         yield Text(NO_ANSWER, "bold")
-    yield printable(marked(answer["text"], answer["doubts"]))
+    yield printable(with_signs(answer["text"], answer["notes"]))
     references, summary = answer["references"], answer["evidence"]["summary"] if answer["citations"] else ""
     copied = answer["written_by"] == PASSAGES
     listed = documents if verbose or (answer["abstained"] and not copied) else []
@@ -84,7 +90,7 @@ def _answer(answer: Answer, documents: Sequence[Document], *, verbose: bool) -> 
             _documents(listed, texts=verbose)
         ),
         "Used": [_usage(answer)],
-        "Take note": [_item("-", warning) for warning in answer["warnings"]],
+        "Notes": [_item("-", line) for line in note_lines(answer["notes"], answer["text"], "info")],
     }
     for heading, parts in sections.items():
         if parts:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 @shared.takes(
-    *("knowledge_base", "document", "document_encoder", "model", "extract_model", "prompts"),
+    *("knowledge_base", "document", "document_encoder", "model", "extract_model", "verify", "verify_model"),
+    "prompts",
     *("cross_encoder", "preflight", "calibration_file", "model_cache"),
 )
 def serve(
@@ -63,7 +64,8 @@ def open_resources(settings: "Settings") -> None:
 
 
 @shared.takes(
-    *("knowledge_base", "document", "document_encoder", "model", "extract_model", "prompts"),
+    *("knowledge_base", "document", "document_encoder", "model", "extract_model", "verify", "verify_model"),
+    "prompts",
     *("route", "top_k", "include_retracted"),
 )
 def mcp(

@@ -1,11 +1,16 @@
 // The answer: its text with citations, what to take note of, and its references.
 
-import { byId, counted, countedReferences, el, isWebAddress, refill, shown } from "./dom.js";
+import { byId, counted, countedReferences, el, isWebAddress, refill, sentence, shown } from "./dom.js";
 import { authors, matchWords, meta, open, where } from "./passage.js";
 
 export const NO_ANSWER = "No answer was found in the documents.";
 const ENDINGS = { ris: "ris", bibtex: "bib", nlm: "txt" };
 const LABELS = { ris: "RIS", bibtex: "BibTeX", nlm: "text (NLM)" };
+const LEVELS = ["danger", "caution", "info"];
+const TONES = { danger: "bad", caution: "warn", info: "good" };
+const SIGNS = { danger: "✗", caution: "!", info: "✓" };
+/** Characters of a sentence that a line repeats. */
+const SENTENCE = 80;
 const FILTERED = "Only these were searched: ";
 const NOTICE = "Not medical advice: check every statement against its source.";
 
@@ -19,21 +24,8 @@ export function showNone() {
 }
 
 /** Show the words of an answer that is still being written. */
-export function showDraft(text, documents) {
-  const words = el("div", { class: "text draft" }, withNumbers(text, documents));
-  refill(byId("answer-body"), words, el("p", { class: "hint" }, "Being written; citations are checked at the end."));
-}
-
-// Until citations are checked, a model's text has keys in their place, and may end in the list of its quotes.
-function withNumbers(text, documents) {
-  const keys = new Set([...documents.values()].map((doc) => doc.key));
-  const numbers = new Map();
-  const [answer] = text.split(/\n\**Quotes:/);
-  return answer.replace(/\[[^\[\]]*$/, "").replace(/\[([0-9A-Z]+)\]/g, (mark, key) => {
-    if (!keys.has(key)) return mark;
-    if (!numbers.has(key)) numbers.set(key, numbers.size + 1);
-    return `[${numbers.get(key)}]`;
-  });
+export function showDraft(text, stage = "Being written; citations are checked at the end.") {
+  refill(byId("answer-body"), el("div", { class: "text draft" }, text), el("p", { class: "hint" }, stage));
 }
 
 /** Show an answer. `run` has the question, the documents by id, and what the server is. */
@@ -41,7 +33,7 @@ export function showAnswer(answer, run) {
   const documents = run.documents;
   const filters = answer.provenance?.searched.filters;
   refill(byId("answer-body"),
-    notes("Caution", "cautions", answer.cautions),
+    notes("Check", "checks", answer, "danger", "caution"),
     answer.abstained && el("p", { class: "notice abstained" },
       el("strong", {}, NO_ANSWER)),
     answer.choice && el("p", { class: "choice" }, el("span", { class: "letter" }, answer.choice),
@@ -51,7 +43,7 @@ export function showAnswer(answer, run) {
     answer.abstained && documents.size > 0 && el("div", { class: "actions" },
       el("button", { type: "button", class: "found", click: showPassages }, "Read the passages")),
     conflict(answer),
-    notes("Take note", "warnings", answer.warnings),
+    notes("Notes", "notes", answer, "info"),
     answer.evidence.summary && el("p", { class: "evidence" }, el("strong", {}, "Summary of evidence: "), answer.evidence.summary),
     references(answer, documents),
     el("p", { class: "notice-line" }, NOTICE),
@@ -89,14 +81,47 @@ function sentences(line, start, answer, documents) {
   const piece = (from, to) => inline(characters.slice(Math.max(from, bullet), to).join(""), answer, documents);
   const parts = [];
   let at = 0;
-  for (const doubt of answer.doubts) {
-    const [from, to] = [doubt.start - start, doubt.end - start];
+  for (const [end, listed] of placed(answer)) {
+    const [from, to] = [listed[0].start - start, end - start];
     if (from < at || from >= characters.length) continue;
-    parts.push(piece(at, from), el("span", { class: "doubt" }, piece(from, to), " ",
-      el("span", { class: "tag warn" }, doubt.reason)));
+    const worst = LEVELS.find((level) => listed.some((note) => note.level === level));
+    parts.push(piece(at, from), el("span", { class: `sentence ${worst}` }, piece(from, to)), " ", sign(listed, worst));
     at = to;
   }
   return [...parts, piece(at, characters.length)];
+}
+
+/** Group the notes on sentences by their ends, in the order of the text. */
+function placed(answer) {
+  const groups = new Map();
+  for (const note of answer.notes.filter((note) => "end" in note).toSorted((one, other) => one.end - other.end)) {
+    groups.set(note.end, [...(groups.get(note.end) ?? []), note]);
+  }
+  return groups;
+}
+
+/** Make the sign behind a sentence, which opens what the notes say of it. */
+function sign(listed, worst) {
+  const words = el("span", { class: `verdict notice ${TONES[worst]}`, role: "note", hidden: true },
+    listed.map((note) => el("span", {}, note.message)));
+  const kinds = listed.map((note) => note.kind.replaceAll("_", " ")).join(", ");
+  const click = () => {
+    words.hidden = !words.hidden;
+    button.setAttribute("aria-expanded", String(!words.hidden));
+  };
+  const button = el("button", { type: "button", class: `sign ${worst}`, "aria-label": `Note on this sentence: ${kinds}`,
+    "aria-expanded": "false", title: sentence(kinds), click }, SIGNS[worst]);
+  return [button, words];
+}
+
+/** Write the notes of some levels as lines; one on a sentence begins with its words. */
+function lines(answer, ...levels) {
+  const characters = Array.from(answer.text);
+  return answer.notes.filter(({ level, kind }) => levels.includes(level) && kind !== "supported").map((note) => {
+    if (!("start" in note)) return note.message;
+    const words = characters.slice(note.start, note.end).join("").replace(/\s+/g, " ");
+    return `“${words.length > SENTENCE ? `${words.slice(0, SENTENCE - 1).trimEnd()}…` : words}” ${note.message}`;
+  });
 }
 
 function inline(line, answer, documents) {
@@ -135,11 +160,12 @@ function conflict(answer) {
     settled && el("p", {}, `The answer settles on ${settled}.`));
 }
 
-function notes(heading, kind, told) {
+function notes(heading, kind, answer, ...levels) {
+  const told = levels.map((level) => lines(answer, level).map((line) => el("li", { class: level }, line))).flat();
   if (told.length === 0) return null;
-  return el("section", { class: `notice ${kind === "cautions" ? "bad" : "warn"} ${kind}`, "aria-label": heading },
-    el("h4", {}, heading),
-    el("ul", {}, told.map((note) => el("li", {}, note))));
+  const worst = LEVELS.find((level) => told.some((item) => item.classList.contains(level)));
+  return el("section", { class: `notice ${TONES[worst]} ${kind}`, "aria-label": heading },
+    el("h4", {}, heading), el("ul", {}, told));
 }
 
 function references(answer, documents) {
@@ -216,35 +242,40 @@ async function toClipboard(words) {
 
 /** Write the answer as text, with numbered references. */
 export function plainText(answer, run) {
-  const lines = [run.asked.question, ""];
-  for (const [letter, option] of Object.entries(run.asked.options)) lines.push(`${letter}. ${option}`);
-  if (answer.cautions.length) lines.push("Caution", ...answer.cautions.map((caution) => `- ${caution}`), "");
-  if (answer.abstained) lines.push(NO_ANSWER, "");
-  if (answer.choice) lines.push(`Answer: ${answer.choice}. ${run.asked.options[answer.choice] ?? ""}`, "");
+  const written = [run.asked.question, ""];
+  for (const [letter, option] of Object.entries(run.asked.options)) written.push(`${letter}. ${option}`);
+  const checks = ["danger", "caution"].flatMap((level) => lines(answer, level));
+  if (checks.length) written.push("Check", ...checks.map((line) => `- ${line}`), "");
+  if (answer.abstained) written.push(NO_ANSWER, "");
+  if (answer.choice) written.push(`Answer: ${answer.choice}. ${run.asked.options[answer.choice] ?? ""}`, "");
   const filters = answer.provenance?.searched.filters;
-  if (filters && !answer.abstained) lines.push(FILTERED + filters, "");
-  lines.push(withDoubts(answer), "");
-  if (answer.conflict?.statement) lines.push(`Conflict: ${answer.conflict.statement}`, "");
-  if (answer.citations.length) lines.push("References");
+  if (filters && !answer.abstained) written.push(FILTERED + filters, "");
+  written.push(withSigns(answer), "");
+  if (answer.conflict?.statement) written.push(`Conflict: ${answer.conflict.statement}`, "");
+  if (answer.citations.length) written.push("References");
   for (const article of answer.references) {
     const cited = passages(article, answer);
     const parts = [article.citation, ...cited[0].notes, isWebAddress(article.url) && article.url];
-    lines.push(`[${article.number}] ${parts.filter(Boolean).join(" · ")}`);
+    written.push(`[${article.number}] ${parts.filter(Boolean).join(" · ")}`);
     for (const citation of cited) {
       const key = cited.length > 1 ? `[${citation.key}] ` : "";
-      for (const quote of citation.quotes) lines.push(`    ${key}“${quote.text}”${where(quote) && ` (${where(quote)})`}`);
-      if (citation.quotes.length === 0) lines.push(`    ${key}(cited without a quote)`);
+      for (const quote of citation.quotes) written.push(`    ${key}“${quote.text}”${where(quote) && ` (${where(quote)})`}`);
+      if (citation.quotes.length === 0) written.push(`    ${key}(cited without a quote)`);
     }
   }
-  if (answer.evidence.summary) lines.push("", `Summary of evidence: ${answer.evidence.summary}`);
-  if (answer.warnings.length) lines.push("", "Take note", ...answer.warnings.map((warning) => `- ${warning}`));
-  lines.push("", `BriefContext, ${run.about}, ${run.day}. ${NOTICE}`);
-  return shown(lines.join("\n"));
+  if (answer.evidence.summary) written.push("", `Summary of evidence: ${answer.evidence.summary}`);
+  const information = lines(answer, "info");
+  if (information.length) written.push("", "Notes", ...information.map((line) => `- ${line}`));
+  written.push("", `BriefContext, ${run.about}, ${run.day}. ${NOTICE}`);
+  return shown(written.join("\n"));
 }
 
-function withDoubts(answer) {
+function withSigns(answer) {
   const characters = Array.from(answer.text);
-  for (const doubt of [...answer.doubts].reverse()) characters.splice(doubt.end, 0, ` (! ${doubt.reason})`);
+  for (const [end, listed] of [...placed(answer)].reverse()) {
+    const kinds = listed.filter(({ kind }) => kind !== "supported").map(({ kind }) => kind.replaceAll("_", " "));
+    if (kinds.length) characters.splice(end, 0, ` (! ${[...new Set(kinds)].join(", ")})`);
+  }
   return characters.join("");
 }
 

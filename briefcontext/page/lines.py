@@ -11,6 +11,7 @@ from langgraph.graph.state import CompiledStateGraph
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from briefcontext.chains.answer import Answer
 from briefcontext.chains.articles import source_id
 from briefcontext.chains.citation import publication_year, web_link
 from briefcontext.chains.place import find_place
@@ -49,21 +50,26 @@ async def run(
     Besides the graph's own events and the answer's tokens (`graphs/events.py`) there are: `documents` (all that were
     retrieved), `preflight` (both rankings), `partitions` (the ids of each one's documents), `extraction` (what one
     gave), and at the end `answer`, or else one `error` with its kind and message. `ranking` is how the page calls the
-    documents' order.
+    documents' order. The answer is sent once, after its verification.
     """
     parts: Any = graph.astream(question, context=settings, stream_mode=["custom", "messages", "updates"])
     tokens = AnswerTokens()
+    answers: list[Answer] = []
     try:
         async for mode, part in parts:
             if mode == "messages":
                 for token in tokens.of(part):
                     yield dict(token)
             elif mode == "updates":
-                for update in part.values():
-                    for line in _told(update, ranking) if isinstance(update, Mapping) else ():
+                for update in filter(lambda each: isinstance(each, Mapping), part.values()):
+                    answers += [update["answer"]] if "answer" in update else []
+                    for line in _told(update, ranking):
                         yield line
             elif isinstance(part, Mapping) and isinstance(part.get("event"), str):
                 yield dict(part)
+        for answer in answers[-1:]:
+            formats = {name: write_references(answer["references"], name) for name in REFERENCE_FORMATS}
+            yield {"event": "answer", "answer": answer, "formats": formats}
     except BriefContextError as error:
         yield {"event": "error", "kind": type(error).__name__, "message": str(error)}
     except Exception:  # noqa: BLE001 - whatever it is, the page must learn that no answer comes
@@ -82,10 +88,6 @@ def _told(update: Mapping[str, Any], ranking: str) -> Iterator[Line]:
         yield {"event": "partitions", "partitions": partitions}
     for extraction in update.get("extractions", []) if "ranking" not in update else ():
         yield {"event": "extraction", "extraction": extraction}
-    if "answer" in update:
-        answer = update["answer"]
-        formats = {name: write_references(answer["references"], name) for name in REFERENCE_FORMATS}
-        yield {"event": "answer", "answer": answer, "formats": formats}
 
 
 def listed(documents: Sequence[Document]) -> Line:

@@ -70,7 +70,12 @@ const ON = {
     if (typeof text !== "string") return;
     run.draft = attempt === run.attempt ? run.draft + text : text;
     run.attempt = attempt;
-    showDraft(run.draft, run.documents);
+    showDraft(run.draft);
+  },
+  verifying: (run, { sentences }) => {
+    say(`Verifying ${counted(sentences, "sentence")}…`);
+    run.path.answering("Being verified");
+    if (run.draft) showDraft(run.draft, "Written; its sentences are being compared with their sources.");
   },
   answer: (run, { answer, formats }) => {
     run.formats = formats ?? {};
@@ -78,8 +83,8 @@ const ON = {
     run.answer = answer;
     run.path.answered(answer);
     showAnswer(answer, run);
-    const count = answer.cautions.length + answer.warnings.length;
-    const notes = count ? ` ${counted(count, "warning")}.` : "";
+    const count = answer.notes.filter(({ level }) => level !== "info").length;
+    const notes = count ? ` ${counted(count, "note")} to check.` : "";
     const cited = answer.citations.length ? `citing ${countedReferences(answer)}` : "without a citation";
     say(`${answer.abstained ? NO_ANSWER : `The answer is there, ${cited}.`}${notes}`);
   },

@@ -5,7 +5,7 @@ import random
 import time
 from asyncio import sleep
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
@@ -59,6 +59,8 @@ class Request:
     """Whether the reply is the answer, whose tokens are streamed to who listens to the run's messages."""
     again: bool = False
     """Whether the answer is asked for once more, so that its tokens take the place of the first one's."""
+    articles: Mapping[str, int] = field(default_factory=dict)
+    """Citation key to the number of an article, by which the tokens of an answer are numbered."""
 
     @property
     def characters(self) -> int:
@@ -267,7 +269,8 @@ def _by_profile(chat: BaseChatModel) -> StructuredOutput:
 
 def _config(request: Request, attempt: int) -> RunnableConfig:
     # A run of the node's own name would pass for the node, and its messages for the node's output.
-    metadata = {"stage": request.stage, "partition": request.partition, "attempt": attempt + 1, "again": request.again}
+    metadata: dict[str, Any] = {"stage": request.stage, "partition": request.partition, "attempt": attempt + 1}
+    metadata |= {"again": request.again, **({"articles": dict(request.articles)} if request.articles else {})}
     # Where a run's messages are streamed, they are there for the answer.
     tags = [] if request.streamed else ["nostream"]
     return {"tags": tags, "run_name": f"{request.stage} call", "metadata": metadata}

@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 from briefcontext.chains.model.usage import ModelCall
 from briefcontext.errors import ModelCallError
@@ -66,8 +65,6 @@ class CallBudget:
     """Least similarity, 0 to 100, at which differing words count as a quote."""
     force_choice: bool = False
     """Whether a multiple-choice question must be answered with a letter, evidence or not."""
-    reduce: Literal["always", "auto"] = "always"
-    """Whether a single partition's finding, cited and whole, is the answer without a further call (auto)."""
     calls: list[ModelCall] = field(default_factory=list)
     """The calls made so far."""
 

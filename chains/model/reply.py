@@ -112,7 +112,9 @@ def reply_words(message: AIMessage) -> str:
     if not said.strip():
         said = without_reasoning(message.text)
     if not said.strip():
-        said = message.additional_kwargs.get("refusal") or ""  # OpenAI's field beside an empty content.
+        # OpenAI's field beside an empty content.
+        refusal = str(message.additional_kwargs.get("refusal") or "")
+        said = f"NO ANSWER: {refusal}" if refusal.strip() else ""
     return said if said.strip() else ""
 
 

@@ -5,12 +5,15 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+VERIFY = "verify"
+"""The stage of the verification's calls, which every route would make."""
+
 
 class ModelCall(TypedDict):
     """One attempt to call a language model."""
 
     stage: str
-    """The node that made it: `extract`, `reduce`, `vanilla` or `order_preserving`."""
+    """The node that made it: `extract`, `reduce`, `vanilla`, `order_preserving` or `verify`."""
     model: str
     status: Literal["ok", "failed", "cached"]
     """`cached`: the reply came from the cache, and no call went out."""
@@ -57,18 +60,18 @@ class Usage(UsageSum):
     """
 
     stages: dict[str, UsageSum]
-    """The sums by node: `extract`, `reduce`, `vanilla` or `order_preserving`."""
+    """The sums by node: `extract`, `reduce`, `vanilla`, `order_preserving` or `verify`."""
     models: dict[str, UsageSum]
     """The sums by model."""
     vanilla_input_tokens: int | None
     """Estimated input tokens of one call over the same documents; null if no tokens were counted."""
     input_ratio: float | None
-    """`input_tokens` divided by `vanilla_input_tokens`."""
+    """Input tokens without those of the verification, divided by `vanilla_input_tokens`."""
     vanilla_output_tokens: int | None
     """Estimated output tokens of that call: those of the call that wrote the answer and, after a map,
     a quote of each document with evidence; null if no answer was written."""
     output_ratio: float | None
-    """`output_tokens` divided by `vanilla_output_tokens`."""
+    """Output tokens without those of the verification, divided by `vanilla_output_tokens`."""
 
 
 def summarise(
@@ -81,14 +84,15 @@ def summarise(
     """Add up the calls of one answer: in all, by stage and by model."""
     total = _sum(calls)
     total["seconds"] = seconds
+    compared = _sum([call for call in calls if call["stage"] != VERIFY])
     return Usage(
         **total,
         stages=_by((call["stage"], call) for call in calls),
         models=_by((call["model"], call) for call in calls),
         vanilla_input_tokens=vanilla_input_tokens,
-        input_ratio=total["input_tokens"] / vanilla_input_tokens if vanilla_input_tokens else None,
+        input_ratio=compared["input_tokens"] / vanilla_input_tokens if vanilla_input_tokens else None,
         vanilla_output_tokens=vanilla_output_tokens,
-        output_ratio=total["output_tokens"] / vanilla_output_tokens if vanilla_output_tokens else None,
+        output_ratio=compared["output_tokens"] / vanilla_output_tokens if vanilla_output_tokens else None,
     )
 
 

@@ -12,7 +12,7 @@ from briefcontext.chains.answer import Answer
 from briefcontext.chains.citation import MARK, assign_keys
 from briefcontext.chains.context import render_documents, room_for, split_to_fit
 from briefcontext.chains.model.limits import CallBudget
-from briefcontext.chains.parsing.answer_parser import parse_draft
+from briefcontext.chains.parsing.answer_parser import parse_draft, read_reply
 from briefcontext.chains.question import Question, check_question
 from briefcontext.errors import InputError
 from briefcontext.evaluation.data_sets.data_set import Item
@@ -96,6 +96,7 @@ def _graph(kind: Need, **settings: Any) -> Run:
         documents = getattr(reading, kind)
         # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
         changed = {"top_k": len(documents), "include_retracted": True, "on_partition_failure": "report", **settings}
+        changed["verify"] = False
         # A calibration fits one ranking and k, and a forced route need not be decided.
         changed |= {} if settings["route"] == "auto" else {"preflight": IOU, "calibration_file": None}
         asked: dict[str, Any] = {"question": reading.item.question, "options": dict(reading.item.options)}
@@ -119,7 +120,7 @@ def _from_answer(answer: Answer) -> Outcome:
         partitions=len(answer["extractions"]),
         partitions_without_choice=sum(not extraction["choice"] for extraction in answer["extractions"]),
         failed_calls=answer["usage"]["failed_calls"],
-        in_parts=IN_PARTS in answer["warnings"],
+        in_parts=any(each["kind"] == IN_PARTS for each in answer["notes"]),
     )
 
 
@@ -172,7 +173,7 @@ def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str,
 
 
 def _from_words(output: str, question: Question, budget: CallBudget, *, route: str, truncated: bool = False) -> Outcome:
-    draft = parse_draft(output, question, [], [], forced=budget.force_choice and bool(question["options"]))
+    draft = parse_draft(read_reply(output), question, [], [], forced=budget.force_choice and bool(question["options"]))
     return Outcome(
         text=draft["text"],
         choice=draft["choice"],

@@ -1,0 +1,332 @@
+"""Verification: a judge compares each cited sentence of an answer with the passages that it cites."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from briefcontext.chains.citation import Citation
+from briefcontext.chains.claims import Claim
+from briefcontext.chains.context import defuse, render_passage, room_for
+from briefcontext.chains.model.call import Model, Request
+from briefcontext.chains.model.event_loop import together
+from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.reply import read_record
+from briefcontext.chains.model.usage import VERIFY, ModelCall
+from briefcontext.chains.notes import SUPPORTED, Level, Note, note
+from briefcontext.errors import BriefContextError, ModelCallError, first_line
+from briefcontext.files import encodable
+from briefcontext.sentences import split_sentences
+
+Verdict = Literal["contradicted", "not_stated", "partly", "supported"]
+"""From the most to the least serious."""
+
+MOST_CLAIMS = 20
+"""Sentences of one call; models lose count in longer lists."""
+PASSAGE_CHARACTERS = 2_000
+"""The most text of one passage that is shown to the judge."""
+_LEAST_CHARACTERS = 100
+_LONGEST_DIFFERENCE = 200
+_NOTES: Mapping[Verdict, tuple[Level, str]] = {
+    "contradicted": ("danger", "Contradicted by"),
+    "not_stated": ("caution", "Not stated in"),
+    "partly": ("caution", "Supported in part by"),
+    "supported": ("info", "Supported by"),
+}
+
+
+class Judgement(NamedTuple):
+    """The verdict on a sentence."""
+
+    verdict: Verdict
+    difference: str = ""
+    """What differs, in the judge's words."""
+
+
+class Verification(NamedTuple):
+    """The verdicts on the sentences of an answer."""
+
+    judgements: Mapping[Claim, Judgement]
+    error: str | None = None
+    """Why some sentences have no verdict."""
+
+
+class Verifier(Protocol):
+    """Judges claims by the passages that they cite."""
+
+    @property
+    def name(self) -> str:
+        """The judge's name."""
+
+    async def averify(
+        self, question: str, claims: Sequence[Claim], passages: Mapping[str, "Passage"], budget: CallBudget
+    ) -> Verification:
+        """Return the verdicts; a failure is an error in words."""
+
+
+class Passage(NamedTuple):
+    """A cited passage."""
+
+    document: Document
+    quotes: Sequence[tuple[int, int]]
+    """The places of the quotes in the document's text."""
+
+    def context(self, limit: int = PASSAGE_CHARACTERS) -> str:
+        """Return the text, or of a longer one the quotes with the sentences around them."""
+        text = self.document.page_content
+        if len(text.strip()) <= limit:
+            return text.strip()
+        quotes = self.quotes or [(0, 0)]
+        windows = []
+        for start, end in quotes:
+            margin = max(limit // len(quotes) - (end - start), 0) // 2
+            windows.append((start - margin, end + margin + max(margin - start, 0)))
+        shown, last = "", 0
+        for start, end in split_sentences(text):
+            if any(begin <= start and end <= stop for begin, stop in windows):
+                shown += f"{' … ' if text[last:start].strip() else ' '}{text[start:end]}"
+                last = end
+        return (shown.strip() or text)[:limit]
+
+
+def cited_passages(citations: Sequence[Citation], documents: Sequence[Document]) -> dict[str, Passage]:
+    """Return the passages that an answer cites, by the citations' keys."""
+    by_id = {str(document.id): document for document in documents}
+    return {
+        citation["key"]: Passage(
+            by_id[citation["document_id"]],
+            [
+                (quote["start"], quote["end"])
+                for quote in citation["quotes"]
+                if quote["start"] is not None and quote["end"] is not None
+            ],
+        )
+        for citation in citations
+    }
+
+
+def verdict_notes(claims: Sequence[Claim], verification: Verification, judge: str) -> list[Note]:
+    """Return a note on each sentence, in the judge's words and marked as the judge's."""
+    notes, judgements = [], verification.judgements
+    for claim in claims:
+        if claim not in judgements:
+            continue
+        verdict, difference = judgements[claim]
+        level, words = _NOTES[verdict]
+        said = f": “{difference}”" if difference and verdict != SUPPORTED else "."
+        message = f"{words} [{']['.join(claim.keys)}], says {judge}{said}"
+        notes.append(note(level, verdict, message, (claim.start, claim.end)))
+    if missing := sum(claim not in judgements for claim in claims):
+        reason = verification.error or f"{judge} gave no verdict on them."
+        message = f"Cited sentences that were not verified: {missing} of {len(claims)}. {reason}"
+        notes.append(note("caution", "not_verified", message))
+    return notes
+
+
+_AS_ASKED = ConfigDict(extra="ignore", json_schema_extra={"additionalProperties": False})
+
+
+class _Verdict(BaseModel):
+    model_config = _AS_ASKED
+
+    sentence: int
+    verdict: Verdict
+    difference: str = Field(description="At most 15 words.")
+
+    @field_validator("verdict", mode="before")
+    @classmethod
+    def _as_word(cls, given: Any) -> Any:
+        return given.strip().lower().replace(" ", "_").replace("-", "_") if isinstance(given, str) else given
+
+    @field_validator("difference", mode="before")
+    @classmethod
+    def _as_text(cls, given: Any) -> str:
+        return "" if given is None else " ".join(encodable(str(given)).split())[:_LONGEST_DIFFERENCE]
+
+
+class Verdicts(BaseModel):
+    """The verdict on each sentence."""
+
+    model_config = _AS_ASKED
+
+    verdicts: list[_Verdict]
+
+
+class ModelVerifier:
+    """Verifies with a chat model: one call for the sentences that fit."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model.name
+
+    async def averify(
+        self, question: str, claims: Sequence[Claim], passages: Mapping[str, Passage], budget: CallBudget
+    ) -> Verification:
+        """Return the verdicts of all calls; those of a call that failed are missing."""
+        try:
+            room = room_for(self._model, budget, self._prompt(question, [], {}))
+        except ModelCallError as error:
+            return Verification({}, str(error))
+        calls = [self._ask(question, *group, budget) for group in _groups(claims, passages, room)]
+        found = await together(calls)
+        judgements = {claim: judged for each in found for claim, judged in each.judgements.items()}
+        return Verification(judgements, next((each.error for each in found if each.error), None))
+
+    def _prompt(self, question: str, claims: Sequence[Claim], contexts: Mapping[str, str]) -> list[BaseMessage]:
+        cited = dict.fromkeys(key for claim in claims for key in claim.keys)
+        sentences = [_sentence(number, claim) for number, claim in enumerate(claims, 1)]
+        return self._model.prompts.render(
+            "verify",
+            question,
+            {},
+            passages="\n".join(contexts[key] for key in cited),
+            sentences="\n".join(sentences),
+        )
+
+    async def _ask(
+        self, question: str, claims: Sequence[Claim], contexts: Mapping[str, str], budget: CallBudget
+    ) -> Verification:
+        """Ask for verdicts, and once more if the reply cannot be read."""
+        messages = self._prompt(question, claims, contexts)
+        try:
+            reply = await self._model.ask(Request(VERIFY, messages, Verdicts), budget)
+            try:
+                return _read(reply.text, claims)
+            except ValueError as error:
+                repair = self._model.prompts.render("repair", question, {}, error=first_line(error)[:200])
+            reply = await self._model.ask(
+                Request(VERIFY, [*messages, AIMessage(reply.text or "{}"), *repair], Verdicts), budget
+            )
+            return _read(reply.text, claims)
+        except ValueError as error:
+            return Verification({}, f"The reply of {self.name} could not be read: {first_line(error)[:200]}.")
+        except BriefContextError as error:
+            return Verification({}, str(error))
+
+
+def _sentence(number: int, claim: Claim) -> str:
+    words = " ".join(defuse(claim.text).split())
+    return f'<sentence number={number} cites="{", ".join(claim.keys)}">{words}</sentence>'
+
+
+def _read(reply: str, claims: Sequence[Claim]) -> Verification:
+    """Return the verdicts of a reply, of several on one sentence the most serious."""
+    judgements: dict[Claim, Judgement] = {}
+    for each in Verdicts.model_validate(read_record(reply, "verdicts")).verdicts:
+        if 1 <= each.sentence <= len(claims):
+            claim, judged = claims[each.sentence - 1], Judgement(each.verdict, each.difference)
+            judgements[claim] = min(judgements.get(claim, judged), judged, key=_place)
+    return Verification(judgements)
+
+
+def _place(judged: Judgement) -> int:
+    return get_args(Verdict).index(judged.verdict)
+
+
+def _groups(
+    claims: Sequence[Claim], passages: Mapping[str, Passage], room: int | None
+) -> list[tuple[list[Claim], dict[str, str]]]:
+    """Group claims, in order, so that those of a group fit with the passages that they cite.
+
+    A claim whose passages do not fit, however short, is left out.
+    """
+    groups: list[tuple[list[Claim], dict[str, str]]] = []
+    for claim in claims:
+        if (contexts := _contexts(claim, passages, room)) is None:
+            continue
+        if groups:
+            listed, shown = [*groups[-1][0], claim], {**contexts, **groups[-1][1]}
+            if len(listed) <= MOST_CLAIMS and (room is None or _length(listed, shown) <= room):
+                groups[-1] = listed, shown
+                continue
+        groups.append(([claim], contexts))
+    return groups
+
+
+def _contexts(claim: Claim, passages: Mapping[str, Passage], room: int | None) -> dict[str, str] | None:
+    """Return the passages of a claim as the judge is given them; None if they do not fit."""
+    cited = {key: passages[key] for key in claim.keys}
+    limit = PASSAGE_CHARACTERS
+    if room is not None:
+        empty = {key: render_passage(key, passage.document, "") for key, passage in cited.items()}
+        limit = min(limit, (room - _length([claim], empty)) // len(cited))
+    if limit < _LEAST_CHARACTERS:
+        return None
+    return {key: render_passage(key, passage.document, passage.context(limit)) for key, passage in cited.items()}
+
+
+def _length(claims: Sequence[Claim], contexts: Mapping[str, str]) -> int:
+    texts = [*contexts.values(), *(_sentence(MOST_CLAIMS, claim) for claim in claims)]
+    return sum(len(text) + 1 for text in texts)
+
+
+class EntailmentScorer(Protocol):
+    """Gives the probabilities of verdicts on pairs of a passage and a sentence."""
+
+    def judge(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Mapping[Any, float]]:
+        """Return the probabilities of `supported`, `contradicted` and `not_stated` for each pair."""
+
+
+class EntailmentVerifier:
+    """Verifies with an entailment model, which names no difference.
+
+    A sentence with several passages is compared with each of them and with all together.
+    """
+
+    def __init__(self, open_scorer: Callable[[], EntailmentScorer], name: str) -> None:
+        self._open = open_scorer
+        self.name = name
+
+    async def averify(
+        self, question: str, claims: Sequence[Claim], passages: Mapping[str, Passage], budget: CallBudget
+    ) -> Verification:
+        """Return the verdicts, computed in a thread."""
+        pairs: list[tuple[str, str]] = []
+        owners: list[Claim] = []
+        for claim in claims:
+            texts = [passages[key].context() for key in claim.keys]
+            for text in [*texts, *([" ".join(texts)] if len(texts) > 1 else [])]:
+                pairs.append((text, claim.text))
+                owners.append(claim)
+        started = time.time()
+        try:
+            async with asyncio.timeout(budget.time_to_deadline()):
+                scores = await asyncio.to_thread(lambda: self._open().judge(pairs))
+        except TimeoutError:
+            return Verification({}, "The deadline for the question passed.")
+        except BriefContextError as error:
+            return Verification({}, str(error))
+        budget.calls.append(
+            ModelCall(
+                stage=VERIFY,
+                model=self.name,
+                status="ok",
+                attempt=1,
+                input_characters=sum(len(text) + len(sentence) for text, sentence in pairs),
+                input_tokens=0,
+                cached_input_tokens=0,
+                output_tokens=0,
+                started=started,
+                ended=time.time(),
+            )
+        )
+        by_claim: dict[Claim, list[Mapping[Any, float]]] = {}
+        for claim, score in zip(owners, scores, strict=True):
+            by_claim.setdefault(claim, []).append(score)
+        return Verification({claim: _judged(each) for claim, each in by_claim.items()})
+
+
+def _judged(scores: Sequence[Mapping[Any, float]]) -> Judgement:
+    """Return the verdict of the passages: support by one of them is support."""
+    likely = {max(score, key=score.__getitem__) for score in scores}
+    if "supported" in likely:
+        return Judgement("supported")
+    return Judgement("contradicted" if "contradicted" in likely else "not_stated")

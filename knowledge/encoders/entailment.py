@@ -1,0 +1,90 @@
+"""Entailment models: whether a passage says what a sentence says, by a cross-encoder."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from briefcontext.errors import KnowledgeBaseError, needing
+from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint
+
+TOKENS = 512
+"""The most tokens of a passage and a sentence together."""
+
+Entailment = Literal["supported", "contradicted", "not_stated"]
+_LABELS: dict[str, Entailment] = {
+    "entail": "supported",
+    "support": "supported",
+    "contradict": "contradicted",
+    "refute": "contradicted",
+}
+"""The beginnings of label names; other names mean that the passage does not say it."""
+
+
+class EntailmentModel:
+    """A cross-encoder for natural language inference or fact checking. Thread-safe.
+
+    Its labels are known by their names (`entailment`, `contradiction`). Of two labels without names the second
+    means that the sentence is supported, as in MiniCheck; a single output is the probability of that.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Read a model from a folder, or by its name from the Hugging Face hub or its local cache.
+
+        Raises:
+            KnowledgeBaseError: the weights are missing or cannot be read, or their labels say nothing.
+            MissingExtraError: sentence-transformers is not installed.
+        """
+        self.name = name
+        with needing("encoders", "A cross-encoder"):
+            from sentence_transformers import CrossEncoder
+            from torch.nn import Identity
+        folder = find_checkpoint(name, needs="config.json", local_option="cross-encoder:/path/to/model")
+
+        def read() -> Any:
+            return CrossEncoder(
+                str(folder),
+                max_length=TOKENS,
+                activation_fn=Identity(),
+                local_files_only=True,
+                trust_remote_code=False,
+            )
+
+        self._model = Model(folder, read)
+        self._labels = _meanings(name, self._model.model)
+
+    def judge(self, pairs: Sequence[tuple[str, str]]) -> list[dict[Entailment, float]]:
+        """Return the probability of each verdict for pairs of a passage and a sentence."""
+        scores = self._model.run(self._model.model.predict, pairs).reshape(len(pairs), -1)
+        return [self._probabilities(row) for row in scores.astype(np.float64)]
+
+    def _probabilities(self, row: NDArray[np.float64]) -> dict[Entailment, float]:
+        if len(row) == 1:
+            supported = float(1 / (1 + np.exp(-row[0])))
+            return {"supported": supported, "contradicted": 0.0, "not_stated": 1 - supported}
+        powers = np.exp(row - row.max())
+        found: dict[Entailment, float] = {"supported": 0.0, "contradicted": 0.0, "not_stated": 0.0}
+        for label, share in zip(self._labels, powers / powers.sum(), strict=True):
+            found[label] += float(share)
+        return found
+
+
+def _meanings(name: str, model: Any) -> list[Entailment]:
+    count, names = int(model.num_labels), model.config.id2label
+    if count == 1:
+        return ["supported"]
+    labels = [str(names[place]).lower() for place in range(count)]
+    meanings = [_meaning(label) for label in labels]
+    if "supported" in meanings:
+        return meanings
+    if count == 2 and all(label.startswith("label_") for label in labels):
+        return ["not_stated", "supported"]
+    raise KnowledgeBaseError(
+        f"The labels of {name!r} ({', '.join(labels)}) do not say which means that a passage supports a sentence. "
+        "Use a model with the labels entailment, neutral and contradiction."
+    )
+
+
+def _meaning(label: str) -> Entailment:
+    return next((verdict for word, verdict in _LABELS.items() if label.startswith(word)), "not_stated")
