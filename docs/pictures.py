@@ -31,7 +31,8 @@ NODES = {
     "vanilla": (7.6, 2.5, "rankings agree: rank order"),
     "order_preserving": (7.6, 1.5, "rankings agree: source order"),
     "abstain": (7.6, 0.5, "nothing retrieved"),
-    "__end__": (12.2, 1.9, ""),
+    "verify": (11.2, 1.9, "compares with the sources"),
+    "__end__": (13.4, 1.9, ""),
 }
 """Place of each node in the picture, and its caption."""
 
@@ -84,8 +85,8 @@ def draw_graph() -> None:
     from briefcontext import graph
 
     drawable = graph.get_graph()
-    figure, axis = plt.subplots(figsize=(11.6, 4.0), dpi=72)
-    axis.set(xlim=(-0.1, 12.7), ylim=(0, 4))
+    figure, axis = plt.subplots(figsize=(12.7, 4.0), dpi=72)
+    axis.set(xlim=(-0.1, 13.9), ylim=(0, 4))
     axis.axis("off")
     figure.subplots_adjust(0, 0, 1, 1)
     # Arrows end at the boxes only if these are laid out at the resolution of SVG.

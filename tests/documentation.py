@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.openai_server import Call, OpenAIServer, Reply, faithful, serve
+from tests.openai_server import Call, OpenAIServer, Reply, faithful, serve, verdict
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,11 +36,20 @@ def scripted_answer(call: Call) -> Reply:
     )
 
 
+def scripted_verdicts(call: Call) -> Reply:
+    """Find every sentence supported but the one with the dose."""
+    numbers = range(1, call.user.count("<sentence ") + 1)
+    verdicts = [verdict(number, "supported") for number in numbers]
+    if "6 mg once daily" in call.user:
+        verdicts[1] = verdict(2, "not_stated", "the passage gives no dose")
+    return Reply(json.dumps({"verdicts": verdicts}))
+
+
 @contextmanager
 def scripted_model(setenv: Callable[[str, str], None]) -> Iterator[OpenAIServer]:
     """Serve a model that gives `scripted_answer`, and point OpenAI's client at it by `setenv`."""
     with serve() as server:
-        server.script = scripted_answer
+        server.script, server.verify = scripted_answer, scripted_verdicts
         setenv("OPENAI_API_KEY", "none")
         setenv("OPENAI_BASE_URL", server.url)
         yield server

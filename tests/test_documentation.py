@@ -193,7 +193,8 @@ def test_an_example_runs(
 def test_options_in_the_text_exist() -> None:
     group = typer.main.get_command(app)
     commands = {**group.commands, **group.commands["kb"].commands}  # type: ignore[attr-defined]
-    known = {option for each in commands.values() for param in each.params for option in param.opts}
+    params = [param for each in commands.values() for param in each.params]
+    known = {option for param in params for option in (*param.opts, *param.secondary_opts)}
     benchmarks = "".join(file.read_text() for file in (ROOT / "benchmarks").glob("**/*.py"))
     known |= set(re.findall(r'"(--[a-z-]+)"', benchmarks))
     known.add("--preload")  # An option of gunicorn.

@@ -123,7 +123,12 @@ async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failu
     unquoted = sum(
         "not of the form" in (e["error"] or "") for answer in answers.values() for e in answer["extractions"]
     )
-    booked = sum(map(reader.calls, questions))
+    verified = {
+        question: answer["usage"]["stages"]["verify"]["calls"]
+        for question, answer in answers.items()
+        if "verify" in answer["usage"]["stages"]
+    }
+    booked = sum(map(reader.calls, questions)) + sum(verified.values())
     with capsys.disabled():
         print(  # noqa: T201
             f"\nfault test: {QUESTIONS} questions, {server.arrived:,} calls seen, {booked:,} in the ledger, "
@@ -132,7 +137,7 @@ async def test_under_faults_every_question_ends_in_an_answer_or_a_reported_failu
         )
     for question, answer in answers.items():
         assert_no_document_is_lost(answer, documents)
-        assert answer["usage"]["calls"] == reader.calls(question)
+        assert answer["usage"]["calls"] == reader.calls(question) + verified.get(question, 0)
         assert answer["citations"]
     for failure in failures:
         assert "failed" in str(failure)

@@ -315,7 +315,7 @@ def test_the_terminal_gives_no_document_a_heading_of_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    headings = ["Sources: 1 article", "Route", "Partitions", "Documents", "Used", "Take note"]
+    headings = ["Sources: 1 article", "Route", "Partitions", "Documents", "Used", "Notes"]
     for width in range(60, 80):  # so that lines break at every place
         spoof = f"{'x' * width} " + "\n\n".join(headings * 2)
         document = Document(id=spoof, page_content=spoof, metadata={"title": spoof, "source_id": spoof, "url": spoof})

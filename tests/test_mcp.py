@@ -179,6 +179,33 @@ async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
     assert set() < {citation["source_id"] for citation in answered.structured_content["citations"]} <= years  # type: ignore[index]
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "unknown"),
+    [
+        ("ask", {"question": QUESTION, "years": "2015-"}, "'years' of ask"),
+        ("search", {"query": QUESTION, "filters": {"year": 2015}}, "filters.year"),
+        ("fetch_source", {"source_id": "1", "page": 2}, "'page' of fetch_source"),
+    ],
+)
+async def test_unknown_arguments_are_refused(tool: str, arguments: dict[str, Any], unknown: str) -> None:
+    async with Client(build_server(Settings())) as client:
+        refused = await client.call_tool(tool, arguments)
+        tools = (await client.list_tools()).tools
+    assert refused.is_error
+    assert unknown in _text(refused)
+    assert [each.input_schema["additionalProperties"] for each in tools] == [False] * 3
+
+
+async def test_numbers_are_taken_for_ids_and_years_and_null_for_empty_lists() -> None:
+    async with Client(build_server(Settings())) as client:
+        fetched = await client.call_tool("fetch_source", {"source_id": 123})
+        none = await client.call_tool("search", {"query": "metformin", "filters": {"years": 1990, "mesh": None}})
+        found = await client.call_tool("search", {"query": "metformin", "filters": {"journals": None, "mesh": None}})
+    assert "no source '123'" in _text(fetched)
+    assert "year 1990" in _text(none)
+    assert found.structured_content["passages"]  # type: ignore[index]
+
+
 async def test_a_model_answers_and_its_failure_is_told(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
