@@ -164,7 +164,7 @@ def served() -> Iterator[str]:
 
 
 async def test_a_client_may_ask_and_search_by_filters(tmp_path: Path) -> None:
-    rows = [{"id": f"{year}", "text": "Aspirin helps in stroke.", "year": year} for year in range(2000, 2020)]
+    rows = [{"id": f"{year}", "text": "Aspirin helps in stroke.", "year": year} for year in range(2000, 2012)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     kb = tmp_path / "kb"
     build_knowledge_base(open_sources(tmp_path / "rows.jsonl"), kb, encoder=load_encoder("minilm"))

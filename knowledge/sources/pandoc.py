@@ -29,7 +29,7 @@ from briefcontext.knowledge.sources.publication import under
 from briefcontext.knowledge.sources.source import Entry, UnreadableError, rejecting
 from briefcontext.knowledge.sources.texts import decoded, file_document, read_whole
 
-SECONDS = 30
+SECONDS = 28
 MEMORY = "600M"
 MOST_UNPACKED = 32 * 1024 * 1024
 TEXT_ENDINGS = (".htm", ".html", ".ncx", ".opf", ".rels", ".xhtml", ".xml")
