@@ -97,8 +97,8 @@ def test_a_question_tells_what_it_did_and_what_that_cost(server: OpenAIServer) -
     assert len(server.calls) == server.arrived == 16
 
 
-@pytest.mark.parametrize("library", ["pydantic_core", "ormsgpack", "libtorch_cpu", "tokenizers"])
-def test_a_question_ends_also_while_models_load(library: str) -> None:
+@pytest.mark.parametrize("library", ["pydantic_core", "ormsgpack"])
+def test_a_question_ends_also_while_packages_load(library: str) -> None:
     def loads(process: int) -> bool:
         return library in Path(f"/proc/{process}/maps").read_text()
 

@@ -89,7 +89,7 @@ def test_a_killed_run_resumes_in_another_process_without_repeating_extractions(
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
     assert [id for e in answer["extractions"] for id in e["document_ids"]] == [f"doc-{place}" for place in range(16)]
     assert len(answer["citations"]) == 16
-    assert answer["usage"]["calls"] == 5
+    assert answer["usage"]["calls"] == 6, "four extractions, the reduction and the verification"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -123,7 +123,7 @@ def test_a_run_that_failed_resumes_with_what_it_has(
     others = set(range(4)) - failed
     assert _extracted(server.calls) == dict.fromkeys(others, 1) | dict.fromkeys(failed, 2)
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
-    assert answer["usage"]["calls"] == 5
+    assert answer["usage"]["calls"] == 6, "four extractions, the reduction and the verification"
 
 
 def test_a_run_whose_answer_failed_resumes_without_reading_again(chat_model: ChatOpenAI, server: OpenAIServer) -> None:

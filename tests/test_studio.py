@@ -126,7 +126,7 @@ async def test_values_end_with_the_answer(client: LangGraphClient) -> None:
 async def test_updates_name_the_nodes_as_they_finish(client: LangGraphClient) -> None:
     parts = await _streamed(client, "updates", context=MAPPED)
     named = [node for _, update in parts for node in update]
-    assert named == ["retrieve", "preflight", "map_fanout", "extract", "extract", "reduce"]
+    assert named == ["retrieve", "preflight", "map_fanout", "extract", "extract", "reduce", "verify"]
 
 
 async def test_custom_tells_of_the_progress(client: LangGraphClient) -> None:
@@ -141,15 +141,16 @@ async def test_extractions_can_be_seen_before_the_answer(mode: str, client: Lang
     parts = [data for _, data in await _streamed(client, mode, context=MAPPED)]
     tasks = [part["payload"] for part in parts if part["type"] == "task_result"] if mode == "debug" else parts
     done = [task for task in tasks if task.get("result")]
-    assert [task["name"] for task in done] == ["retrieve", "preflight", "map_fanout", "extract", "extract", "reduce"]
+    names = ["retrieve", "preflight", "map_fanout", "extract", "extract", "reduce", "verify"]
+    assert [task["name"] for task in done] == names
     extracted = [extraction for task in done for extraction in task["result"].get("extractions") or []]
-    assert {(e["index"], e["status"]) for e in extracted if "index" in e} == {(0, "evidence"), (1, "none")}
+    assert {(e["index"], e["status"]) for e in extracted if "index" in e} == {(0, "evidence"), (1, "evidence")}
 
 
 async def test_events_name_every_node(client: LangGraphClient) -> None:
     parts = await _streamed(client, "events", context=MAPPED)
     names = {data["name"] for _, data in parts if data["event"] == "on_chain_start"}
-    assert {"BriefContext", "retrieve", "preflight", "map_fanout", "extract", "reduce"} <= names
+    assert {"BriefContext", "retrieve", "preflight", "map_fanout", "extract", "reduce", "verify"} <= names
 
 
 async def test_a_thread_keeps_what_was_retrieved_and_extracted(client: LangGraphClient) -> None:

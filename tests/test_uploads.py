@@ -100,7 +100,7 @@ def test_a_question_is_answered_from_the_file_alone_and_nothing_of_it_is_kept(na
     told = [json.loads(line) for line in sent(name, FILES[name]).text.splitlines()]
     answer = told[-1]["answer"]
     (citation,) = answer["citations"]
-    assert citation["quote"] == FINDING
+    assert FINDING in citation["quote"]
     assert citation["url"] is None or "file:" not in citation["url"]
     assert answer["provenance"]["searched"]["name"] == (name if name != "trial.nxml" else "PMC7")
     assert answer["route"] == "order_preserving"
