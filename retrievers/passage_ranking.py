@@ -18,6 +18,8 @@ SPECIFIC = 0.8
 """Terms are specific whose rarity is at least this share of the rarest one's."""
 FEW = 20
 """Passages of a corpus too small to tell whether a term that it lacks is rare, or whether to abstain."""
+SHARE_OF_BEST = 0.1
+"""The least probability of a passage of such a corpus, as a share of the best one's."""
 FEATURES = ("similarity", "coverage", "rarest_held")
 """What a passage is judged by; see `PassageRanker.features`."""
 OTHER_ENCODER = "other"
@@ -55,7 +57,9 @@ class PassageRanker:
         odds = features @ [self._weights[name] for name in FEATURES] + self._weights["intercept"]
         order = [place for place in np.argsort(-odds, kind="stable") if specific[place]]
         passages = [RankedPassage(documents[place], 1 / (1 + math.exp(-odds[place]))) for place in order]
-        least = 0.0 if self._searched(documents) < FEW else self._weights["threshold"]
+        least = self._weights["threshold"]
+        if passages and self._searched(documents) < FEW:
+            least = SHARE_OF_BEST * passages[0].probability
         return [passage for passage in passages if passage.probability >= least]
 
     def features(self, query: str, documents: Sequence[Document]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
