@@ -11,10 +11,30 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError, first_line
+from briefcontext.errors import KnowledgeBaseError, first_line, needing
 from briefcontext.files import file_sha256, sha256
 
 _OTHER_FRAMEWORKS = ["onnx/*", "openvino/*", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.gguf"]
+
+
+def check_installed(user: str) -> None:
+    """Raise MissingExtraError without sentence-transformers, naming what needs it."""
+    with needing("encoders", f"{user} needs the package sentence-transformers"):
+        import_module("sentence_transformers")
+
+
+def open_cross_encoder(folder: Path, tokens: int) -> "Model":
+    """Return the cross-encoder in a folder, whose outputs are logits; a pair is cut to `tokens`."""
+
+    def read() -> Any:
+        from sentence_transformers import CrossEncoder
+        from torch.nn import Identity
+
+        return CrossEncoder(
+            str(folder), max_length=tokens, activation_fn=Identity(), local_files_only=True, trust_remote_code=False
+        )
+
+    return Model(folder, read)
 
 
 def find_checkpoint(source: str, *, needs: str, local_option: str) -> Path:

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError, needing
-from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint
+from briefcontext.errors import KnowledgeBaseError
+from briefcontext.knowledge.encoders.checkpoint import check_installed, find_checkpoint, open_cross_encoder
 
 TOKENS = 512
 """The most tokens of a passage and a sentence together."""
@@ -37,21 +37,9 @@ class EntailmentModel:
             MissingExtraError: sentence-transformers is not installed.
         """
         self.name = name
-        with needing("encoders", "A cross-encoder"):
-            from sentence_transformers import CrossEncoder
-            from torch.nn import Identity
+        check_installed("a cross-encoder")
         folder = find_checkpoint(name, needs="config.json", local_option="cross-encoder:/path/to/model")
-
-        def read() -> Any:
-            return CrossEncoder(
-                str(folder),
-                max_length=TOKENS,
-                activation_fn=Identity(),
-                local_files_only=True,
-                trust_remote_code=False,
-            )
-
-        self._model = Model(folder, read)
+        self._model = open_cross_encoder(folder, TOKENS)
         self._labels = _meanings(name, self._model.model)
 
     def judge(self, pairs: Sequence[tuple[str, str]]) -> list[dict[Entailment, float]]:

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import InputError, KnowledgeBaseError, needing
 from briefcontext.files import file_sha256
-from briefcontext.knowledge.encoders.checkpoint import Model, find_checkpoint, revision_of
+from briefcontext.knowledge.encoders.checkpoint import (
+    Model,
+    check_installed,
+    find_checkpoint,
+    open_cross_encoder,
+    revision_of,
+)
 from briefcontext.knowledge.encoders.e5 import E5Encoder
 from briefcontext.knowledge.encoders.encoder import Encoder, titled_text, unit_vectors
 
@@ -146,26 +152,14 @@ class CrossEncoderScorer:
         Raises KnowledgeBaseError when the weights are missing and cannot be downloaded, cannot be read, or have not
         exactly one output; MissingExtraError without sentence-transformers.
         """
-        _check_installed("a cross-encoder")
+        check_installed("a cross-encoder")
         checkpoint = find_checkpoint(
             "ncbi/MedCPT-Cross-Encoder" if folder is None else str(folder),
             needs="config.json",
             local_option="/path/to/MedCPT-Cross-Encoder",
         )
 
-        def read() -> Any:
-            from sentence_transformers import CrossEncoder
-            from torch.nn import Identity
-
-            return CrossEncoder(
-                str(checkpoint),
-                max_length=CROSS_ENCODER_TOKENS,
-                activation_fn=Identity(),
-                local_files_only=True,
-                trust_remote_code=False,
-            )
-
-        self._model = Model(checkpoint, read)
+        self._model = open_cross_encoder(checkpoint, CROSS_ENCODER_TOKENS)
         if (outputs := self._model.model.num_labels) != 1:
             raise KnowledgeBaseError(
                 f"{str(checkpoint)!r} has {outputs} outputs, but a cross-encoder has one; use another model."
@@ -240,7 +234,7 @@ def _load(name: str) -> Encoder:
     if bool(colon) == bool(source):
         if name == "e5":
             return E5Encoder()
-        _check_installed(f"the encoder {name!r}")
+        check_installed(f"the encoder {name!r}")
         if kind == "medcpt":
             return MedCPTEncoder(name, folder)
         if kind == "minilm":
@@ -256,11 +250,6 @@ def _load(name: str) -> Encoder:
         f"There is no encoder {name!r}: use 'medcpt', 'e5', 'minilm', 'bge' or "
         "'sentence-transformers:<folder or name>'."
     )
-
-
-def _check_installed(user: str) -> None:
-    with needing("encoders", f"{user} needs the package sentence-transformers"):
-        import_module("sentence_transformers")
 
 
 def _minilm_folder(folder: Path | None) -> Path:
