@@ -32,8 +32,8 @@ from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
+from briefcontext.knowledge.sentences import split_sentences
 from briefcontext.retrievers.knowledge_base import DenseRetriever
-from briefcontext.sentences import split_sentences
 
 PAPER_RATIO = 5496.5 / 3066
 EVIDENCE_KEY = re.compile(r"^\[(\w+)\]", re.MULTILINE)

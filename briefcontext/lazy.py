@@ -1,30 +1,26 @@
-"""Public names of a package that are imported when they are first used: langgraph and its kin take most of a second."""
+"""Public names of a package that are imported when they are first used."""
 
-import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
-def lazy(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__`, which imports what it imports for type checkers alone, and its `__dir__`.
+def lazy_names(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return a package's `__getattr__`, `__dir__` and `__all__`.
 
-    Those names are its `__all__`, too. An import is written `A as A`, by which type checkers take it for public.
+    Importing langgraph takes most of a second, which `briefcontext --help` need not wait for.
 
     Args:
-        package: its name.
-        file: its `__file__`, with the imports under `if TYPE_CHECKING`.
+        package: Name of the package, for the message about a missing name.
+        modules: For each module, relative to `briefcontext`, its public names with spaces between.
     """
-    blocks = [block for block in ast.parse(Path(file).read_bytes()).body if isinstance(block, ast.If)]
-    imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
-    homes = {name.name: str(line.module) for line in imports for name in line.names}
+    table = {name: module for module, names in modules.items() for name in names.split()}
 
     def load(name: str) -> Any:
-        if name == "__all__":
-            return list(homes)
-        if name not in homes:
+        if name not in table:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        return getattr(import_module(f"briefcontext.{table[name]}"), name)
 
-    return load, lambda: list(homes)
+    return load, lambda: list(table), list(table)

@@ -29,7 +29,7 @@ from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings, Words
 from briefcontext.graphs.tool import Asked, cited_text, problems_of
 from briefcontext.guard import Guard, Limits, checked_tokens, objects
-from briefcontext.study_type import source_notes
+from briefcontext.knowledge.study_type import source_notes
 
 _MOST = 100
 """The most passages that one search returns."""

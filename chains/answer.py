@@ -19,7 +19,7 @@ from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction
 from briefcontext.chains.references import Evidence, Reference, list_references, summarise_evidence
-from briefcontext.study_type import StudyType
+from briefcontext.knowledge.study_type import StudyType
 
 NO_ANSWER = "No answer was found in the documents."
 """What is said above the reason of an abstention."""

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from briefcontext.chains.articles import article_id, source_id
 from briefcontext.chains.place import chunk_start, find_place, read_under
 from briefcontext.chains.reader import CUT_AT, Match, Quote, distinct
-from briefcontext.study_type import StudyType, source_notes, species, study_type
+from briefcontext.knowledge.study_type import StudyType, source_notes, species, study_type
 
 MARK = r"\[(\d+[a-z]*)\]"
 """What stands for a citation in an answer's text: `[2]`, or `[2a]` and `[2b]` where several passages of one source are

@@ -13,7 +13,7 @@ from briefcontext.chains.notes import Note, note
 from briefcontext.chains.parsing.answer_parser import NOT_ANSWERED
 from briefcontext.chains.parsing.grounding import lowered
 from briefcontext.chains.place import read_under
-from briefcontext.sentences import split_sentences
+from briefcontext.knowledge.sentences import split_sentences
 
 _MARK = re.compile(MARK)
 _MARK_WITH_BLANKS = re.compile(rf"\s*(?:\({MARK}\)|{MARK})")

@@ -14,8 +14,8 @@ from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.place import read_under
 from briefcontext.chains.reader import CUT_AT, Extraction, Quote
 from briefcontext.errors import ModelCallError
-from briefcontext.sentences import list_lines, split_sentences
-from briefcontext.study_type import kind_of_evidence
+from briefcontext.knowledge.sentences import list_lines, split_sentences
+from briefcontext.knowledge.study_type import kind_of_evidence
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from briefcontext.chains.place import find_place, read_under
 from briefcontext.chains.question import Question
 from briefcontext.chains.reader import Draft, Extraction, Quote, extraction_of
 from briefcontext.knowledge.encoders.encoder import title_of
+from briefcontext.knowledge.sentences import split_sentences, without_bullet
 from briefcontext.retrievers.passage_ranking import PassageRanker
-from briefcontext.sentences import split_sentences, without_bullet
 
 PASSAGES = "passages"
 """The value of `written_by` in an answer that consists of passages."""

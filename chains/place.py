@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from langchain_core.documents import Document
 
 from briefcontext.chains.reader import CUT_AT
-from briefcontext.sentences import list_lines, without_bullet
+from briefcontext.knowledge.sentences import list_lines, without_bullet
 
 _BARRING = re.compile(r"\b(?:not|never|avoid|abandon|contra-?indicat|withdrawn|obsolete)", re.IGNORECASE)
 """In a heading: what stands under it is not to be done."""

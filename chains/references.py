@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.articles import article_id, pmid
 from briefcontext.chains.citation import Citation, CitedQuote, journal
-from briefcontext.study_type import StudyType
+from briefcontext.knowledge.study_type import StudyType
 
 _MOST_AUTHORS = 6
 """Of more, these are followed by "et al.", as the ICMJE's samples of NLM style have it."""

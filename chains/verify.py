@@ -20,7 +20,7 @@ from briefcontext.chains.model.usage import VERIFY, ModelCall
 from briefcontext.chains.notes import SUPPORTED, Level, Note, note
 from briefcontext.errors import BriefContextError, ModelCallError, first_line
 from briefcontext.files import encodable
-from briefcontext.sentences import split_sentences
+from briefcontext.knowledge.sentences import split_sentences
 
 Verdict = Literal["contradicted", "not_stated", "partly", "supported"]
 """From the most to the least serious."""

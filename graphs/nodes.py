@@ -46,9 +46,9 @@ from briefcontext.graphs.routing import compare_rankings, decide_route, with_pre
 from briefcontext.graphs.settings import Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.study_type import with_study_types
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 from briefcontext.retrievers.rankings import BM25Pool, TwoRankings, order_preserving
-from briefcontext.study_type import with_study_types
 
 READ_AS = "The model read the follow-up as “{question}”. Check that this is what you asked."
 _ONE_CALL = ("vanilla", "order_preserving")

@@ -25,9 +25,9 @@ from briefcontext.errors import InputError, plain
 from briefcontext.files import lone_surrogate, sha256
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
+from briefcontext.knowledge.study_type import StudyType
 from briefcontext.retrievers.knowledge_base import SearchMethod
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
-from briefcontext.study_type import StudyType
 
 IOU: Literal["iou"] = "iou"
 """The name of BriefContext's own preflight check."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from briefcontext.lazy import lazy
+from briefcontext.lazy import lazy_names
 
 if TYPE_CHECKING:
     from briefcontext.retrievers.knowledge_base import (
@@ -26,4 +26,15 @@ if TYPE_CHECKING:
         reciprocal_rank_fusion as reciprocal_rank_fusion,
     )
 
-__getattr__, __dir__ = lazy(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "retrievers.knowledge_base": (
+            "BM25Retriever DenseRetriever HybridRetriever MedCPTRetriever RerankingRetriever retriever_over"
+        ),
+        "retrievers.long_document": "LongDocumentRetriever",
+        "retrievers.passage_ranking": "PassageRanker",
+        "retrievers.ranking_retriever": "RankingRetriever WrappedRetriever",
+        "retrievers.rankings": ("BM25Pool intersection_over_union order_preserving reciprocal_rank_fusion"),
+    },
+)

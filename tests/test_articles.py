@@ -12,7 +12,7 @@ from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
-from briefcontext.study_type import source_notes
+from briefcontext.knowledge.study_type import source_notes
 
 FIELD = Path(__file__).resolve().parents[2] / "shared" / "field"
 needs_field = pytest.mark.skipif(not FIELD.is_dir(), reason="the field inputs are not there")

@@ -13,7 +13,7 @@ from briefcontext.chains.claims import check_claims, find_claims
 from briefcontext.chains.notes import Note, with_signs
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.sentences import split_sentences
+from briefcontext.knowledge.sentences import split_sentences
 from tests.conftest import SHARED_DATA, FixedRetriever
 from tests.notes import messages
 from tests.openai_server import Call, OpenAIServer, Reply

@@ -394,7 +394,7 @@ def test_cost_evaluates_the_papers_equations_beside_what_was_used(execute: Execu
     assert "### Saved by the preflight" in report
 
 
-@pytest.mark.parametrize("folder", ["evaluation", "benchmarks", "briefcontext/commands", "notebooks"])
+@pytest.mark.parametrize("folder", ["briefcontext/evaluation", "benchmarks", "briefcontext/commands", "notebooks"])
 def test_shares_are_written_in_per_cent_everywhere(folder: str) -> None:
     files = [file for kind in ("*.py", "*.ipynb") for file in (ROOT / folder).rglob(kind)]
     assert files

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from briefcontext.sentences import list_lines, split_sentences
+from briefcontext.knowledge.sentences import list_lines, split_sentences
 
 WRAPPED = "Scores of the treatment arm at week\n14 of treatment were much higher than those\nunder placebo."
 WEEKS = "A dose of 0.5 mg b.i.d. (i.e. >21 wks. vs. <7 wks.) helped."

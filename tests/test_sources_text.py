@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from langchain_core.documents import Document
 
+from briefcontext.knowledge.sentences import list_lines
 from briefcontext.knowledge.sources.source import Reject
 from briefcontext.knowledge.sources.texts import read_text
 from briefcontext.knowledge.sources.web_page import read_html, read_markdown
-from briefcontext.sentences import list_lines
 
 
 def test_a_section_in_an_item_of_a_list_begins_with_its_heading() -> None:

@@ -13,7 +13,7 @@ from briefcontext.commands.report import print_answer
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.tool import cited_text
-from briefcontext.study_type import StudyType, source_notes, species, study_type
+from briefcontext.knowledge.study_type import StudyType, source_notes, species, study_type
 from tests.conftest import QUESTION, SHARED_DATA, FixedRetriever
 from tests.notes import messages
 from tests.openai_server import OpenAIServer

@@ -21,7 +21,7 @@ from briefcontext.chains.reader import Extraction
 from briefcontext.chains.references import Reference, counted_references, described, place_words
 from briefcontext.commands.terminal import counted, printable, printable_line
 from briefcontext.knowledge.encoders.encoder import title_of
-from briefcontext.study_type import source_notes
+from briefcontext.knowledge.study_type import source_notes
 
 UNWRAPPED = 1_000_000
 """Characters; no line is as long."""

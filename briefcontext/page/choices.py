@@ -6,7 +6,7 @@ from typing import Any, get_args
 from briefcontext.access import MOST_DOCUMENTS
 from briefcontext.errors import InputError
 from briefcontext.graphs.settings import Settings
-from briefcontext.study_type import StudyType
+from briefcontext.knowledge.study_type import StudyType
 
 CHOICES = {
     "route": "How to read",

@@ -20,7 +20,7 @@ from briefcontext.errors import BriefContextError
 from briefcontext.graphs import resources
 from briefcontext.graphs.events import AnswerTokens
 from briefcontext.graphs.settings import Settings
-from briefcontext.study_type import source_notes
+from briefcontext.knowledge.study_type import source_notes
 
 Line = dict[str, Any]
 

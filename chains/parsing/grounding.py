@@ -12,7 +12,7 @@ from rapidfuzz import fuzz
 from rapidfuzz.distance import Levenshtein
 
 from briefcontext.chains.reader import CUT_AT, Match, Quote
-from briefcontext.sentences import split_sentences
+from briefcontext.knowledge.sentences import split_sentences
 
 FUZZY_THRESHOLD = 90.0
 """The least similarity, 0 to 100, at which differing words count as the same (rapidfuzz partial ratio)."""

@@ -16,7 +16,7 @@ from briefcontext.knowledge.pubmed.eutilities import EUtilities
 from briefcontext.knowledge.sources.publication import language, publication_type
 from briefcontext.knowledge.store.filters import NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import EncoderRecord, Manifest, timestamp
-from briefcontext.study_type import PUBMED_QUERIES
+from briefcontext.knowledge.study_type import PUBMED_QUERIES
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder

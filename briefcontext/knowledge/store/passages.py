@@ -18,7 +18,7 @@ from briefcontext.knowledge.store.filters import LABELLED, Filters, labels
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
 from briefcontext.knowledge.store.terms import TermStatistics, frequency_from_score, tokenize
-from briefcontext.study_type import study_type
+from briefcontext.knowledge.study_type import study_type
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder

@@ -18,7 +18,7 @@ from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import NewPassage
-from briefcontext.study_type import with_study_types
+from briefcontext.knowledge.study_type import with_study_types
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder

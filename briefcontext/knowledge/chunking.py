@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.encoders.encoder import Encoder
-from briefcontext.sentences import BULLET, list_lines, split_sentences
+from briefcontext.knowledge.sentences import BULLET, list_lines, split_sentences
 
 CHUNK_TOKENS = 128
 """Chunk size of order-preserving RAG, without overlap (OP-RAG, arXiv 2409.01666, section 4)."""
@@ -55,7 +55,7 @@ def chunk_document(
     offsets in the document's text), `section` (the heading that most of it stands under, if any) and the id
     `<source_id>#<chunk_index>`. `paragraph_starts` is JSON, if the document has several: `[start, heading, number]`
     for each that the chunk has a part of, by its number in its section; 0 is the heading itself. `list_lines` is what
-    introduces the list that the chunk begins in (`briefcontext.sentences.list_lines`). One of a PDF has the
+    introduces the list that the chunk begins in (`briefcontext.knowledge.sentences.list_lines`). One of a PDF has the
     `page_starts` in it, and the `page` that it begins on.
 
     Args:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from briefcontext.lazy import lazy
+from briefcontext.lazy import lazy_names
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import (
@@ -11,7 +11,10 @@ if TYPE_CHECKING:
         build_knowledge_base as build_knowledge_base,
     )
     from briefcontext.knowledge.build.pipeline import Progress as Progress
-    from briefcontext.knowledge.demo import demo_knowledge_base as demo_knowledge_base, demo_questions as demo_questions
+    from briefcontext.knowledge.demo import (
+        demo_knowledge_base as demo_knowledge_base,
+        demo_questions as demo_questions,
+    )
     from briefcontext.knowledge.encoders import Encoder as Encoder, load_encoder as load_encoder
     from briefcontext.knowledge.knowledge_base import KnowledgeBase as KnowledgeBase
     from briefcontext.knowledge.sources.files import open_sources as open_sources
@@ -27,4 +30,18 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.store.filters import Filters as Filters
     from briefcontext.knowledge.store.manifest import Counts as Counts, Manifest as Manifest
 
-__getattr__, __dir__ = lazy(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "knowledge.build": "BuildReport SourceReport build_knowledge_base",
+        "knowledge.build.pipeline": "Progress",
+        "knowledge.demo": "demo_knowledge_base demo_questions",
+        "knowledge.encoders": "Encoder load_encoder",
+        "knowledge.knowledge_base": "KnowledgeBase",
+        "knowledge.sources.files": "open_sources",
+        "knowledge.sources.loaders": "LoaderSource",
+        "knowledge.sources.source": "Deletion Entry EntrySource Reject Source VectorDocument",
+        "knowledge.store.filters": "Filters",
+        "knowledge.store.manifest": "Counts Manifest",
+    },
+)
