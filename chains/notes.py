@@ -44,9 +44,20 @@ def by_level(notes: Sequence[Note]) -> list[Note]:
 
 
 def note_lines(notes: Sequence[Note], text: str, *levels: Level) -> list[str]:
-    """Return the messages of the notes of some levels; one on a sentence begins with its words."""
-    shown = [each for each in notes if each["level"] in levels and each["kind"] != SUPPORTED]
-    return [f"{_sentence(each, text)}{each['message']}" for each in shown]
+    """Return the messages of the notes of some levels.
+
+    The notes on one sentence are one line, which begins with its words. It has the most serious
+    level of them.
+    """
+    lines: dict[object, list[Note]] = {}
+    for place, each in enumerate(by_level(notes)):
+        if each["kind"] != SUPPORTED:
+            lines.setdefault((each["start"], each["end"]) if "start" in each else place, []).append(each)
+    return [
+        f"{_sentence(line[0], text)}{' '.join(each['message'] for each in line)}"
+        for line in lines.values()
+        if line[0]["level"] in levels
+    ]
 
 
 def with_signs(text: str, notes: Sequence[Note]) -> str:

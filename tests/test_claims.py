@@ -10,7 +10,7 @@ from langchain_openai import ChatOpenAI
 
 from briefcontext.chains.citation import assign_keys, cite, number_citations
 from briefcontext.chains.claims import check_claims, find_claims
-from briefcontext.chains.notes import Note, with_signs
+from briefcontext.chains.notes import Note, note, note_lines, with_signs
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.sentences import split_sentences
@@ -214,6 +214,17 @@ def test_sentences_without_a_citation_are_marked_where_they_stand() -> None:
     assert with_signs(text, notes) == (
         "Metformin is a drug. (! uncited) It is started at 500 mg [1]. 😀 Take 5 g [1]! (! figure not found)"
     )
+
+
+def test_the_notes_on_one_sentence_are_one_line_of_the_most_serious_level() -> None:
+    text = "It helps [1]. Take 5 g [1]."
+    notes = [
+        note("caution", "figure_not_found", "Not found in [1]: 5 g.", (14, 27)),
+        note("danger", "contradicted", "Contradicted by [1].", (14, 27)),
+        note("caution", "partly", "Supported in part by [1].", (0, 13)),
+    ]
+    assert note_lines(notes, text, "danger") == ["“Take 5 g [1].” Contradicted by [1]. Not found in [1]: 5 g."]
+    assert note_lines(notes, text, "caution") == ["“It helps [1].” Supported in part by [1]."]
 
 
 def test_what_is_not_answered_needs_no_citation() -> None:

@@ -114,13 +114,16 @@ function sign(listed, worst) {
   return [button, words];
 }
 
-/** Write the notes of some levels as lines; one on a sentence begins with its words. */
-function lines(answer, ...levels) {
+/** Write the notes of a level as lines. Those on one sentence are one line of the most serious level. */
+function lines(answer, level) {
   const characters = Array.from(answer.text);
-  return answer.notes.filter(({ level, kind }) => levels.includes(level) && kind !== "supported").map((note) => {
-    if (!("start" in note)) return note.message;
-    const words = characters.slice(note.start, note.end).join("").replace(/\s+/g, " ");
-    return `“${words.length > SENTENCE ? `${words.slice(0, SENTENCE - 1).trimEnd()}…` : words}” ${note.message}`;
+  const groups = Map.groupBy(answer.notes.filter(({ kind }) => kind !== "supported"), (note) =>
+    "start" in note ? `${note.start}-${note.end}` : note);
+  return [...groups.values()].filter(([worst]) => worst.level === level).map((group) => {
+    const message = group.map((note) => note.message).join(" ");
+    if (!("start" in group[0])) return message;
+    const words = characters.slice(group[0].start, group[0].end).join("").replace(/\s+/g, " ");
+    return `“${words.length > SENTENCE ? `${words.slice(0, SENTENCE - 1).trimEnd()}…` : words}” ${message}`;
   });
 }
 
