@@ -31,8 +31,8 @@ NODES = {
     "vanilla": (7.6, 2.5, "rankings agree: rank order"),
     "order_preserving": (7.6, 1.5, "rankings agree: source order"),
     "abstain": (7.6, 0.5, "nothing retrieved"),
-    "verify": (11.2, 1.9, "compares with the sources"),
-    "__end__": (13.4, 1.9, ""),
+    "verify": (11.2, 2.3, "checks sentences"),
+    "__end__": (13.4, 2.3, ""),
 }
 """Place of each node in the picture, and its caption."""
 
