@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,6 @@ from briefcontext.knowledge.sources.source import Entry, EntrySource, Source
 from briefcontext.knowledge.store.manifest import PASSAGES, Counts, Manifest, open_place
 from briefcontext.knowledge.store.passages import documents, stored_vectors
 from tests.hashing_encoder import HashingEncoder
-
-if TYPE_CHECKING:
-    from briefcontext.knowledge.store.chroma import ChromaVectors
 
 NEW = "Ibuprofen is used now."
 
@@ -87,15 +84,6 @@ def contents(
                 for question in questions
             },
         }
-
-
-def vector_search(folder: Path) -> "ChromaVectors":
-    """Where the vectors of a base are searched, which is not its table."""
-    from briefcontext.knowledge.store.chroma import ChromaVectors
-
-    manifest = Manifest.published(open_place(folder))
-    assert manifest is not None
-    return ChromaVectors(manifest)
 
 
 def skipped_of(sources: Sequence[Source]) -> list[SkippedFile]:

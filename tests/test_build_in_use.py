@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from briefcontext.knowledge.sources.source import Deletion
 from briefcontext.knowledge.store.table import Table
 from briefcontext.retrievers.knowledge_base import SearchMethod, retriever_over
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import BrokenEncoder, build, record, source, vector_search
-from tests.test_chroma_server import chroma_server  # noqa: F401  # a fixture
+from tests.knowledge_bases import BrokenEncoder, build, record, source
 
 METHODS: tuple[SearchMethod, ...] = ("dense", "bm25", "hybrid")
 SIZE = 40
@@ -139,34 +137,6 @@ def test_what_an_update_takes_away_while_it_is_read_is_looked_for_again(
     for found in (base.search("Aspirin for stroke", 10), base.search_terms("Aspirin for stroke", 10)):
         assert len(found) == 10
         assert all("version 1" not in document.page_content for document in found if document.id != f"d{SIZE - 2}")
-
-
-def test_a_server_s_collection_is_changed_under_readers_that_do_not_notice(
-    tmp_path: Path,
-    chroma_server: str,  # noqa: F811
-) -> None:
-    begin(tmp_path, store=chroma_server)
-    with opened(tmp_path) as base:
-        assert during(tmp_path, lambda: check(base)) >= 1
-        # What is to be removed is many: the next index is made from nothing, in a collection of its own.
-        assert base.search("Aspirin", 1)
-        build(tmp_path, source("newer", *trials(3)), progress=lambda _: check_version(base, 2))
-        check_version(base, 3)
-        assert base.verify() == []
-
-
-def test_vectors_that_are_not_published_yet_do_not_thin_out_what_a_server_finds(
-    tmp_path: Path,
-    chroma_server: str,  # noqa: F811
-) -> None:
-    begin(tmp_path, store=chroma_server)
-    with opened(tmp_path) as base:
-        before = base.search("Aspirin for stroke", 10)
-        nearest = HashingEncoder().encode_queries(["Aspirin for stroke"] * 30)
-        with closing(vector_search(tmp_path)) as vectors:
-            vectors.collection.add([str(number) for number in range(1000, 1030)], embeddings=nearest)
-        assert base.search("Aspirin for stroke", 10) == before
-        assert len(base.search("Aspirin for stroke", 100)) == SIZE
 
 
 def check(base: KnowledgeBase) -> None:

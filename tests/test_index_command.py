@@ -59,7 +59,6 @@ def test_without_an_encoder_a_new_base_has_e5_and_another_keeps_its_own(tmp_path
     [
         ({"encoder": "bge"}, "built with encoder 'hashing', not 'bge': use the same"),
         ({"chunk_tokens": 64}, "without chunk_tokens, not with 64"),
-        ({"store": "http://localhost:1"}, "without store, not with http://localhost:1"),
     ],
 )
 def test_what_the_base_was_not_built_with_is_refused_before_weights_are_loaded(

@@ -168,9 +168,3 @@ def test_a_bucket_that_is_missing_is_one_line_without_keys(place: str) -> None:
         KnowledgeBase.open(place.replace("literature", "nowhere"))
     assert "\n" not in str(error.value)
     assert SECRET not in str(error.value)
-
-
-def test_chroma_s_files_need_a_folder(place: str) -> None:
-    pytest.importorskip("chromadb")
-    with pytest.raises(InputError, match="use a Chroma server"):
-        build(place, source("old", *TRIALS), store="chroma")

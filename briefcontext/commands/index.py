@@ -86,7 +86,6 @@ def index(
             help="Cut documents into chunks of about so many tokens. Default: 128 for whole texts, else none.",
         ),
     ] = None,
-    store: Annotated[str | None, typer.Option(help="Let Chroma search the vectors: chroma, or a server's URL.")] = None,
     on: Annotated[
         Literal["ray"] | None, typer.Option(help="Encode and write on a Ray cluster: RAY_ADDRESS, or a local one.")
     ] = None,
@@ -115,7 +114,7 @@ def index(
     manifest = Manifest.latest(place)
     own = DEFAULT_ENCODER if manifest is None else manifest.encoder.name
     name = own if encoder is None else full_name(encoder)
-    check_build(place, sources, name, chunk_tokens=chunk_tokens, store=store)
+    check_build(place, sources, name, chunk_tokens=chunk_tokens)
     loaded = load_encoder(name)
     with ProgressBars() as bars:
         build = partial(
@@ -123,7 +122,6 @@ def index(
             path=kb,
             encoder=loaded,
             chunk_tokens=chunk_tokens,
-            store=store,
             on=on,
             progress=bars.show,
         )

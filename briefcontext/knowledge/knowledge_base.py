@@ -27,7 +27,7 @@ DEMO = "demo"
 """The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
 _LABELS_OF = 2000
 """Passages whose labels are looked at."""
-_NOT_TOLD = {"serial", "texts", "terms", "versions", "next_number", "generation", "trained"}
+_NOT_TOLD = {"serial", "texts", "terms", "versions", "next_number", "trained"}
 _NOT_TOLD_OF_SOURCES = {"position", "path", "replaced_by"}
 
 
@@ -68,8 +68,6 @@ class KnowledgeBase:
 
     def close(self) -> None:
         with self._loading:
-            if self._snapshot is not None:
-                self._snapshot.close()
             self._snapshot, self._stamp = None, None
 
     def __enter__(self) -> Self:

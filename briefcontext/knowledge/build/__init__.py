@@ -64,7 +64,6 @@ def build_knowledge_base(
     *,
     encoder: "Encoder | str",
     chunk_tokens: int | None = None,
-    store: str | None = None,
     on: Literal["ray"] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> BuildReport:
@@ -88,26 +87,24 @@ def build_knowledge_base(
             with.
         chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it, and for a new one
             whole texts into chunks of 128, and abstracts and passages not at all.
-        store: what searches the vectors: `chroma`, in the base's folder, or the URL of a Chroma server; None: as the
-            base has it, and for a new one the base's own table.
         on: `ray`: encode and write on a Ray cluster, whose workers load the encoder by its name; None: in this process.
         progress: called after each batch.
 
     Raises:
-        InputError: the chunk size is less than 1, the store is no URL, there is no such encoder, or a source is none.
+        InputError: the chunk size is less than 1, there is no such encoder, or a source is none.
         KnowledgeBaseError: the base is the bundled one; the folder holds something else, or a base of another encoder,
-            chunk size or store; another process builds in it; the server does not answer; a source cannot be read, or
+            chunk size; another process builds in it; a source cannot be read, or
             brings vectors of another encoder, or is another file than the one that its document came from.
     """
     from briefcontext.knowledge.encoders import load_encoder
 
     place, given, loaded = place_to_build(path), _sources(sources), load_encoder(encoder)
-    check_build(place, given, loaded.name, chunk_tokens=chunk_tokens, store=store)
+    check_build(place, given, loaded.name, chunk_tokens=chunk_tokens)
     with place.lock():
         if (manifest := Manifest.latest(place)) is None:
-            manifest = Manifest.new(place, loaded, store=store, chunk_tokens=chunk_tokens)
+            manifest = Manifest.new(place, loaded, chunk_tokens=chunk_tokens)
             manifest.write_draft()
-        manifest.check(loaded, chunk_tokens=chunk_tokens, store=store)
+        manifest.check(loaded, chunk_tokens=chunk_tokens)
         return _build(manifest, loaded, given, on, progress)
 
 
@@ -120,22 +117,16 @@ def place_to_build(path: str | os.PathLike[str]) -> Place:
     return open_place(path)
 
 
-def check_build(
-    place: Place, sources: Iterable[Source], encoder: str, *, chunk_tokens: int | None, store: str | None
-) -> None:
+def check_build(place: Place, sources: Iterable[Source], encoder: str, *, chunk_tokens: int | None) -> None:
     """Refuse what a build with an encoder of that name would refuse, before it is loaded."""
     if chunk_tokens is not None and chunk_tokens < 1:
         raise InputError(f"chunk_tokens is {chunk_tokens}, and a chunk has at least 1 token.")
     if (manifest := Manifest.latest(place)) is not None:
-        manifest.check(encoder, chunk_tokens=chunk_tokens, store=store)
+        manifest.check(encoder, chunk_tokens=chunk_tokens)
     elif others := place.names() - {LOCK_FILE, f"{DRAFT_FILE}.partial"}:
         raise KnowledgeBaseError(
             f"{place} is not empty and is no knowledge base (it holds {min(others)!r}): name another folder."
         )
-    elif store is not None:
-        from briefcontext.knowledge.store.chroma import check_store
-
-        check_store(place, store)
     for source in sources:
         # Vectors of another encoder may have the right length, and their similarities would mean nothing.
         if (needed := getattr(source, "encoder", None)) not in (None, encoder.partition(":")[0]):

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Union
 
@@ -11,8 +10,8 @@ import pyarrow as pa
 from briefcontext.errors import KnowledgeBaseError
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, REJECTS, Counts, IndexedSource, Manifest
-from briefcontext.knowledge.store.passages import NewPassage, passage_rows, passage_schema, search_problems
-from briefcontext.knowledge.store.table import Table, bring_up_to_date, index_columns, indexed
+from briefcontext.knowledge.store.passages import NewPassage, passage_rows, passage_schema
+from briefcontext.knowledge.store.table import Table, bring_up_to_date, check, index_columns, indexed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -187,15 +186,15 @@ class Draft:
         if published is None or published.serial != self.manifest.serial:
             return False
         try:
-            return not search_problems(self.manifest, self.passages)
+            check(self.passages, self.manifest.encoder.metric)
         except KnowledgeBaseError:
             return False
+        return True
 
     def publish(self, ledger: SourceLedger) -> None:
         """Bring all indexes up to date, make this the state that readers see, and remove what none needs any more."""
         manifest = self.manifest
-        metric = manifest.encoder.metric if manifest.store is None else None
-        manifest.trained = bring_up_to_date(self.passages, metric, manifest.trained)
+        manifest.trained = bring_up_to_date(self.passages, manifest.encoder.metric, manifest.trained)
         if self._unindexed > UNINDEXED_RECORDS // 10:
             index_columns(self.records, ("source_id",))
         for number, source in enumerate(ledger.entries):
@@ -207,14 +206,9 @@ class Draft:
         manifest.texts = self.passages.count("length > 0")
         lengths = self.passages.pages(["length"])
         manifest.terms = sum(int(page["length"].to_numpy(zero_copy_only=False).sum()) for page in lengths)
-        with ExitStack() as stale:
-            if manifest.store is not None:
-                from briefcontext.knowledge.store.chroma import updating
-
-                stale.enter_context(updating(manifest, self.passages))
-            self._save()
-            self._write_rejects()
-            manifest.publish()
+        self._save()
+        self._write_rejects()
+        manifest.publish()
         for table in self._tables.values():
             table.clean()
 

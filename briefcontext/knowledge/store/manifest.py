@@ -35,17 +35,10 @@ class Place:
     """The folder, or the URL."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder
+        self.path = self.folder = folder
 
     def __str__(self) -> str:
         return str(self.path)
-
-    @property
-    def folder(self) -> Path:
-        """The folder. Raises InputError where it lies in none."""
-        if isinstance(self.path, str):
-            raise InputError(f"{self} is no folder, which Chroma's files need: use a Chroma server (--store http://…).")
-        return self.path
 
     def named(self, name: str) -> Path | str:
         """The path or URL of a file in it."""
@@ -182,14 +175,12 @@ class Manifest(BaseModel):
 
     format_version: int = FORMAT_VERSION
     id: str = Field(default_factory=lambda: uuid4().hex)
-    """Stays the same for the life of the base; names its collection in Chroma."""
+    """Stays the same for the life of the base."""
     serial: int = 0
     """How many states were written before it: of the manifest and the draft, the one with more is the later one."""
     created: str
     updated: str
     encoder: EncoderRecord
-    store: str | None = None
-    """Where vectors are searched: None: in the table of passages; `chroma`; or the URL of a Chroma server."""
     chunk_tokens: int | None = None
     """All documents are cut into chunks of about so many tokens; None: whole texts into 128, and others not at all."""
     records: int = 0
@@ -204,8 +195,6 @@ class Manifest(BaseModel):
     """Those of its tables that belong together."""
     next_number: int = 1
     """The number of the next passage that is added; none is used twice."""
-    generation: int = 0
-    """The number of the folder with its vectors in Chroma, where that is embedded."""
     trained: int = 0
     """How many passages there were when the vector index was trained."""
     sources: list[IndexedSource] = []
@@ -217,9 +206,9 @@ class Manifest(BaseModel):
         return self._place
 
     @classmethod
-    def new(cls, place: Place, encoder: "Encoder", *, store: str | None, chunk_tokens: int | None) -> Self:
+    def new(cls, place: Place, encoder: "Encoder", *, chunk_tokens: int | None) -> Self:
         now, record = timestamp(), EncoderRecord.model_validate(encoder)
-        manifest = cls(created=now, updated=now, encoder=record, store=store, chunk_tokens=chunk_tokens)
+        manifest = cls(created=now, updated=now, encoder=record, chunk_tokens=chunk_tokens)
         manifest._place = place
         return manifest
 
@@ -290,7 +279,7 @@ class Manifest(BaseModel):
         assert self.versions is not None
         return Table(self.place.table(name), self.versions[name])
 
-    def check(self, encoder: "Encoder | str", *, chunk_tokens: int | None = None, store: str | None = None) -> None:
+    def check(self, encoder: "Encoder | str", *, chunk_tokens: int | None = None) -> None:
         """Raise KnowledgeBaseError unless the base's vectors were made with this very encoder, and with these options.
 
         Of an encoder that is not loaded, the name is enough. None stands for what the base has.
@@ -306,12 +295,12 @@ class Manifest(BaseModel):
                     f"{self.place} was built with encoder {built}, not {other}: use the same encoder, or build another "
                     "base."
                 )
-        for name, asked in (("chunk_tokens", chunk_tokens), ("store", store)):
-            if asked is not None and asked != (held := getattr(self, name)):
-                built = f"without {name}" if held is None else f"with {name} {held}"
-                raise KnowledgeBaseError(
-                    f"{self.place} was built {built}, not with {asked}: leave the option out, or name another folder."
-                )
+        if chunk_tokens not in (None, self.chunk_tokens):
+            built = "without chunk_tokens" if self.chunk_tokens is None else f"with chunk_tokens {self.chunk_tokens}"
+            raise KnowledgeBaseError(
+                f"{self.place} was built {built}, not with {chunk_tokens}. Leave the option out, or "
+                "name another folder."
+            )
 
 
 def unfinished(sources: Iterable[IndexedSource]) -> list[str]:

@@ -22,7 +22,6 @@ from briefcontext.knowledge.study_type import study_type
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
-    from briefcontext.knowledge.store.chroma import ChromaVectors
 
 DOCUMENT_COLUMNS = ("id", "source_id", "title", "text", "metadata")
 _SCORED_COLUMNS = (*DOCUMENT_COLUMNS, "vector")
@@ -131,20 +130,6 @@ class Snapshot:
         self.manifest = manifest
         self.table = manifest.table(PASSAGES)
 
-    @cached_property
-    def _vectors(self) -> "ChromaVectors | None":
-        """Where vectors are searched, if that is not the table."""
-        if self.manifest.store is None:
-            return None
-        from briefcontext.knowledge.store.chroma import ChromaVectors
-
-        return ChromaVectors(self.manifest)
-
-    def close(self) -> None:
-        """Close the connection to where vectors are searched, if it is elsewhere."""
-        if (vectors := self.__dict__.pop("_vectors", None)) is not None:
-            vectors.close()
-
     def get(self, ids: Sequence[str]) -> dict[str, Document]:
         """The passages held under these ids."""
         return {str(document.id): document for document in documents(self.table.find(DOCUMENT_COLUMNS, "id", ids))}
@@ -164,17 +149,12 @@ class Snapshot:
         most = len(self.table) if filtered is None else filtered
 
         def candidates(asked: int) -> tuple[pa.Table, NDArray[np.float64], bool]:
-            if self._vectors is None:
-                wanted = min(asked, most)
-                found = self._nearest(vector, wanted, where, filtered)
-                if len(found) < wanted:
-                    # What the filter leaves lies in other partitions than those that were looked into.
-                    found = self._nearest(vector, wanted, where, 0)
-                everything = wanted == most
-            else:
-                numbers = self._vectors.search(vector, asked)
-                found = self.table.find(_SCORED_COLUMNS, "number", numbers, where)
-                everything = len(numbers) < asked
+            wanted = min(asked, most)
+            found = self._nearest(vector, wanted, where, filtered)
+            if len(found) < wanted:
+                # What the filter leaves lies in other partitions than those that were looked into.
+                found = self._nearest(vector, wanted, where, 0)
+            everything = wanted == most
             return found, self._similarities(found, vector), everything
 
         return _best(candidates, k) if most else []
@@ -259,25 +239,12 @@ def verify(manifest: Manifest, encoder: "Encoder") -> list[str]:
             for column, held in indexed(passages).items()
             if held < len(passages)
         ]
-        problems += search_problems(manifest, passages)
+        check(passages, manifest.encoder.metric)
         if len(passages):
             problems += _sample_problems(passages, encoder)
     except KnowledgeBaseError as error:
         problems.append(str(error))
     return problems
-
-
-def search_problems(manifest: Manifest, passages: Table) -> list[str]:
-    """Return what is wrong with vectors that are searched elsewhere than in the table of passages.
-
-    Raises KnowledgeBaseError where what is searched cannot be read at all.
-    """
-    check(passages, manifest.encoder.metric if manifest.store is None else None)
-    if manifest.store is None:
-        return []
-    from briefcontext.knowledge.store.chroma import problems
-
-    return problems(manifest, passages)
 
 
 def _count_problems(manifest: Manifest, passages: Table, records: Table) -> Iterator[str]:

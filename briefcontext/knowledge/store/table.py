@@ -225,11 +225,11 @@ def _partitions(rows: int) -> int:
     return round(math.pow(rows, 0.6) / 11)
 
 
-def bring_up_to_date(table: Table, metric: Metric | None, trained: int) -> int:
+def bring_up_to_date(table: Table, metric: Metric, trained: int) -> int:
     """Index all rows of a table of passages; on how many the vector index was trained.
 
     New rows become a segment of each index; only when many have come and gone are the segments merged, and what is
-    left of deleted rows is removed. `metric`: None where vectors are searched elsewhere.
+    left of deleted rows is removed.
     """
     with table.errors():
         rows, data = len(table), table.data
@@ -247,7 +247,7 @@ def bring_up_to_date(table: Table, metric: Metric | None, trained: int) -> int:
         for column, kind in _SCALAR.items():
             if column not in held:
                 data.create_scalar_index(column, kind)
-        if metric is not None and ("vector" not in held or rows > RETRAINED_AT * trained):
+        if "vector" not in held or rows > RETRAINED_AT * trained:
             index_vectors(data, metric, rows)
             return rows
         return trained
@@ -298,7 +298,7 @@ def _merge_if_many_changed(table: Table, rows: int) -> None:
     data.optimize.optimize_indices(num_indices_to_merge=_ALL if merged else 0)
 
 
-def check(table: Table, metric: Metric | None) -> None:
+def check(table: Table, metric: Metric) -> None:
     """Raise KnowledgeBaseError unless each index of a table of passages can be searched."""
     if not len(table):
         return
@@ -307,9 +307,8 @@ def check(table: Table, metric: Metric | None) -> None:
     table.read(["_score"], full_text_query=terms_query(["patient"]), limit=1)
     for column in ("id", "source_id"):
         table.find([column], column, [""])
-    if metric is not None:
-        dimension = table.data.schema.field("vector").type.list_size
-        table.read(["_distance"], nearest=nearest(np.ones(dimension, np.float32), 1, metric, len(table)))
+    dimension = table.data.schema.field("vector").type.list_size
+    table.read(["_distance"], nearest=nearest(np.ones(dimension, np.float32), 1, metric, len(table)))
 
 
 def terms_query(terms: list[str]) -> MatchQuery:
