@@ -337,8 +337,9 @@ def test_a_knowledge_base_is_built_asked_and_looked_into(run: Run, tmp_path: Pat
     source, folder = tmp_path / "passages.jsonl", str(tmp_path / "kb")
     source.write_text("".join(json.dumps(row) + "\n" for row in [*PASSAGES, {"id": "p4"}]))
     code, out, err = run("index", str(source), "--kb", folder, "--encoder", "minilm")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, f"100% {source}: 4 records, {err.split()[-2]} passages/s\n")
     assert "4 records read = 3 indexed + 0 updated + 0 unchanged + 0 deleted + 1 rejected" in " ".join(out.split())
+    assert f"rejected {source}, " in out
     assert "rejects.jsonl" in out
 
     code, out, _ = run("index", str(source), "--kb", folder, "--encoder", "minilm")

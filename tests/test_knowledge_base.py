@@ -112,7 +112,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "half-built": (stop_first_build, "half-built: wait until its build has ended, or finish it by the same"),
     "newer": (
         lambda folder: edit_manifest(folder, format_version=99, shape="unknown"),
-        "has format version 99, and this BriefContext reads up to 3: install a newer one",
+        "has format version 99, and this BriefContext reads up to 4: install a newer one",
     ),
     "no JSON": (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json is damaged"),
     "no text": (lambda folder: (folder / "manifest.json").write_bytes(b"\xff\xfe\xff"), "manifest.json is damaged"),

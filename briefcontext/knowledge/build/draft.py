@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Union
 
-import pyarrow as pa
-
-from briefcontext.errors import KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, REJECTS, Counts, IndexedSource, Manifest
 from briefcontext.knowledge.store.passages import NewPassage, passage_rows, passage_schema
 from briefcontext.knowledge.store.table import Table, bring_up_to_date, check, index_columns, indexed
+
+with needing("offline", "A knowledge base needs the packages pylance and pyarrow"):
+    import pyarrow as pa
 
 if TYPE_CHECKING:
     import numpy as np

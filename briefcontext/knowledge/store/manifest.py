@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
     from briefcontext.knowledge.store.table import Table
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MANIFEST_FILE = "manifest.json"
 """The state that readers see."""
 DRAFT_FILE = "build.json"

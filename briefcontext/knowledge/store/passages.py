@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.errors import KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.encoders.encoder import title_and_text, title_of, titled_text
 from briefcontext.knowledge.sources.publication import normalised, year_in
 from briefcontext.knowledge.store.filters import LABELLED, Filters, labels
@@ -19,6 +18,9 @@ from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Man
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
 from briefcontext.knowledge.store.terms import TermStatistics, frequency_from_score, tokenize
 from briefcontext.knowledge.study_type import study_type
+
+with needing("offline", "A knowledge base needs the packages pylance and pyarrow"):
+    import pyarrow as pa
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder

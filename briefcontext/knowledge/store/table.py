@@ -7,14 +7,16 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import lance
 import numpy as np
-import pyarrow as pa
-from lance.query import MatchQuery
 from numpy.typing import NDArray
 
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.errors import InputError, KnowledgeBaseError, needing
 from briefcontext.knowledge.store.filters import LABELLED, one_of
+
+with needing("offline", "A knowledge base needs the packages pylance and pyarrow"):
+    import lance
+    import pyarrow as pa
+    from lance.query import MatchQuery
 
 if TYPE_CHECKING:
     from lance.fragment import FragmentMetadata
