@@ -1,5 +1,6 @@
 """Small knowledge bases: making them, breaking the making, and what they hold, to compare two of them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.knowledge_base import KnowledgeBase, knowledge_base_info
 from briefcontext.knowledge.sources.files import SkippedFile
 from briefcontext.knowledge.sources.source import Entry, EntrySource, Source
-from briefcontext.knowledge.store.manifest import PASSAGES, Counts, Manifest, open_place
+from briefcontext.knowledge.store.manifest import PASSAGES, TERMS, Counts, Manifest, open_place
 from briefcontext.knowledge.store.passages import documents, stored_vectors
 from tests.hashing_encoder import HashingEncoder
 
@@ -58,7 +59,7 @@ def stored(folder: Path | str) -> pa.Table:
     manifest = Manifest.published(open_place(folder))
     assert manifest is not None
     table = manifest.table(PASSAGES)
-    return table.read(table.data.schema.names).sort_by("number")
+    return table.read(table.data.schema.names).sort_by([("source_id", "ascending"), ("place", "ascending")])
 
 
 def contents(
@@ -75,9 +76,12 @@ def contents(
         }
         assert len(base) == len(rows) == len(held)
         info = knowledge_base_info(folder)
+        frequencies = base.published.table(TERMS).read(["term", "passages"])
+        counted = Counter(term for terms in rows["terms"].to_pylist() for term in set(terms.split()))
+        assert dict(zip(*frequencies.to_pydict().values(), strict=True)) == counted
         return {
             "passages": held,
-            "counts": {source["name"]: source["counts"] for source in info["sources"]},
+            "sources": {source["name"]: source["finished"] for source in info["sources"]},
             "records": info["records"],
             "terms": {
                 question: {document.id: document.metadata["score"] for document in base.search_terms(question, 1000)}

@@ -13,7 +13,7 @@ from briefcontext.knowledge.build import BuildReport, build_knowledge_base
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource
 from tests.hashing_encoder import HashingEncoder
-from tests.knowledge_bases import build, contents, counts, failing, passages, record, source
+from tests.knowledge_bases import build, contents, counts, passages, record, source
 
 SOURCES: dict[str, tuple[Entry, ...]] = {
     "10 mg": (record("dose", "Give 10 mg."), record("other", "Gout hurts.")),
@@ -30,27 +30,18 @@ def give(folder: Path, *names: str) -> dict[str, bool]:
     return {part.name: part.skipped for part in report.sources}
 
 
-@pytest.mark.parametrize(
-    ("before", "again", "dose"),
-    [
-        (["10 mg", "20 mg"], "10 mg", "Give 10 mg."),
-        (["10 mg", "20 mg", "10 mg"], "20 mg", "Give 20 mg."),
-        (["10 mg", "deletion"], "10 mg", "Give 10 mg."),
-        (["10 mg", "deletion", "20 mg"], "deletion", None),
-        (["10 mg", "same", "20 mg"], "10 mg", "Give 10 mg."),
-        (["10 mg", "same", "deletion"], "10 mg", "Give 10 mg."),
-    ],
-)
-def test_what_was_replaced_or_deleted_comes_back_when_it_is_given_again(
-    tmp_path: Path, before: list[str], again: str, dose: str | None
-) -> None:
-    for name in before:
-        give(tmp_path, name)
-    assert passages(tmp_path).get("dose") != dose
-    assert give(tmp_path, again) == {again: False}
-    assert passages(tmp_path).get("dose") == dose
-    assert give(tmp_path, again) == {again: True}
-    assert passages(tmp_path).get("dose") == dose
+def test_content_that_was_read_to_its_end_is_skipped(tmp_path: Path) -> None:
+    give(tmp_path, "10 mg", "20 mg")
+    assert give(tmp_path, "10 mg") == {"10 mg": True}
+    assert passages(tmp_path)["dose"] == "Give 20 mg."
+
+
+def test_a_source_that_returns_to_its_earlier_content_is_read_again(tmp_path: Path) -> None:
+    one, two = record("dose", "Give 10 mg."), record("dose", "Give 20 mg.")
+    for entry in (one, two, one):
+        content = str(entry.page_content)
+        build(tmp_path, EntrySource([entry], name="doses", fingerprint=content))
+        assert passages(tmp_path) == {"dose": content}
 
 
 @pytest.mark.parametrize("order", [["10 mg", "20 mg"], ["20 mg", "10 mg"], ["10 mg", "deletion", "same", "third"]])
@@ -61,41 +52,25 @@ def test_the_same_sources_in_the_same_order_are_not_read_again(tmp_path: Path, o
     assert contents(tmp_path) == held
 
 
-def test_what_follows_a_file_that_changed_has_the_last_word_as_in_a_new_base(tmp_path: Path) -> None:
-    build(tmp_path, source("a1", record("dose", "Give 5 mg.")), source("z", *SOURCES["20 mg"]))
-    build(tmp_path, source("a2", record("dose", "Give 7 mg.")), source("z", *SOURCES["20 mg"]))
-    assert passages(tmp_path)["dose"] == "Give 20 mg."
-
-
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(sorted(SOURCES)), min_size=1, max_size=3), min_size=1, max_size=5))
-def test_skipping_leaves_what_reading_everything_would(
+def test_each_source_counts_when_it_is_first_given(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("kb")
     model: dict[str, str] = {}
+    read: set[str] = set()
     for names in runs:
         for name in names:
-            for entry in SOURCES[name]:
+            for entry in SOURCES[name] if name not in read else ():
                 if isinstance(entry, Deletion):
                     model.pop(entry.source_id, None)
                 elif isinstance(entry, Document):
                     model[str(entry.id)] = entry.page_content
+            read.add(name)
         give(folder, *names)
     assert passages(folder) == model
-
-
-def test_a_reading_again_that_is_stopped_goes_on(tmp_path: Path) -> None:
-    first = [record(str(number)) for number in range(1500)]
-    build(tmp_path, source("a", *first))
-    build(tmp_path, source("b", record("1499", "Gout hurts.")))
-    stopped = EntrySource(failing(first[:1200]), name="a", fingerprint="sha256:a")
-    with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
-        build(tmp_path, stopped)
-    report = build(tmp_path, source("a", *first))
-    assert report.counts == counts(updated=1, unchanged=1499)
-    assert passages(tmp_path)["1499"] == "Aspirin helps."
 
 
 BASELINE = (record("r", "Old.", version=1, revised="2020-01-01"), record("s", "Kept.", version=1, revised="2020-01-01"))
@@ -111,28 +86,6 @@ def test_revisions_are_no_reason_to_read_again(tmp_path: Path) -> None:
         (report,) = build(tmp_path, source(name, *entries)).sources
         assert report.skipped
     assert passages(tmp_path) == {"r": "Back.", "s": "Newer."}
-
-
-def test_what_is_read_again_neither_replaces_nor_deletes_a_newer_revision(tmp_path: Path) -> None:
-    embeddings = (record("r", "Unmarked."), record("x", "Ten."))
-    for name, entries in (("embeddings", embeddings), ("baseline", BASELINE), ("update", UPDATE), ("later", LATER)):
-        build(tmp_path, source(name, *entries))
-    build(tmp_path, source("own", record("x", "Twenty."), record("s", "My own note.")))
-    report = build(tmp_path, source("update", *UPDATE))
-    assert report.counts == counts(updated=1, unchanged=1)
-    assert passages(tmp_path) == {"r": "Back.", "s": "Newer.", "x": "Twenty."}
-    report = build(tmp_path, source("embeddings", *embeddings))
-    assert report.counts == counts(updated=1, unchanged=1)
-    assert passages(tmp_path) == {"r": "Back.", "s": "Newer.", "x": "Ten."}
-
-
-def test_what_a_revision_deleted_does_not_come_back_without_one(tmp_path: Path) -> None:
-    embeddings = (record("r", "Unmarked."), record("x", "Ten."))
-    for name, entries in (("embeddings", embeddings), ("baseline", BASELINE), ("update", UPDATE)):
-        build(tmp_path, source(name, *entries))
-    assert passages(tmp_path) == {"s": "Newer.", "x": "Ten."}
-    build(tmp_path, source("embeddings", *embeddings))
-    assert passages(tmp_path) == {"s": "Newer.", "x": "Ten."}
 
 
 def index(kb: Path, *paths: Path) -> BuildReport:
@@ -155,14 +108,16 @@ def test_another_file_of_the_same_name_does_not_replace_a_document(tmp_path: Pat
     two = write(tmp_path / "t2" / "docs" / "protocol.txt", "Trial two.")
     index(kb, one)
     for path in (two, two.parent):
-        with pytest.raises(KnowledgeBaseError, match=r"would replace .*t1.docs.protocol\.txt, another file") as raised:
+        with pytest.raises(
+            KnowledgeBaseError, match=r"would replace .*t1.docs.protocol\.txt: both are document"
+        ) as raised:
             index(kb, path)
         assert f"Give the folder above it, {tmp_path / 't2'}, so that" in str(raised.value)
     assert texts(kb) == {"docs/protocol.txt": "Trial one."}
     index(kb, tmp_path / "t2")
     assert texts(kb) == {"docs/protocol.txt": "Trial one.", "t2/docs/protocol.txt": "Trial two."}
     sources: list[Any] = [*open_sources(one), *open_sources(two)]
-    with pytest.raises(KnowledgeBaseError, match="another file"):
+    with pytest.raises(KnowledgeBaseError, match="both are document"):
         build_knowledge_base(sources, tmp_path / "new", encoder=HashingEncoder())
 
 
@@ -189,7 +144,7 @@ def test_a_file_that_was_moved_unchanged_is_known_in_its_new_place(tmp_path: Pat
     moved = tmp_path / "b" / "docs" / "protocol.txt"
     assert [part.skipped for part in index(kb, moved).sources] == [True]
     write(path, "Another one.")
-    with pytest.raises(KnowledgeBaseError, match=r"would replace .*b.docs.protocol\.txt, another file"):
+    with pytest.raises(KnowledgeBaseError, match=r"would replace .*b.docs.protocol\.txt: both are document"):
         index(kb, path)
     moved.write_text("Version two.")
     assert index(kb, moved).counts == counts(updated=1)

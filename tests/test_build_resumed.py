@@ -29,8 +29,9 @@ def test_a_source_that_fails_leaves_a_half_built_base_that_goes_on(tmp_path: Pat
         KnowledgeBase.open(tmp_path)
     encoder = HashingEncoder()
     report = build(tmp_path, source("a", *entries), encoder=encoder)
-    assert report.counts == counts(indexed=3000)
-    assert 0 < encoder.encoded < 3000
+    assert report.counts.indexed == encoder.encoded
+    assert 0 < report.counts.indexed < 3000
+    assert report.counts.indexed + report.counts.unchanged == 3000
     assert len(passages(tmp_path)) == 3000
 
 
@@ -39,7 +40,7 @@ def test_a_base_can_be_emptied_by_a_build_that_is_stopped_and_goes_on(tmp_path: 
     build(tmp_path, source("a", *map(record, ids)))
     with pytest.raises(KnowledgeBaseError, match="The disk is gone"):
         build(tmp_path, EntrySource(failing(map(Deletion, ids)), name="b", fingerprint="sha256:b"))
-    assert build(tmp_path, source("b", *map(Deletion, ids))).counts == counts(deleted=1100)
+    assert build(tmp_path, source("b", *map(Deletion, ids))).counts.deleted < 1100
     assert passages(tmp_path) == {}
 
 

@@ -96,7 +96,7 @@ def test_a_deleted_record_comes_back_only_when_nothing_says_that_it_is_the_old_o
     assert passages(tmp_path) == ({"1": NEW} if back else {}) | {"2": "Aspirin helps."}
     if not back:
         assert report.rejects_file is not None
-        assert "'1' was deleted by update" in report.rejects_file.read_text(encoding="utf-8")
+        assert "'1' was deleted" in report.rejects_file.read_text(encoding="utf-8")
 
 
 def test_within_a_source_the_last_word_on_a_record_counts(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ UNUSABLE: list[tuple[Entry, str]] = [
     (record("x", weight=float("nan")), "cannot be stored"),
     (record("x", authors={"a", "b"}), "cannot be stored"),
     (Document(id="held", page_content="Text.", metadata={"source_id": "x"}), "another record"),
-    (record("held", NEW), "stands in this source before"),
+    (record("held", NEW), "was in this source before"),
     (VectorDocument(record("x"), np.ones(3, np.float32)), "shape (3,)"),
     (VectorDocument(record("x"), np.full(16, np.inf, np.float32)), "not finite"),
 ]

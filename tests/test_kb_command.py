@@ -130,7 +130,7 @@ def test_sync_takes_out_what_files_of_the_folder_gave_that_are_gone_and_nothing_
     (folder / "flu.txt").unlink()
     (folder / "more.jsonl").write_text('{"id": "r2", "text": "Zinc helps."}\n{"id": "r3", "text": "Rest helps."}\n')
     everything = ["notes/flu.txt", "notes/gout.md", "other/kept.txt", "r1", "r2", "r3"]
-    stay = "1 record of files that are gone, or do not hold them any more, stay in the base: --sync removes them."
+    stay = "1 record of files that are gone, or no longer hold them, remain in the base: --sync removes them."
     assert stay in index(folder)
     assert held(tmp_path) == everything
     out = index(folder, "--sync")

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -49,6 +48,8 @@ class ProgressBars(Progress):
         """Show how far the build is."""
         name = progress.source or "finishing"
         if name not in self._sources:
+            for earlier in self._sources.values():
+                self.update(earlier, completed=self._tasks[earlier].total)
             title = f"{escape(Path(name).name)} ({progress.source_number}/{progress.source_count})"
             self._sources[name] = self.add_task(title, total=progress.size, counted="")
         # The passages are those of all sources so far, and so is the time.
@@ -106,8 +107,8 @@ def index(
 ) -> None:
     """Build a knowledge base from documents, or update one. A build that was stopped goes on where it was."""
     from briefcontext.knowledge import build_knowledge_base, load_encoder
-    from briefcontext.knowledge.build import check_build, place_to_build
-    from briefcontext.knowledge.build.source_ledger import gone_records
+    from briefcontext.knowledge.build import check_build, place_to_build, remove_records
+    from briefcontext.knowledge.build.files import gone_records
     from briefcontext.knowledge.encoders.sentence_transformer import full_name
     from briefcontext.knowledge.sources.files import SkippedFile, open_sources
     from briefcontext.knowledge.store.manifest import Manifest
@@ -127,24 +128,21 @@ def index(
     check_build(place, sources, name, chunk_tokens=chunk_tokens)
     loaded = load_encoder(name)
     with ProgressBars() as bars:
-        build = partial(
-            build_knowledge_base,
-            path=kb,
-            encoder=loaded,
-            chunk_tokens=chunk_tokens,
-            on=on,
-            progress=bars.show,
-        )
-        report = build(sources)
-        gone = gone_records(kb, paths, sources)
-        # What a file that is gone had in common with one that is there is read from that one again.
-        synced = build([gone, *sources]) if sync and gone is not None else None
+        report = build_knowledge_base(sources, kb, encoder=loaded, chunk_tokens=chunk_tokens, on=on, progress=bars.show)
+    gone = gone_records(kb, paths, sources)
+    if gone and sync:
+        # Records that a file of several shares with one that is gone come back.
+        several = [source for source in sources if getattr(source, "document_id", None) is None]
+        remove_records(kb, gone, reread=several)
+        synced = build_knowledge_base(sources, kb, encoder=loaded, on=on)
+    else:
+        synced = None
     skipped = [source for source in sources if isinstance(source, SkippedFile)]
     rejects = _first_rejects(report, skipped, place) if report.rejects_file else []
-    _print_report(report, rejects, skipped, synced)
-    if gone is not None and not sync:
-        left = f"{counted(gone.size or 0, 'record')} of files that are gone, or do not hold them any more"
-        typer.echo(f"{left}, stay in the base: --sync removes them.")
+    _print_report(report, rejects, skipped, synced, len(gone))
+    if gone and not sync:
+        left = f"{counted(len(gone), 'record')} of files that are gone, or no longer hold them"
+        typer.echo(f"{left}, remain in the base: --sync removes them.")
     nothing = report.counts.read == report.counts.rejected and not any(source.skipped for source in report.sources)
     raise typer.Exit(EXIT_FAILED if nothing or not (synced or report).passages else 0)
 
@@ -163,6 +161,7 @@ def _print_report(
     rejects: Sequence[Mapping[str, str]],
     skipped: "list[SkippedFile]",
     synced: "BuildReport | None",
+    gone: int,
 ) -> None:
     for file in skipped[:LISTED_SKIPPED]:
         say_line(f"skipped {file.name}: {file.reason}")
@@ -183,8 +182,7 @@ def _print_report(
     if counts.unchanged:
         say_line("Unchanged are records held already, older ones, and deletions of records not held.")
     if synced is not None:
-        removed = counted(synced.counts.deleted - synced.counts.indexed, "record")
-        say_line(f"Removed {removed} of files that are gone.")
+        say_line(f"Removed {counted(gone - synced.counts.indexed, 'record')} of files that are gone.")
     say_line(f"{report.path} holds {counted((synced or report).passages, 'passage')}.")
     if counts.lost_characters:
         lost = counted(counts.lost_characters, "character")

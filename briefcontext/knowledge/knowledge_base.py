@@ -27,8 +27,8 @@ DEMO = "demo"
 """The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
 _LABELS_OF = 2000
 """Passages whose labels are looked at."""
-_NOT_TOLD = {"serial", "texts", "terms", "versions", "next_number", "trained"}
-_NOT_TOLD_OF_SOURCES = {"position", "path", "replaced_by"}
+_NOT_TOLD = {"serial", "texts", "terms", "versions", "trained"}
+_NOT_TOLD_OF_SOURCES = {"path"}
 
 
 class KnowledgeBase:
@@ -234,7 +234,7 @@ def knowledge_base_info(path: str | os.PathLike[str]) -> dict[str, Any]:
         "bytes": place.size(),
     }
     if published is None:
-        info |= {"records": counts.indexed - counts.deleted, "passages": manifest.next_number - 1}
+        info["records"] = counts.indexed - counts.deleted
     return info
 
 

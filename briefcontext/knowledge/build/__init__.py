@@ -6,14 +6,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from langchain_core.documents import Document
 
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
+from briefcontext.knowledge.build.files import keep_ids, path_of, refuse_clashes
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress, ray_workers
-from briefcontext.knowledge.build.source_ledger import SourceLedger, keep_ids, refuse_clashes
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
 from briefcontext.knowledge.store.manifest import (
@@ -21,6 +21,7 @@ from briefcontext.knowledge.store.manifest import (
     LOCK_FILE,
     RECORDS,
     Counts,
+    IndexedSource,
     Manifest,
     Place,
     open_place,
@@ -36,9 +37,9 @@ class SourceReport:
 
     name: str
     skipped: bool
-    """The same content was indexed by an earlier build, or stands earlier in this one: it was not read again."""
+    """Whether the same content was read before."""
     counts: Counts
-    """Its records, those included that were read before a build was stopped; none when it was skipped."""
+    """Of its records; zeros if it was skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,14 @@ def build_knowledge_base(
 ) -> BuildReport:
     """Index sources into the knowledge base at `path`.
 
-    A source whose content was indexed before (by its fingerprint) is skipped, unless a source that came later, and
-    that does not follow it here, gave, replaced or deleted records of it: then it is read again, and the last word
-    counts.
-    A record with a revision (`version`, `revised`) does not give way to an older one, and what is read again neither
-    puts a record without a revision in its place nor deletes it. A record that a source no longer has stays: only a
-    `Deletion` removes it. A build that was stopped, in whatever way, goes on where it was when it is called again with
-    the same sources.
+    A record is its source id and a hash of its content and metadata. An unchanged record is neither
+    encoded nor written. A newer revision (`version`, then `revised`) replaces an older one; of
+    records without revisions, the last one given counts. A deletion remains in force until a newer
+    record is given.
+
+    A source that was read to its end is skipped, by its fingerprint. A build that was stopped
+    continues when it is called again: the source that it stopped in is read from its start, and
+    the records that were written are found unchanged.
 
     A base that is updated stays in use: until the build is complete, questions are answered from its old state, and
     from then on from the new one. That holds also when the build is stopped.
@@ -158,59 +160,95 @@ def _build(
     manifest: Manifest,
     encoder: "Encoder",
     sources: list[Source],
-    on: Literal["ray"] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    on: Literal["ray"] | None,
+    progress: Callable[[Progress], None] | None,
 ) -> BuildReport:
     """Build in a place that is locked."""
-    draft, place, before = Draft(manifest), manifest.place, manifest.sources
-    published = Manifest.published(place)
-    # One that was read to its end by a build that was stopped later is not skipped, and not read again.
-    indexed = {number for number, source in enumerate(published.sources if published else []) if source.finished}
+    draft, before = Draft(manifest), list(manifest.sources)
     keep_ids(draft.records, before, sources)
     refuse_clashes(draft.records, before, sources)
-    ledger = SourceLedger(before, sources)
-    if ledger.due():
-        draft.begin(ledger)
-        pipeline = Pipeline(draft, ledger, encoder)
+    numbers = _numbers(manifest, sources)
+    due: dict[int, Source] = {}
+    for source, number in zip(sources, numbers, strict=True):
+        if not manifest.sources[number].finished:
+            due.setdefault(number, source)
+    if due:
+        draft.begin(list(due))
+        pipeline = Pipeline(draft, [(source, number) for number, source in due.items()], encoder)
         with ray_workers(encoder, draft.passages.uri) if on else nullcontext() as encode_all:
             pipeline.run(progress, encode_all)
-    if ledger.read or ledger.entries != before or not draft.is_published():
-        draft.publish(ledger)
+    if manifest.sources != before or not draft.is_published():
+        draft.publish()
     reports = []
-    for number, source in enumerate(sources):
-        entry = ledger.read.get(number, ledger.entry(number))
-        skipped = number not in ledger.read and entry in indexed
-        indexed.add(entry)
-        counts = Counts() if skipped else ledger.entries[entry].counts
+    for source, number in zip(sources, numbers, strict=True):
+        skipped = due.get(number) is not source
+        counts = Counts() if skipped else manifest.sources[number].counts
         reports.append(SourceReport(source.name, skipped, counts))
-    return BuildReport(
-        path=place.path,
-        sources=reports,
-        passages=draft.manifest.passages,
-        rejects_file=place.named(REJECTS_FILE) if place.stamp(REJECTS_FILE) else None,
-    )
+    return _report(draft, reports)
 
 
-def remove_records(path: str | os.PathLike[str], source_ids: Sequence[str]) -> BuildReport:
-    """Take documents out of the knowledge base at `path`, by their source ids; no encoder is loaded.
+def _numbers(manifest: Manifest, sources: Iterable[Source]) -> list[int]:
+    """Return the numbers of sources in the manifest; content that was not read before gets a new one."""
+    known = {entry.fingerprint: number for number, entry in enumerate(manifest.sources) if entry.fingerprint}
+    numbers = []
+    for source in sources:
+        number, path = known.get(source.fingerprint), path_of(source)
+        if number is None:
+            number, note = len(manifest.sources), getattr(source, "note", "")
+            entry = IndexedSource(name=source.name, fingerprint=source.fingerprint, note=note, path=path)
+            manifest.sources.append(entry)
+            if source.fingerprint:
+                known[source.fingerprint] = number
+        entry = manifest.sources[number]
+        if path is not None and not (entry.path is not None and Path(entry.path).is_file()):
+            manifest.sources[number] = entry.model_copy(update={"path": path})
+        numbers.append(number)
+    return numbers
 
-    One whose file is indexed again comes back. Raises KnowledgeBaseError, and removes nothing, when there is no base,
-    it is the bundled one, a build of it is not complete, or one of the ids is not held.
+
+def _report(draft: Draft, sources: list[SourceReport]) -> BuildReport:
+    place = draft.manifest.place
+    rejects_file = place.named(REJECTS_FILE) if place.stamp(REJECTS_FILE) else None
+    return BuildReport(place.path, sources, draft.manifest.passages, rejects_file)
+
+
+def remove_records(
+    path: str | os.PathLike[str], source_ids: Sequence[str], *, reread: Iterable[Source] = ()
+) -> BuildReport:
+    """Delete documents from the knowledge base at `path`, by their source ids; no encoder is loaded.
+
+    A document returns when a file that holds it is indexed again: the files that it came from, and
+    the sources `reread`, are read again.
+
+    Raises:
+        KnowledgeBaseError: there is no base, it is the bundled one, a build of it is not complete, or an id is not
+            held. Nothing is deleted then.
     """
     place = place_to_build(path)
-    with KnowledgeBase.open(path) as base:
-        manifest = base.manifest
-    if Manifest.draft(place) is not None:
-        raise KnowledgeBaseError(
-            f"An update of {place} is not complete: run its index command again to finish it, and remove then."
-        )
-    records = manifest.table(RECORDS).find(["source_id"], "source_id", source_ids, "NOT deleted")
-    held = set(records["source_id"].to_pylist())
-    if missing := [id for id in dict.fromkeys(source_ids) if id not in held]:
-        raise KnowledgeBaseError(
-            f"{place} holds no document {', '.join(map(repr, missing[:3]))}: see `briefcontext kb list {place}`."
-        )
-    deletions = EntrySource([Deletion(id) for id in sorted(held)], name="kb remove")
-    # What a base notes of its encoder is all that is asked of one that has nothing to encode.
+    with KnowledgeBase.open(path):
+        pass
     with place.lock():
-        return _build(Manifest.latest(place) or manifest, cast("Encoder", manifest.encoder), [deletions])
+        if (manifest := Manifest.published(place)) is None or Manifest.draft(place) is not None:
+            raise KnowledgeBaseError(
+                f"An update of {place} is not complete: run its index command again to finish it, and remove then."
+            )
+        held = manifest.table(RECORDS).find(["source_id", "source"], "source_id", source_ids, "NOT deleted")
+        ids = held["source_id"].to_pylist()
+        if missing := [id for id in dict.fromkeys(source_ids) if id not in ids]:
+            raise KnowledgeBaseError(
+                f"{place} holds no document {', '.join(map(repr, missing[:3]))}: see `briefcontext kb list {place}`."
+            )
+        draft = Draft(manifest)
+        draft.remove_records(ids)
+        fingerprints = {source.fingerprint for source in reread} - {""}
+        draft.forget(
+            number
+            for number, entry in enumerate(manifest.sources)
+            if number in set(held["source"].to_pylist()) or entry.fingerprint in fingerprints
+        )
+        removal = IndexedSource(
+            name="kb remove", fingerprint="", finished=True, counts=Counts(read=len(ids), deleted=len(ids))
+        )
+        manifest.sources.append(removal)
+        draft.publish()
+    return _report(draft, [SourceReport(removal.name, False, removal.counts)])

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from briefcontext.files import encodable
 from briefcontext.knowledge.build.draft import Changes, Draft, HeldRecords, RecordState
-from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
 from briefcontext.knowledge.store.manifest import Counts
@@ -62,25 +61,23 @@ class Record:
 Item = Record | Deletion | Reject
 
 
-def gather_records(entries: Iterable[Entry]) -> Generator[tuple[Item, int]]:
-    """Records in order, each with how many entries have been taken up once it is dealt with.
+def gather_records(entries: Iterable[Entry]) -> Generator[Item]:
+    """Yield the records of a source, in order.
 
-    Documents that follow each other with one source id and different ids are one record; an id that comes
-    again begins another version of it.
+    Documents that follow each other with one source id and different ids are one record. An id that
+    is repeated begins another version of it.
     """
-    taken = 0
     last: Item | None = None
-    for entry in entries:
+    for taken, entry in enumerate(entries):
         item = entry if isinstance(entry, Deletion | Reject) else _record(entry)
         if isinstance(item, Record) and isinstance(last, Record) and last.is_continued_by(item):
             last.parts |= item.parts
         else:
             if last is not None:
-                yield last, taken
+                yield _checked(last, taken)
             last = item
-        taken += 1
     if last is not None:
-        yield last, taken
+        yield _checked(last, taken + 1)
 
 
 def _record(entry: Document | VectorDocument) -> Record:
@@ -90,39 +87,35 @@ def _record(entry: Document | VectorDocument) -> Record:
 
 
 class Ingest:
-    """Finds out what the records of one source after the other change."""
+    """Decides, batch by batch, what the records of sources change."""
 
-    def __init__(self, draft: Draft, ledger: SourceLedger, encoder: "Encoder") -> None:
+    def __init__(self, draft: Draft, encoder: "Encoder") -> None:
         self._held = HeldRecords(draft.records, draft.passages)
-        self._ledger = ledger
         self._encoder = encoder
         self._chunk_tokens = draft.manifest.chunk_tokens
-        self._next_number = draft.manifest.next_number
         self._changes = Changes()
         self._source = 0
 
-    def batch(self, items: Sequence[tuple[Item, int]], source: int, *, finished: bool) -> Changes:
-        """What records of the source change, each with the number of entries up to its end; `finished`: the last ones.
+    def batch(self, items: Sequence[tuple[int, Item | None]]) -> Changes:
+        """Return the changes of the next records, each with the number of its source. None ends a source.
 
-        Whether its changes are written meanwhile or not, the next batch knows of them.
+        The next batch takes the changes into account, written or not.
         """
-        changes = self._changes = Changes()
-        self._source = source
-        checked = [self._checked(item, taken) for item, taken in items]
-        self._held.begin(changes, [one.source_id for one in checked if not isinstance(one, Reject)])
-        for record in checked:
-            if isinstance(record, Record):
-                state = self._held.state(record.source_id)
-                if state is None or state.digest != record.digest:
-                    record.passages = self._passages_of(record)
-        self._held.look_up_ids([id for record in checked if isinstance(record, Record) for id in record.ids])
-        lost = sum(record.lost_characters for record in checked if isinstance(record, Record))
-        outcomes = Counter[str](map(self._apply, checked))
-        changes.counts = Counts(read=len(items), lost_characters=lost, **outcomes)
-        entry = self._ledger.entries[source]
-        position = items[-1][1] if items else entry.position
-        self._ledger.change(source, position=position, finished=finished, counts=entry.counts + changes.counts)
-        changes.sources, changes.next_number = list(self._ledger.entries), self._next_number
+        changes = self._changes = Changes(finished=[source for source, item in items if item is None])
+        checked = [(source, self._with_vectors_checked(item)) for source, item in items if item is not None]
+        self._held.begin(changes, [item.source_id for _, item in checked if not isinstance(item, Reject)])
+        records = [item for _, item in checked if isinstance(item, Record)]
+        for record in records:
+            state = self._held.state(record.source_id)
+            if state is None or state.digest != record.digest:
+                record.passages = self._passages_of(record)
+        self._held.look_up_ids([id for record in records for id in record.ids])
+        outcomes: dict[int, Counter[str]] = {}
+        for self._source, item in checked:
+            outcomes.setdefault(self._source, Counter()).update(
+                {"read": 1, self._apply(item): 1, "lost_characters": getattr(item, "lost_characters", 0)}
+            )
+        changes.counts = {source: Counts(**counts) for source, counts in outcomes.items()}
         return changes
 
     def _apply(self, item: Item) -> Outcome:
@@ -135,48 +128,37 @@ class Ingest:
         return "rejected"
 
     def _delete(self, deletion: Deletion) -> Outcome:
+        """Delete a record, and keep a tombstone: an older copy must not bring the record back."""
         source_id, state = deletion.source_id, self._held.state(deletion.source_id)
-        held = state is not None and not state.deleted
-        known = _NO_REVISION if state is None else state.revision
-        if held and known != _NO_REVISION and self._ledger.is_read_again(self._source):
-            # The record came back by a revision after this very deletion, which is given once more.
-            return "unchanged"
-        # What remains of it: an older copy, in a source that is read later, is not to bring it back.
-        revision = _latest(known, deletion.revised)
+        revision = json.dumps([None, deletion.revised or None])
+        # A newer record comes after the deletion, in a source that is read once more.
+        if state is not None and _compare(revision, state.revision) != -1:
+            revision = _latest(state.revision, deletion.revised)
         self._changes.records[source_id] = RecordState(self._source, b"", revision, deleted=True)
-        if state is not None and (not held or _compare(known, revision) is None):
-            self._ledger.hand_over(state.source, self._source)
-        if not held:
+        if state is None or state.deleted:
             return "unchanged"
         self._changes.remove(source_id)
         return "deleted"
 
     def _upsert(self, record: Record) -> Outcome:
+        """Index a record, unless the one that is held is the same or newer."""
         state = self._held.state(record.source_id)
         order = None if state is None else _compare(record.revision, state.revision)
-        unmarked = state is not None and record.revision == _NO_REVISION != state.revision
-        if unmarked and self._ledger.is_read_again(self._source):
-            # What has a revision came after it, and stays.
-            return "unchanged"
         if state is not None and state.deleted:
             if order in (-1, 0):
-                name = self._ledger.entries[state.source].name
-                reason = f"{record.source_id!r} was deleted by {name}, and this copy of it is not newer."
-                return self._reject(record.position, reason)
+                return self._reject(record.position, f"{record.source_id!r} was deleted, and this copy is not newer.")
         elif state is not None:
             if record.digest == state.digest or order == -1:
-                # The source that has a record last owns it: other content in the same source is then a duplicate.
                 if self._source != state.source:
                     self._changes.records[record.source_id] = state._replace(source=self._source)
-                    self._ledger.hand_over(state.source, self._source)
                 return "unchanged"
             if order != 1 and state.source == self._source:
-                reason = f"Source id {record.source_id!r} stands in this source before, with other content."
+                reason = f"{record.source_id!r} was in this source before, with other content."
                 return self._reject(record.position, reason)
-        return self._replace(record, state, order)
+        return self._replace(record, held=state is not None and not state.deleted)
 
-    def _replace(self, record: Record, state: RecordState | None, order: int | None) -> Outcome:
-        """Put a record in the place of what is held, unless its passages have ids of others."""
+    def _replace(self, record: Record, *, held: bool) -> Outcome:
+        """Replace what is held of a record, unless its passages have ids of others."""
         if not record.passages:
             record.passages = self._passages_of(record)
             self._held.look_up_ids(record.ids)
@@ -184,52 +166,27 @@ class Ingest:
         if len(set(ids)) < len(ids) or any(self._held.owner(id) not in (None, record.source_id) for id in ids):
             named = ", ".join(map(repr, list(record.parts)[:3]))
             return self._reject(record.position, f"The passage ids of {named} are those of another record.")
-        changes, held = self._changes, state is not None and not state.deleted
+        changes = self._changes
         if held:
             changes.remove(record.source_id)
         changes.records[record.source_id] = RecordState(self._source, record.digest, record.revision)
         changes.passages[record.source_id] = [
-            NewPassage(self._next_number + place, record.source_id, document, vector)
+            NewPassage(place, record.source_id, document, vector)
             for place, (document, vector) in enumerate(record.passages)
         ]
-        self._next_number += len(record.passages)
         changes.owners |= dict.fromkeys(ids, record.source_id)
-        # A newer revision, and one in the place of none, stays when the other is read again.
-        if state is not None and order != 1 and (record.revision == _NO_REVISION or state.revision != _NO_REVISION):
-            self._ledger.hand_over(state.source, self._source)
         return "updated" if held else "indexed"
 
-    def _checked(self, item: Item, taken: int) -> Item:
+    def _with_vectors_checked(self, item: Item) -> Item:
         if isinstance(item, Record):
-            item.position = f"entry {taken}" + (f" ({encodable(item.source_id)})" if item.source_id else "")
-            problem = self._problem(item)
-            return item if problem is None else Reject(item.position, problem)
-        if isinstance(item, Deletion) and (problem := _id_problem("source id", item.source_id)) is not None:
-            return Reject(f"entry {taken}", problem)
+            for document, vector in item.parts.values():
+                name = f"Document {document.id or item.source_id!r}"
+                if vector is not None and vector.shape != (dimension := self._encoder.dimension,):
+                    reason = f"{name} has a vector of shape {vector.shape} where ({dimension},) is needed."
+                    return Reject(item.position, reason)
+                if vector is not None and not is_storable(vector):
+                    return Reject(item.position, f"{name} has a vector with values that are not finite.")
         return item
-
-    def _problem(self, record: Record) -> str | None:
-        """Note a record's digest and revision; or return why it cannot be indexed."""
-        ids = [("id", id) for id in record.parts if id is not None]
-        for what, id in [("source id", record.source_id), *ids]:
-            if (problem := _id_problem(what, id)) is not None:
-                return problem
-        for document, vector in record.parts.values():
-            name = f"Document {document.id or record.source_id!r}"
-            if not document.page_content.strip():
-                return f"{name} has no text."
-            if vector is not None and vector.shape != (dimension := self._encoder.dimension,):
-                return f"{name} has a vector of shape {vector.shape} where ({dimension},) is needed."
-            if vector is not None and not is_storable(vector):
-                return f"{name} has a vector with values that are not finite."
-        first, _ = next(iter(record.parts.values()))
-        try:
-            content = [(id, part.page_content, sorted(part.metadata.items())) for id, (part, _) in record.parts.items()]
-            stored = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
-            return f"Document {first.id or record.source_id!r} cannot be stored: {error}."
-        record.digest, record.revision = hashlib.sha256(stored).digest()[:16], _revision(first)
-        return None
 
     def _passages_of(self, record: Record) -> list[Part]:
         documents, vectors = zip(*self._chunks(record), strict=True)
@@ -243,12 +200,12 @@ class Ingest:
             whole_text = document.metadata.get("kind") in WHOLE_TEXTS
             tokens = self._chunk_tokens or (CHUNK_TOKENS if whole_text else None)
             if vector is not None:
-                # Its vector stands for the whole document: a document with a vector is never cut.
+                # A vector belongs to the whole document, which is therefore never cut.
                 yield document, np.ascontiguousarray(vector, np.float32)
             elif tokens is None:
                 yield document, None
             else:
-                # A text without a token gives no chunk, and stays whole. Chunks are counted through the record.
+                # A text without a token gives no chunk, and is kept whole.
                 chunked = chunk_document(document, self._encoder, tokens=tokens)
                 for chunk in chunked or [document.model_copy(deep=True)]:
                     chunk.id, chunk.metadata["chunk_index"] = f"{record.source_id}#{chunks}", chunks
@@ -259,6 +216,35 @@ class Ingest:
 def is_storable(vectors: NDArray[np.float32]) -> bool:
     """Return whether half precision can hold the values of vectors: they are finite, and not too large."""
     return bool((np.abs(vectors) <= float(np.finfo(np.float16).max)).all())
+
+
+def _checked(item: Item, taken: int) -> Item:
+    """Note a record's position, digest and revision, or reject it. `taken` counts the entries up to its end."""
+    if isinstance(item, Record):
+        item.position = f"entry {taken}" + (f" ({encodable(item.source_id)})" if item.source_id else "")
+        problem = _problem(item)
+        return item if problem is None else Reject(item.position, problem)
+    if isinstance(item, Deletion) and (problem := _id_problem("source id", item.source_id)) is not None:
+        return Reject(f"entry {taken}", problem)
+    return item
+
+
+def _problem(record: Record) -> str | None:
+    ids = [("id", id) for id in record.parts if id is not None]
+    for what, id in [("source id", record.source_id), *ids]:
+        if (problem := _id_problem(what, id)) is not None:
+            return problem
+    first, _ = next(iter(record.parts.values()))
+    for document, _ in record.parts.values():
+        if not document.page_content.strip():
+            return f"Document {document.id or record.source_id!r} has no text."
+    try:
+        content = [(id, part.page_content, sorted(part.metadata.items())) for id, (part, _) in record.parts.items()]
+        stored = json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        return f"Document {first.id or record.source_id!r} cannot be stored: {error}."
+    record.digest, record.revision = hashlib.sha256(stored).digest()[:16], _revision(first)
+    return None
 
 
 def _id_problem(what: str, value: str) -> str | None:
@@ -276,18 +262,15 @@ def _revision(document: Document) -> str:
     return json.dumps([version if isinstance(version, int) else None, str(revised) if revised else None])
 
 
-_NO_REVISION = json.dumps([None, None])
-
-
 def _latest(revision: str, revised: str) -> str:
     version, date = json.loads(revision)
     return json.dumps([version, max(date or "", revised) or None])
 
 
 def _compare(new: str, held: str) -> int | None:
-    """-1, 0 or 1 as a revision is older than, equal to or newer than the one held; None: there is no telling.
+    """Return -1, 0 or 1 for an older, equal or newer revision, or None if they cannot be compared.
 
-    Versions count first, then the dates of revision. What only one of the two has is no ground to tell.
+    Versions count first, then the dates of revision. Both must have the one or the other.
     """
     parts = [pair for pair in zip(json.loads(new), json.loads(held), strict=True) if None not in pair]
     for ours, theirs in parts:

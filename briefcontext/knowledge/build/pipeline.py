@@ -7,11 +7,12 @@ worker needs BriefContext, the encoder's weights and a way to where the base lie
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from numpy.typing import NDArray
 from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.build.draft import Changes, Draft, Encoded
 from briefcontext.knowledge.build.ingest import Ingest, Item, Record, gather_records, is_storable
-from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.encoders.encoder import title_and_text
+from briefcontext.knowledge.sources.source import Source
 from briefcontext.knowledge.store.manifest import Counts
 from briefcontext.knowledge.store.passages import NewPassage, passage_rows
 
@@ -46,15 +47,15 @@ class Progress:
     source_number: int
     """From 1, among those to be read."""
     source_count: int
-    """How many are to be read, as far as that can be told by now."""
+    """Sources to be read."""
     size: int | None
-    """How much there is to read in the source, in its own unit (bytes or records); None: unknown."""
+    """The bytes or records to read in the source; None if unknown."""
     consumed: int
     """How much of it has been read."""
     counts: Counts
-    """What became of the records of all sources to be read, those included that an earlier build dealt with."""
+    """Of the records of all sources."""
     vectors: int
-    """Passages that this run has made vectors for, or taken them from where they were."""
+    """Passages that were encoded, or came with their vectors."""
 
 
 Batch = tuple[Changes, Progress]
@@ -63,21 +64,18 @@ EncodeAll = Callable[[Iterator[Batch]], Iterator[tuple[Batch, Encoded]]]
 
 
 class Pipeline:
-    """Takes sources into a draft.
+    """Reads sources into a draft. One thread reads ahead and writes, while passages are encoded."""
 
-    One thread reads ahead and writes, while passages are encoded. A batch of records is written together with the
-    position in their source: wherever a build is cut off, it goes on behind the last batch that was written.
-    """
-
-    def __init__(self, draft: Draft, ledger: SourceLedger, encoder: "Encoder") -> None:
+    def __init__(self, draft: Draft, sources: Sequence[tuple[Source, int]], encoder: "Encoder") -> None:
+        """Take the sources to read, each with its number."""
         self._draft = draft
-        self._ledger = ledger
+        self._sources = sources
         self._encoder = encoder
-        self._ingest = Ingest(draft, ledger, encoder)
+        self._ingest = Ingest(draft, encoder)
         self._size = SMALLEST_BATCH
 
     def run(self, progress: Callable[[Progress], None] | None, encode_all: EncodeAll | None = None) -> None:
-        """Read the sources that are due. `encode_all`: None: in this thread."""
+        """Read the sources. Without `encode_all`, passages are encoded in this thread."""
         done = 0
         with closing(self._batches()) as batches, ThreadPoolExecutor(1, "store") as store:
             writes: Future[None] = store.submit(lambda: None)
@@ -100,19 +98,20 @@ class Pipeline:
             self._size = min(max(int(fitting), SMALLEST_BATCH), LARGEST_BATCH)
 
     def _batches(self) -> Generator[Batch]:
-        due = self._ledger.due()
-        counts = Counts.total(self._ledger.entries[entry].counts for entry in due)
-        for number, (source, entry) in enumerate(self._ledger, start=1):
+        counts, place = Counts(), 0
+        items: list[tuple[int, Item | None]] = []
+        size = 0
+        for place, (source, number) in enumerate(self._sources, start=1):
             with closing(gather_records(source.entries())) as records:
-                position, finished = self._ledger.entries[entry].position, False
-                while not finished:
-                    items, finished = _take(records, position, self._size)
-                    changes = self._ingest.batch(items, entry, finished=finished)
-                    counts += changes.counts
-                    if items:
-                        position = items[-1][1]
-                    count = max(number, len(due))
-                    yield changes, Progress(source.name, number, count, source.size, source.consumed, counts, 0)
+                for item in chain(records, [None]):
+                    items.append((number, item))
+                    size += _size(item)
+                    if size >= self._size or (item is None and place == len(self._sources)):
+                        changes = self._ingest.batch(items)
+                        counts = Counts.total([counts, *changes.counts.values()])
+                        of_source = source.name, place, len(self._sources), source.size, source.consumed
+                        yield changes, Progress(*of_source, counts, vectors=0)
+                        items, size = [], 0
 
 
 def _read_ahead(batches: Iterator[Batch], thread: ThreadPoolExecutor) -> Iterator[Batch]:
@@ -122,18 +121,9 @@ def _read_ahead(batches: Iterator[Batch], thread: ThreadPoolExecutor) -> Iterato
         yield batch
 
 
-def _take(records: Iterator[tuple[Item, int]], position: int, size: int) -> tuple[list[tuple[Item, int]], bool]:
-    """The next records that end after a position in the source, and whether they are the last."""
-    items: list[tuple[Item, int]] = []
-    taken_up = 0
-    for item, taken in records:
-        if taken > position:
-            items.append((item, taken))
-            parts = item.parts.values() if isinstance(item, Record) else ()
-            taken_up += 1000 + sum(len(document.page_content) for document, _ in parts)
-            if taken_up >= size:
-                return items, False
-    return items, True
+def _size(item: Item | None) -> int:
+    parts = item.parts.values() if isinstance(item, Record) else ()
+    return 1000 + sum(len(document.page_content) for document, _ in parts)
 
 
 def encode(encoder: "Encoder", passages: list[NewPassage]) -> NDArray[np.float32]:

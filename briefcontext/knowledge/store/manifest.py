@@ -24,8 +24,8 @@ DRAFT_FILE = "build.json"
 """The state that a build has reached which is not complete."""
 LOCK_FILE = "build.lock"
 
-PASSAGES, RECORDS, REJECTS = "passages", "records", "rejects"
-"""The names of its tables: passages; records, who gave each, and which are deleted; and what was left out."""
+PASSAGES, RECORDS, TERMS = "passages", "records", "terms"
+"""The names of its tables: passages; records, their sources and deletions; and the passages with each term."""
 
 
 class Place:
@@ -108,11 +108,7 @@ def timestamp() -> str:
 
 
 class Counts(BaseModel):
-    """Counts of the records that were read, by outcome.
-
-    Two laws hold: `read == indexed + updated + unchanged + deleted + rejected`, and a base holds
-    `indexed - deleted` records, summed over its sources.
-    """
+    """Counts of the records that were read: `read == indexed + updated + unchanged + deleted + rejected`."""
 
     read: int = 0
     indexed: int = 0
@@ -137,23 +133,24 @@ class Counts(BaseModel):
 
 
 class IndexedSource(BaseModel):
-    """A source that was given to a build, and how far it has been read."""
+    """A source that was given to a build."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str
     fingerprint: str
     finished: bool = False
-    """It was read to its end; else a build was stopped in it, and it was not given again."""
+    """Whether it was read to its end."""
     counts: Counts = Counts()
     note: str = ""
-    """What to know of the records that the base has from it."""
-    position: int = 0
-    """How many of its entries are dealt with."""
+    """A sentence on its records for users."""
     path: str | None = None
-    """Of the file, where it is one."""
-    replaced_by: frozenset[int] = frozenset()
-    """The sources, by their places in the list, that records went to which it had: given again, replaced or deleted."""
+    """The path of a file."""
+
+    @property
+    def key(self) -> str:
+        """The path or the name, by which the same file is known again."""
+        return self.path or self.name
 
 
 class EncoderRecord(BaseModel):
@@ -175,7 +172,7 @@ class Manifest(BaseModel):
 
     format_version: int = FORMAT_VERSION
     id: str = Field(default_factory=lambda: uuid4().hex)
-    """Stays the same for the life of the base."""
+    """Remains the same for the life of the base."""
     serial: int = 0
     """How many states were written before it: of the manifest and the draft, the one with more is the later one."""
     created: str
@@ -192,9 +189,7 @@ class Manifest(BaseModel):
     terms: int = 0
     """Terms in all of them, repeats counted."""
     versions: dict[str, int] | None = Field(default=None, min_length=3)
-    """Those of its tables that belong together."""
-    next_number: int = 1
-    """The number of the next passage that is added; none is used twice."""
+    """The versions of its tables."""
     trained: int = 0
     """How many passages there were when the vector index was trained."""
     sources: list[IndexedSource] = []

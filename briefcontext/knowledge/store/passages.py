@@ -14,9 +14,9 @@ from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.encoders.encoder import title_and_text, title_of, titled_text
 from briefcontext.knowledge.sources.publication import normalised, year_in
 from briefcontext.knowledge.store.filters import LABELLED, Filters, labels
-from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, Counts, Manifest, unfinished
+from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, TERMS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
-from briefcontext.knowledge.store.terms import TermStatistics, frequency_from_score, tokenize
+from briefcontext.knowledge.store.terms import TermStatistics, tokenize
 from briefcontext.knowledge.study_type import study_type
 
 with needing("offline", "A knowledge base needs the packages pylance and pyarrow"):
@@ -43,8 +43,8 @@ _Candidates = Callable[[int], tuple[pa.Table, NDArray[np.float64], bool]]
 class NewPassage:
     """A passage to be added."""
 
-    number: int
-    """Numbers rise in the order of adding, and none is used again: a passage that replaces another has its own."""
+    place: int
+    """Its place in the record, from 0."""
     source_id: str
     document: Document
     vector: NDArray[np.float32] | None
@@ -56,8 +56,8 @@ def passage_schema(dimension: int) -> pa.Schema:
     texts, numbers = pa.string(), pa.int32()
     return pa.schema(
         {
-            "number": pa.int64(),
             "id": texts,
+            "place": numbers,
             "source_id": texts,
             "title": texts,
             "text": texts,
@@ -99,19 +99,24 @@ def stored_vectors(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float32]:
     return values.reshape(len(whole), whole.type.list_size).astype(np.float32)
 
 
+def terms_of(document: Document) -> list[str]:
+    """Return the BM25 terms of a passage and its title."""
+    return tokenize(titled_text(*title_and_text(document)))
+
+
 def _row(passage: NewPassage) -> dict[str, Any]:
     document = passage.document
     known = normalised(document.metadata)
     metadata = {name: value for name, value in known.items() if name not in ("source_id", "title")}
-    terms = tokenize(titled_text(*title_and_text(document)))
+    terms = terms_of(document)
     labelled = {
         **metadata,
         "publication_types": f"{metadata.get('publication_types', '')};{study_type(document) or ''}",
         "journals": [metadata.get("journal"), metadata.get("journal_abbreviation")],
     }
     return {
-        "number": passage.number,
         "id": document.id,
+        "place": passage.place,
         "source_id": passage.source_id,
         "title": title_of(document),
         "text": document.page_content,
@@ -138,9 +143,9 @@ class Snapshot:
 
     def sources(self, source_ids: Sequence[str]) -> dict[str, list[Document]]:
         """The passages of records, in their order."""
-        rows = self.table.find([*DOCUMENT_COLUMNS, "number"], "source_id", source_ids)
+        rows = self.table.find([*DOCUMENT_COLUMNS, "place"], "source_id", source_ids)
         found: dict[str, list[Document]] = {}
-        for document in documents(rows.sort_by("number")):
+        for document in documents(rows.sort_by("place")):
             found.setdefault(document.metadata["source_id"], []).append(document)
         return found
 
@@ -190,16 +195,12 @@ class Snapshot:
 
     @cached_property
     def term_statistics(self) -> TermStatistics:
-        texts, terms = self.manifest.texts, self.manifest.terms
+        counts = self.manifest.table(TERMS)
 
         def document_frequency(term: str) -> int:
-            found = self.table.read(["terms", "_score"], full_text_query=terms_query([term]), limit=1)
-            if not len(found):
-                return 0
-            score, held = found["_score"][0].as_py(), found["terms"][0].as_py().split()
-            return frequency_from_score(score, held, term, texts, terms / texts)
+            return sum(counts.find(["passages"], "term", [term])["passages"].to_pylist())
 
-        return TermStatistics(texts, terms, document_frequency)
+        return TermStatistics(self.manifest.texts, self.manifest.terms, document_frequency)
 
 
 def _best(candidates: _Candidates, k: int) -> list[Document]:
@@ -261,8 +262,6 @@ def _count_problems(manifest: Manifest, passages: Table, records: Table) -> Iter
     counts = Counts.total(source.counts for source in manifest.sources)
     if counts.read != counts.indexed + counts.updated + counts.unchanged + counts.deleted + counts.rejected:
         yield f"What became of the {counts.read:,} records that were read does not add up ({counts})."
-    if counts.indexed - counts.deleted != manifest.records:
-        yield f"The sources left {counts.indexed - counts.deleted:,} records, and {manifest.records:,} are listed."
 
 
 def _sample_problems(passages: Table, encoder: "Encoder") -> Iterator[str]:

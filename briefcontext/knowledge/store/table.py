@@ -153,6 +153,11 @@ class Table:
             else:
                 self.data.insert(rows)
 
+    def overwrite(self, rows: pa.Table) -> None:
+        """Replace all rows."""
+        with self._alone():
+            self.data = lance.write_dataset(rows, self.data, mode="overwrite")
+
     def delete(self, by: str, values: Iterable[object]) -> None:
         """Take out the rows that have one of the values in the column `by`."""
         for condition in _parts(by, values):

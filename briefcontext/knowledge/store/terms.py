@@ -7,12 +7,11 @@ Function words are left out as running text writes them (`all`, `who`, `no`), bu
 where they are names; `A` stays for vitamin A and hepatitis A.
 """
 
-import math
 import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Self
 
@@ -115,15 +114,3 @@ class TermStatistics:
         passages = list(filter(None, map(tokenize, texts)))
         frequencies = Counter(term for terms in passages for term in set(terms))
         return cls(len(passages), sum(map(len, passages)), frequencies.__getitem__)
-
-
-def frequency_from_score(score: float, terms: Sequence[str], term: str, n_documents: int, average_length: float) -> int:
-    """Return how many passages hold a term, from the BM25 score that it alone gives a passage with these terms.
-
-    Lance's index does not list document frequencies, but all else in BM25's formula is known.
-    """
-    count = terms.count(term)
-    length = 1 - BM25_B + BM25_B * len(terms) / average_length
-    rarity = score * (count + BM25_K1 * length) / (count * (BM25_K1 + 1))
-    # Rarity is log((n + 1) / (frequency + 1/2)).
-    return min(n_documents, max(1, round((n_documents + 1) / math.exp(rarity) - 0.5)))
