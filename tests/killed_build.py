@@ -84,7 +84,7 @@ def main(folder: Path, when: str, names: list[str]) -> None:
     steps = Steps(int(when))
     encoder.encode_passages = steps.around(encoder.encode_passages)  # type: ignore[method-assign]
     # Whatever is written to disk is written by these.
-    for name in ("create", "append", "delete", "clean"):
+    for name in ("create", "append", "upsert", "overwrite", "delete", "clean"):
         setattr(Table, name, steps.around(getattr(Table, name)))
     for name in ("write", "remove"):
         setattr(Place, name, steps.around(getattr(Place, name)))

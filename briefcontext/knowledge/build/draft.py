@@ -167,10 +167,8 @@ class Draft:
             self.passages.append(rows)
             self._count_terms(terms_of(passage.document) for passage in changes.new_passages())
         if changes.records:
-            if len(self.records):
-                self.records.delete("source_id", changes.records)
             states = [{"source_id": id, **state._asdict()} for id, state in changes.records.items()]
-            self.records.append(pa.Table.from_pylist(states, _RECORDS))
+            self.records.upsert("source_id", pa.Table.from_pylist(states, _RECORDS))
             self._unindexed += len(states)
             if self._unindexed > UNINDEXED_RECORDS:
                 # A first build that takes days needs quick lookups, too.

@@ -153,6 +153,12 @@ class Table:
             else:
                 self.data.insert(rows)
 
+    def upsert(self, by: str, rows: pa.Table) -> None:
+        """Add rows, each in the place of the one with the same value in the column `by`."""
+        with self._alone():
+            merge = self.data.merge_insert(by).when_matched_update_all()
+            merge.when_not_matched_insert_all().execute(rows)
+
     def overwrite(self, rows: pa.Table) -> None:
         """Replace all rows."""
         with self._alone():
