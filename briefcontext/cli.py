@@ -19,6 +19,7 @@ from briefcontext.commands.calibrate import calibrate
 from briefcontext.commands.experiment import compare, experiment
 from briefcontext.commands.index import index
 from briefcontext.commands.kb import kb
+from briefcontext.commands.pubmed import pubmed
 from briefcontext.commands.serve import mcp, serve
 from briefcontext.commands.terminal import EXIT_FAILED, EXIT_INTERRUPTED, Interrupted, end_now, printable_line
 from briefcontext.errors import BriefContextError, ModelCallError, plain
@@ -105,3 +106,4 @@ def _common(
 for command in (ask, index, mcp, serve, experiment, compare, calibrate, prompts):
     app.command()(command)
 app.add_typer(kb, name="kb")
+app.add_typer(pubmed, name="pubmed")

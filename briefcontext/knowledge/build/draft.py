@@ -163,9 +163,14 @@ class Draft:
         """Write a batch, with its new passages encoded."""
         self.remove_passages(changes.removed)
         if len(encoded):
-            rows = encoded if isinstance(encoded, list) else passage_rows(changes.new_passages(), encoded)
-            self.passages.append(rows)
-            self._count_terms(terms_of(passage.document) for passage in changes.new_passages())
+            passages = changes.new_passages()
+            if isinstance(encoded, list):
+                self.passages.append(encoded)
+                self._count_terms(terms_of(passage.document) for passage in passages)
+            else:
+                rows = passage_rows(passages, encoded)
+                self.passages.append(rows)
+                self._count_terms(terms.split() for terms in rows["terms"].to_pylist())
         if changes.records:
             states = [{"source_id": id, **state._asdict()} for id, state in changes.records.items()]
             self.records.upsert("source_id", pa.Table.from_pylist(states, _RECORDS))

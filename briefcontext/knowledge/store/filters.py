@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from briefcontext.knowledge.sources.publication import language, publication_type
+from langchain_core.documents import Document
+
+from briefcontext.knowledge.sources.publication import language, normalised, publication_type, year_in
+from briefcontext.knowledge.study_type import study_type
 
 LABELLED = ("publication_types", "journals", "mesh", "languages")
 """The columns that hold lists of labels, and the filters by them."""
@@ -79,6 +82,33 @@ def _label(name: str, text: str) -> str:
         text = text.partition("/")[0].strip(" *")
     written = {"languages": language, "publication_types": publication_type}.get(name, str.strip)
     return written(text).casefold()
+
+
+def labels_of(document: Document) -> dict[str, list[str]]:
+    """Return the labels of a document for each of the columns `LABELLED`."""
+    known = normalised(document.metadata)
+    texts = {
+        **known,
+        "publication_types": f"{known.get('publication_types', '')};{study_type(document) or ''}",
+        "journals": [known.get("journal"), known.get("journal_abbreviation")],
+    }
+    return {name: labels(name, texts.get(name)) for name in LABELLED}
+
+
+def year_of(document: Document) -> int | None:
+    """Return the year of a document."""
+    return year_in(str(normalised(document.metadata).get("year", "")))
+
+
+def matches(document: Document, filters: Filters) -> bool:
+    """Return whether the filters let a document through."""
+    year, known = year_of(document), labels_of(document)
+    if filters.first_year is not None and (year is None or year < filters.first_year):
+        return False
+    if filters.last_year is not None and (year is None or year > filters.last_year):
+        return False
+    asked = {name: labels(name, getattr(filters, name)) for name in LABELLED}
+    return all(not set(values).isdisjoint(known[name]) for name, values in asked.items() if values)
 
 
 def one_of(column: str, values: Iterable[object]) -> str:

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from briefcontext.errors import KnowledgeBaseError, needing
 from briefcontext.knowledge.encoders.encoder import title_and_text, title_of, titled_text
-from briefcontext.knowledge.sources.publication import normalised, year_in
-from briefcontext.knowledge.store.filters import LABELLED, Filters, labels
+from briefcontext.knowledge.sources.publication import normalised
+from briefcontext.knowledge.store.filters import LABELLED, Filters, labels_of, year_of
 from briefcontext.knowledge.store.manifest import PASSAGES, RECORDS, TERMS, Counts, Manifest, unfinished
 from briefcontext.knowledge.store.table import Table, check, indexed, nearest, terms_query
 from briefcontext.knowledge.store.terms import TermStatistics, tokenize
-from briefcontext.knowledge.study_type import study_type
 
 with needing("offline", "A knowledge base needs the packages pylance and pyarrow"):
     import pyarrow as pa
@@ -109,11 +108,6 @@ def _row(passage: NewPassage) -> dict[str, Any]:
     known = normalised(document.metadata)
     metadata = {name: value for name, value in known.items() if name not in ("source_id", "title")}
     terms = terms_of(document)
-    labelled = {
-        **metadata,
-        "publication_types": f"{metadata.get('publication_types', '')};{study_type(document) or ''}",
-        "journals": [metadata.get("journal"), metadata.get("journal_abbreviation")],
-    }
     return {
         "id": document.id,
         "place": passage.place,
@@ -125,8 +119,8 @@ def _row(passage: NewPassage) -> dict[str, Any]:
         "length": len(terms),
         "kind": str(metadata.get("kind", "")),
         "retracted": bool(metadata.get("retracted", False)),
-        "year": year_in(str(metadata.get("year", ""))),
-        **{name: labels(name, labelled.get(name)) for name in LABELLED},
+        "year": year_of(document),
+        **labels_of(document),
     }
 
 

@@ -1,0 +1,225 @@
+"""Files from an HTTPS server: listed, checked, and continued where a connection broke."""
+
+import gzip
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from briefcontext.errors import KnowledgeBaseError, first_line, retry_after
+from briefcontext.knowledge.sources.source import DAMAGED_GZIP
+
+if TYPE_CHECKING:
+    import httpx2
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 2
+"""Downloads at a time, which NCBI asks for."""
+TRIES = 6
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0
+"""Seconds before another try; each wait is twice as long as the one before."""
+_BLOCK = 1 << 20
+_CHECKSUM = re.compile(r"\b[0-9a-f]{32}\b")
+
+
+class _Broken(Exception):
+    """A download that may succeed when it is tried again, after some seconds that the server asks for."""
+
+    def __init__(self, problem: str, wait: float = 0.0) -> None:
+        super().__init__(problem)
+        self.wait = wait
+
+
+class Downloads:
+    """Downloads the files of one folder of a server into a folder on this machine.
+
+    A file that is complete is kept until `done` is called with its name.
+    """
+
+    def __init__(self, url: str, folder: Path, *, keep: bool = False) -> None:
+        """Describe the downloads; nothing is read yet.
+
+        Args:
+            url: address of the folder on the server.
+            folder: the folder for the files; it is created.
+            keep: whether files are kept when they are done.
+        """
+        self.url, self.folder, self._keep = url.rstrip("/") + "/", folder, keep
+        self._threads = ThreadPoolExecutor(AT_ONCE, "download")
+        self._started: dict[str, Future[Path]] = {}
+        self._lock = threading.Lock()
+
+    def names(self, pattern: re.Pattern[str]) -> list[str]:
+        """Return the names of the server's files that match a pattern, sorted.
+
+        Raises:
+            KnowledgeBaseError: the server cannot be reached, or has no such folder.
+        """
+        listing = self._text("")
+        links = re.findall(r'href="([^"/?]+)"', listing)
+        return sorted({name for name in links if pattern.fullmatch(name)})
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file on the server."""
+
+        def ask() -> int:
+            with _client() as client, _failures():
+                reply = client.head(self.url + name)
+                _check(reply)
+                return int(reply.headers.get("Content-Length", 0))
+
+        return int(self._tried(name, ask))
+
+    def start(self, name: str, *, checked: bool = True) -> "Future[Path]":
+        """Begin a download in the background; `checked` compares it with the file's `.md5`."""
+        with self._lock:
+            if name not in self._started:
+                self._started[name] = self._threads.submit(self._file, name, checked)
+            return self._started[name]
+
+    def get(self, name: str, *, checked: bool = True) -> Path:
+        """Return the path of a file, downloaded if necessary.
+
+        Raises:
+            KnowledgeBaseError: the file cannot be downloaded, or is damaged on the server.
+        """
+        return self.start(name, checked=checked).result()
+
+    def done(self, name: str) -> None:
+        """Delete a file that was read, unless files are kept."""
+        self._started.pop(name, None)
+        if not self._keep:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Wait for the downloads that run, and begin no other."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _file(self, name: str, checked: bool) -> Path:
+        path = self.folder / name
+        if not path.is_file():
+            expected = self._checksum(name) if checked else ""
+            self._tried(name, lambda: self._download(name, expected))
+        return path
+
+    def _checksum(self, name: str) -> str:
+        text = self._text(f"{name}.md5")
+        if found := _CHECKSUM.search(text.lower()):
+            return found[0]
+        raise KnowledgeBaseError(f"{self.url}{name}.md5 holds no MD5 checksum: {text[:80]!r}. Try again later.")
+
+    def _download(self, name: str, expected: str) -> None:
+        """Download a file, from where an earlier try ended, and give it its name once it is right."""
+        path, partial, tag = self.folder / name, self.folder / f"{name}.part", self.folder / f"{name}.etag"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            version = tag.read_text() if tag.is_file() else ""
+            held = partial.stat().st_size if version and partial.is_file() else 0
+            asked = {"Range": f"bytes={held}-", "If-Range": version} if held else {}
+            with _client() as client, _failures(), client.stream("GET", self.url + name, headers=asked) as reply:
+                if reply.status_code == 416:  # Everything was there, and is not what it should be.
+                    partial.unlink()
+                    raise _Broken("its parts do not fit together")
+                _check(reply)
+                tag.write_text(str(reply.headers.get("ETag") or reply.headers.get("Last-Modified") or ""))
+                with partial.open("ab" if reply.status_code == 206 else "wb") as file:
+                    for block in reply.iter_raw():
+                        file.write(block)
+            if problem := _damage(partial, name, expected):
+                partial.unlink()
+                raise _Broken(problem)
+            partial.rename(path)
+            tag.unlink(missing_ok=True)
+        except OSError as error:
+            reason = error.strerror or first_line(error)
+            raise KnowledgeBaseError(
+                f"{name} cannot be stored in {self.folder} ({reason}). Make space, and run the command again."
+            ) from error
+
+    def _text(self, name: str) -> str:
+        def ask() -> str:
+            with _client() as client, _failures():
+                reply = client.get(self.url + name)
+                _check(reply)
+                return str(reply.text)
+
+        return str(self._tried(name, ask))
+
+    def _tried(self, name: str, ask: Any) -> Any:
+        """Return the result of a request, which is repeated if it breaks."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(_Broken),
+            stop=stop_after_attempt(TRIES),
+            wait=_wait,
+            before_sleep=lambda state: logger.info("%s%s: %s; again", self.url, name, state.outcome),
+            reraise=True,
+        )
+        try:
+            return retrying(ask)
+        except _Broken as error:
+            raise KnowledgeBaseError(
+                f"{self.url}{name} could not be read in {TRIES} tries ({error}). Run the command again later: it "
+                "continues from here."
+            ) from error
+
+
+def _wait(state: RetryCallState) -> float:
+    """Return the seconds before the next try."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.wait if isinstance(error, _Broken) else 0.0
+    return min(max(asked, wait_exponential(FIRST_WAIT)(state)), LONGEST_WAIT)
+
+
+@contextmanager
+def _client() -> "Iterator[httpx2.Client]":
+    import httpx2
+
+    with httpx2.Client(follow_redirects=True, timeout=60, headers={"Accept-Encoding": "identity"}) as client:
+        yield client
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Raise a failure of the connection as one that may pass."""
+    import httpx2
+
+    try:
+        yield
+    except httpx2.HTTPError as error:
+        raise _Broken(first_line(error)) from error
+
+
+def _check(reply: "httpx2.Response") -> None:
+    """Raise an error for a status that is not a success."""
+    status = reply.status_code
+    if status == 429 or status >= 500:
+        raise _Broken(f"HTTP {status}", retry_after(reply.headers.get("Retry-After")) or 0.0)
+    if status >= 400:
+        raise KnowledgeBaseError(f"{reply.url} answered HTTP {status}. Check the address, or try again later.")
+
+
+def _damage(path: Path, name: str, expected: str) -> str:
+    """Say what is wrong with a complete download; "" if nothing is."""
+    if expected:
+        digest = hashlib.md5(usedforsecurity=False)
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+        if digest.hexdigest() != expected:
+            return f"its MD5 checksum is {digest.hexdigest()} and not {expected}"
+    if name.endswith(".gz"):
+        try:
+            with gzip.open(path) as content:
+                while content.read(_BLOCK):
+                    pass
+        except DAMAGED_GZIP as error:
+            return f"its compressed data is damaged: {first_line(error)}"
+    return ""

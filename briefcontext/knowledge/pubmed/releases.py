@@ -1,0 +1,326 @@
+"""PubMed's yearly baseline, its daily updates and NCBI's MedCPT vectors, as sources of a knowledge base.
+
+https://ftp.ncbi.nlm.nih.gov/pubmed/ has the folders `baseline` and `updatefiles`, whose files are
+numbered through: pubmed26n0001.xml.gz, each with an .md5 file. The vectors are in
+https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/ (see `medcpt_embeddings`).
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langchain_core.documents import Document
+from numpy.typing import NDArray
+
+from briefcontext.errors import KnowledgeBaseError, first_line
+from briefcontext.knowledge.pubmed.download import Downloads
+from briefcontext.knowledge.sources.pubmed_xml import read_pubmed_xml
+from briefcontext.knowledge.sources.source import Entry, VectorDocument, open_content
+from briefcontext.knowledge.store.filters import NO_FILTERS, Filters, matches
+from briefcontext.knowledge.store.manifest import Place
+
+PUBMED_URL = "https://ftp.ncbi.nlm.nih.gov/pubmed/"
+PUBMED_VARIABLE = "BRIEFCONTEXT_PUBMED_URL"
+"""The environment variable with the address of a mirror."""
+VECTORS_URL = "https://ftp.ncbi.nlm.nih.gov/pub/lu/MedCPT/pubmed_embeddings/"
+VECTORS_VARIABLE = "BRIEFCONTEXT_MEDCPT_URL"
+BASELINE, UPDATES = "baseline", "updatefiles"
+STATE_FILE = "pubmed.json"
+"""The options of a base of PubMed, with which it is updated."""
+RECORDS_PER_FILE = 30_000
+
+_FILE = re.compile(r"pubmed(\d\d)n(\d{4,})\.xml\.gz")
+_CHUNK = re.compile(r"embeds_chunk_(\w+)\.npy")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a base of PubMed holds."""
+
+    filters: Filters = NO_FILTERS
+    embeddings: bool = False
+    """Whether NCBI's vectors are used."""
+
+    def save(self, place: Place) -> None:
+        """Write them into the base."""
+        place.write(STATE_FILE, json.dumps(asdict(self), indent=1).encode())
+
+    @classmethod
+    def load(cls, place: Place) -> "Options | None":
+        """Read them from a base; None if it is not a base of PubMed."""
+        if (content := place.read(STATE_FILE)) is None:
+            return None
+        try:
+            state = json.loads(content)
+            lists = {name: tuple(value) for name, value in state["filters"].items() if isinstance(value, list)}
+            return cls(Filters(**{**state["filters"], **lists}), bool(state["embeddings"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise KnowledgeBaseError(
+                f"{place}/{STATE_FILE} is damaged ({first_line(error)}). Restore it, or build the base again."
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A numbered file of PubMed."""
+
+    folder: str
+    name: str
+
+    @property
+    def year(self) -> int:
+        """The two digits of its baseline's year."""
+        return int(_match(self.name)[1])
+
+    @property
+    def number(self) -> int:
+        """Its place among all files of the year."""
+        return int(_match(self.name)[2])
+
+
+def _match(name: str) -> re.Match[str]:
+    match = _FILE.fullmatch(name)
+    assert match is not None
+    return match
+
+
+class Mirror:
+    """NCBI's files on a server, and their downloads."""
+
+    def __init__(self, folder: Path, *, keep: bool = False) -> None:
+        """Take the folder for downloads, and whether they are kept after they are read."""
+        pubmed = os.environ.get(PUBMED_VARIABLE, "").strip() or PUBMED_URL
+        vectors = os.environ.get(VECTORS_VARIABLE, "").strip() or VECTORS_URL
+        self._files = {
+            part: Downloads(f"{pubmed.rstrip('/')}/{part}", folder, keep=keep) for part in (BASELINE, UPDATES)
+        }
+        self.vectors = Downloads(vectors, folder, keep=keep)
+
+    def releases(self, part: str) -> list[Release]:
+        """Return the files of the baseline or of the updates, in NCBI's order.
+
+        Raises:
+            KnowledgeBaseError: one is missing among them.
+        """
+        names = self._files[part].names(_FILE)
+        releases = sorted((Release(part, name) for name in names), key=lambda each: (each.year, each.number))
+        for earlier, later in pairwise(releases):
+            if later.year == earlier.year and later.number != earlier.number + 1:
+                raise KnowledgeBaseError(_gap(earlier.year, earlier.number + 1, part))
+        return releases
+
+    def size(self, releases: Sequence[Release]) -> int:
+        """Return about how many bytes some files have, by a few of them."""
+        sample = [releases[len(releases) * step // 8] for step in range(8)] if releases else []
+        sizes = [self._files[each.folder].size(each.name) for each in dict.fromkeys(sample)]
+        return round(sum(sizes) / len(sizes) * len(releases)) if sizes else 0
+
+    def chunks(self) -> list[str]:
+        """Return the names of the chunks of vectors."""
+        return [match[1] for name in self.vectors.names(_CHUNK) if (match := _CHUNK.fullmatch(name))]
+
+    def download(self, release: Release) -> Downloads:
+        """Return the downloads that a file belongs to."""
+        return self._files[release.folder]
+
+    def close(self) -> None:
+        """End the downloads."""
+        for downloads in (*self._files.values(), self.vectors):
+            downloads.close()
+
+
+def _gap(year: int, number: int, part: str) -> str:
+    name = f"pubmed{year}n{number:04}.xml.gz"
+    return f"{name} is missing in NCBI's {part}, and files have to be read in order. Try again later."
+
+
+def due_updates(updates: Sequence[Release], done: Sequence[str]) -> list[Release]:
+    """Return the update files that a base does not have, in order.
+
+    Args:
+        updates: the files on the server.
+        done: the names of the files that the base has.
+
+    Raises:
+        KnowledgeBaseError: a file is missing between those of the base and those on the server, or the server has
+            the files of another year.
+    """
+    held = [Release("", name) for name in done if _FILE.fullmatch(name)]
+    if not held:
+        return list(updates)
+    last = max(held, key=lambda each: (each.year, each.number))
+    due = [each for each in updates if (each.year, each.number) > (last.year, last.number)]
+    if due and due[0].year != last.year:
+        raise KnowledgeBaseError(
+            f"This base follows PubMed's baseline of 20{last.year}, and NCBI has the files of 20{due[0].year}. Run "
+            "`briefcontext pubmed build` on it: records that did not change are not encoded again."
+        )
+    if due and due[0].number != last.number + 1:
+        raise KnowledgeBaseError(_gap(last.year, last.number + 1, UPDATES))
+    return due
+
+
+class Vectors:
+    """NCBI's vectors by PMID. Chunks are downloaded when an article of theirs is read first."""
+
+    def __init__(self, downloads: Downloads, chunks: Sequence[str]) -> None:
+        """Download the PMIDs of all chunks, which are small."""
+        self._downloads, self._chunks = downloads, chunks
+        names = [f"pmids_chunk_{chunk}.json" for chunk in chunks]
+        for name in names:
+            downloads.start(name, checked=False)
+        rows = [_pmids(downloads.get(name, checked=False)) for name in names]
+        self._pmids = np.concatenate(rows) if rows else np.empty(0, np.int64)
+        self._order = np.argsort(self._pmids, kind="stable")
+        self._starts = np.cumsum([0, *map(len, rows)])
+        self._open: dict[int, NDArray[np.floating[Any]]] = {}
+        self._names = names
+
+    def find(self, pmid: str) -> NDArray[np.float32] | None:
+        """Return the vector (d,) of an article; None if there is none."""
+        place = int(np.searchsorted(self._pmids, int(pmid), sorter=self._order))
+        if place == len(self._order) or self._pmids[row := int(self._order[place])] != int(pmid):
+            return None
+        chunk = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return np.array(self._chunk(chunk)[row - self._starts[chunk]], np.float32)
+
+    def _chunk(self, number: int) -> NDArray[np.floating[Any]]:
+        if number not in self._open:
+            name = f"embeds_chunk_{self._chunks[number]}.npy"
+            path = self._downloads.get(name, checked=False)
+            count = int(self._starts[number + 1] - self._starts[number])
+            try:
+                vectors = np.load(path, mmap_mode="r")
+            except (ValueError, OSError, EOFError) as error:
+                raise _damaged(path, error) from error
+            if len(vectors) != count:
+                raise KnowledgeBaseError(f"{path} has {len(vectors):,} vectors for {count:,} PMIDs. Delete both.")
+            self._open[number] = vectors
+        return self._open[number]
+
+    def close(self) -> None:
+        """Delete the chunks, unless files are kept."""
+        for number in [*self._open]:
+            del self._open[number]
+            self._downloads.done(f"embeds_chunk_{self._chunks[number]}.npy")
+        for name in self._names:
+            self._downloads.done(name)
+
+
+def _pmids(path: Path) -> NDArray[np.int64]:
+    try:
+        return np.array([int(pmid) for pmid in json.loads(path.read_bytes())], np.int64)
+    except (ValueError, TypeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> KnowledgeBaseError:
+    return KnowledgeBaseError(f"{path} is damaged ({first_line(error)}). Delete it, and run the command again.")
+
+
+class ReleaseSource:
+    """A file of PubMed as a source: downloaded when it is read, filtered, and deleted afterwards.
+
+    Its fingerprint is its name with the options: NCBI numbers its files, and does not change them.
+    """
+
+    consumed = 0
+    size: int | None = None
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        release: Release,
+        options: Options,
+        *,
+        vectors: Vectors | None = None,
+        following: Release | None = None,
+        report: Callable[["ReleaseSource"], None] | None = None,
+    ) -> None:
+        """Describe the file.
+
+        Args:
+            mirror: the server.
+            release: the file.
+            options: the filters.
+            vectors: vectors that need no encoding.
+            following: the next file, which is downloaded meanwhile.
+            report: called when the file was read.
+        """
+        self._mirror, self._release, self._options = mirror, release, options
+        self._vectors, self._following, self._report = vectors, following, report
+        self.read = self.left_out = 0
+        """Records read, and those of them that the filters leave out."""
+        if vectors is not None:
+            self.encoder = "medcpt"
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self._release.name
+
+    @property
+    def fingerprint(self) -> str:
+        """The name and the options."""
+        return f"pubmed:{self.name}:{self._options.filters}"
+
+    def entries(self) -> Iterator[Entry]:
+        """Read the file from its beginning."""
+        downloads = self._mirror.download(self._release)
+        self.read = self.left_out = self.consumed = 0
+        path = downloads.get(self.name)
+        ahead: Future[Path] | None = None
+        if self._following is not None:
+            ahead = self._mirror.download(self._following).start(self._following.name)
+        self.size = path.stat().st_size
+        with open_content(path) as (stream, position):
+            for entry in read_pubmed_xml(stream):
+                self.read += 1
+                self.consumed = position()
+                if isinstance(entry, Document) and not self._is_wanted(entry):
+                    self.left_out += 1
+                    continue
+                yield self._with_vector(entry)
+        downloads.done(self.name)
+        if self._report is not None:
+            self._report(self)
+        if ahead is not None and ahead.done():
+            ahead.result()
+
+    def _is_wanted(self, document: Document) -> bool:
+        filters = self._options.filters
+        return not filters or matches(document, filters)
+
+    def _with_vector(self, entry: Entry) -> Entry:
+        if self._vectors is None or not isinstance(entry, Document):
+            return entry
+        vector = self._vectors.find(str(entry.id))
+        return entry if vector is None else VectorDocument(entry, vector)
+
+
+def release_sources(
+    mirror: Mirror,
+    releases: Sequence[Release],
+    options: Options,
+    *,
+    vectors: Vectors | None = None,
+    report: Callable[[ReleaseSource], None] | None = None,
+) -> list[ReleaseSource]:
+    """Return files as sources, each of which begins the download of the next one."""
+    followers = [*releases[1:], None]
+    return [
+        ReleaseSource(mirror, release, options, vectors=vectors, following=following, report=report)
+        for release, following in zip(releases, followers, strict=True)
+    ]
+
+
+def finished_releases(sources: Sequence[Any]) -> list[str]:
+    """Return the names of the files among the sources of a manifest that were read to their end."""
+    return [source.name for source in sources if source.finished and _FILE.fullmatch(source.name)]
