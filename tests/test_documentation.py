@@ -21,6 +21,7 @@ from docs.pictures import NODES
 from docs.reference import answer_page, settings_page
 from tests import eutils_server
 from tests.documentation import PAGES, ROOT, scripted_model
+from tests.pubmed_server import article, serve_pubmed
 
 pytestmark = pytest.mark.slow
 
@@ -111,11 +112,13 @@ def test_every_command_of_ours_works(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = command.split()[1]
-    with eutils_server.serve() as ncbi:
+    with eutils_server.serve() as ncbi, serve_pubmed() as files:
         ncbi.add(ARTICLE.encode())
         monkeypatch.setenv("BRIEFCONTEXT_EUTILS_URL", ncbi.url)
+        files.add("baseline/pubmed26n0001.xml.gz", article(1, "Inhaled corticosteroids reduce asthma exacerbations."))
+        monkeypatch.setenv("BRIEFCONTEXT_PUBMED_URL", files.url)
         # The weights of MedCPT cannot be downloaded in a test.
-        command = command.replace("--kb pubmed: ", "--kb pubmed:e5 ")
+        command = command.replace("--kb pubmed: ", "--kb pubmed:e5 ").replace(" --embeddings", "")
         if name in STAY_RUNNING:
             command = f"{PROGRAM}{name} --help"
         assert call(command, workspace) == 0

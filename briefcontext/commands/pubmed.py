@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 FILTERS = ("years", "publication_types", "journals", "mesh", "languages")
 READ_RATE = 2_300
 """Records a second that are read, matched with vectors and written on two cores (benchmarks/pubmed.py)."""
-ENCODE_RATES = {"e5": 1.5, "minilm": 10.0}
-"""Abstracts a second that an encoder embeds on two cores."""
+ENCODE_RATES = {"e5": 1.2}
+"""Abstracts a second that an encoder embeds on two cores, as far as it was measured."""
 DOWNLOAD_RATE = 10e6
 """Bytes a second that the plan assumes for the network."""
 BYTES_PER_RECORD = 3_100
