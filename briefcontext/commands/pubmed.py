@@ -59,12 +59,15 @@ def plan(kb: Base = "pubmed-kb", encoder: Encoder = None, embeddings: Embeddings
         missing = [each for part in files.values() for each in part if each.name not in done]
         for part, releases in files.items():
             held = sum(each.name in done for each in releases)
-            say_line(f"{part}: {len(releases):,} files at NCBI, {held:,} of them in {kb}")
+            say_line(f"{part}: {counted(len(releases), 'file')} at NCBI, {held:,} of them in {kb}")
         size, chunks = mirror.size(missing), mirror.chunks() if embeddings else []
         if chunks:
             vectors = CHUNK_RECORDS * 768 * 4 * len(chunks)
-            say_line(f"embeddings: {counted(len(chunks), 'chunk')}, about {vectors / 1e9:,.0f} GB")
+            say_line(f"embeddings: {counted(len(chunks), 'chunk')}, about {_bytes(vectors)}")
             size += vectors
+    if not missing:
+        say_line("to do: nothing")
+        return
     _print_plan(len(missing), size, encoder or ("medcpt" if embeddings else "e5"), embeddings=embeddings)
 
 
@@ -73,8 +76,8 @@ def _print_plan(files: int, size: int, encoder: str, *, embeddings: bool) -> Non
 
     records = files * RECORDS_PER_FILE
     say_line(f"to do: {counted(files, 'file')}, about {records:,} records before filters")
-    say_line(f"download: about {size / 1e9:,.1f} GB, {_duration(size / DOWNLOAD_RATE)} at 10 MB a second")
-    say_line(f"disk: about {records * BYTES_PER_RECORD / 1e9:,.1f} GB for the base, without filters")
+    say_line(f"download: about {_bytes(size)}, {_duration(size / DOWNLOAD_RATE)} at 10 MB a second")
+    say_line(f"disk: about {_bytes(records * BYTES_PER_RECORD)} for the base, without filters")
     say_line(f"reading and writing: about {_duration(records / READ_RATE)} on two cores")
     if embeddings:
         say_line("encoding: only articles without a vector of NCBI's")
@@ -82,6 +85,10 @@ def _print_plan(files: int, size: int, encoder: str, *, embeddings: bool) -> Non
         say_line(f"encoding with {encoder}: about {_duration(records / rate)} on two cores, without filters")
     else:
         say_line(f"encoding with {encoder}: depends on the device")
+
+
+def _bytes(size: float) -> str:
+    return f"{size / 1e9:,.0f} GB" if size >= 1e10 else f"{size / 1e6:,.0f} MB"
 
 
 def _duration(seconds: float) -> str:
