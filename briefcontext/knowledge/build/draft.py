@@ -247,6 +247,9 @@ class Draft:
         terms = self._terms.read(_TERMS.names).group_by("term").aggregate([("passages", "sum")])
         self._terms.overwrite(terms.rename_columns(_TERMS.names).filter(pa.compute.field("passages") > 0))
         index_columns(self._terms, ("term",))
+        for number, entry in enumerate(manifest.sources):
+            if entry.note and not self.records.count(f"source = {number} AND NOT deleted"):
+                self._change(number, note="")
         manifest.records = self.records.count("NOT deleted")
         manifest.retracted = self.passages.count("retracted")
         manifest.texts = self.passages.count("length > 0")
