@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableLambda
 from langgraph.types import Overwrite
 
 from briefcontext.chains.answer import Answer, Searched, compose
@@ -59,19 +59,9 @@ Update = dict[str, Any]
 """The fields of the state that a node sets."""
 
 
-class Node(Runnable[Any, Update]):
-    """An async function as a node, also of a graph that is run synchronously."""
-
-    def __init__(self, function: Callable[[Any], Coroutine[Any, Any, Update]]) -> None:
-        self._function = function
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Wait for the function in this thread."""
-        return wait_for(self._function(input))
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Await the function."""
-        return await self._function(input)
+def async_node(function: Callable[[Any], Coroutine[Any, Any, Update]]) -> RunnableLambda[Any, Update]:
+    """Return an async function as a node of graphs that run synchronously or asynchronously."""
+    return RunnableLambda(lambda state: wait_for(function(state)), function, function.__name__)
 
 
 class Nodes:
@@ -82,51 +72,42 @@ class Nodes:
         defaults: the settings of a run that is given none.
     """
 
-    def __init__(self, reader: Reader | None, retriever: RankingRetriever | None, defaults: type[Settings]) -> None:
+    def __init__(
+        self,
+        reader: Reader | None,
+        retriever: RankingRetriever | None,
+        defaults: type[Settings],
+    ) -> None:
         self._given_reader = reader
         self._given_retriever = retriever
         self._defaults = defaults
-        self.retrieve = Node(self._retrieve)
-        self.map_fanout = Node(self._map_fanout)
-        self.extract = Node(self._extract)
-        self.reduce = Node(self._reduce)
-        self.answer = Node(self._answer)
-        self.verify = Node(self._verify)
 
-    def _current_settings(self) -> Settings:
+    def _settings(self) -> Settings:
         return current_settings(self._defaults)
-
-    def _settings(self, state: State | Partition) -> Settings:
-        """Return the run's settings. Raises InputError where it is gone on with without those that it began with."""
-        settings = self._current_settings()
-        if settings == type(settings)() and state["settings"] != settings.fingerprint:
-            raise InputError(
-                "This run began with other settings, and would go on with the default ones, which name another reader: "
-                "give them again, invoke(None, config, context=…)."
-            )
-        return settings
 
     def _open_reader(self) -> Reader:
         if self._given_reader is None:
-            return resources.reader(self._current_settings(), self._given_retriever)
-        resources.refuse_model_settings(self._current_settings())
+            return resources.reader(self._settings(), self._given_retriever)
+        resources.refuse_ignored(self._settings(), resources.OF_MODELS, "model or reader")
         return self._given_reader
 
     async def _reader(self) -> Reader:
-        return self._open_reader() if self._given_reader is not None else await asyncio.to_thread(self._open_reader)
+        return await asyncio.to_thread(self._open_reader)
 
     def _retriever(self) -> RankingRetriever:
         given = self._given_retriever
-        return given if given is not None else resources.retriever(self._current_settings(), tell_encoding)
+        return given if given is not None else resources.retriever(self._settings(), tell_encoding)
 
     def _searched(self, state: State) -> RankingRetriever | None:
         # Documents that the caller gave are of no knowledge base that the settings name.
         return self._given_retriever if state["given"] else self._retriever()
 
-    async def _retrieve(self, state: State) -> Update:
+    async def retrieve(self, state: State) -> Update:
         """Check the question, and retrieve k documents in the dense ranking's order."""
-        begun, settings = time.time(), self._current_settings()
+        begun, settings = time.time(), self._settings()
         asked = check_question(state.get("question"), state.get("options"))
+        if self._given_retriever is not None:
+            resources.refuse_ignored(settings, resources.OF_SEARCH, "retriever")
         reader = await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
         budget = settings.budget(begun)
         if earlier := _earlier(state):
@@ -149,7 +130,6 @@ class Nodes:
             "asked": asked,
             "follow_up_to": earlier,
             "started": begun,
-            "settings": self._current_settings().fingerprint,
             "given": given is not None,
             "searched": searched,
             "ranking": assign_keys(asked["text"], documents),
@@ -172,7 +152,7 @@ class Nodes:
 
     def preflight(self, state: State) -> Update:
         """Compare the dense ranking of the documents with BM25's, and decide the route."""
-        settings = self._settings(state)
+        settings = self._settings()
         retriever = self._searched(state)
         ranks = None if state["given"] else retriever
         statistics = None if retriever is None else retriever.term_statistics
@@ -192,17 +172,17 @@ class Nodes:
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
         return {"preflight": {**preflight, "reason": reason}, "route": route, "too_long_for": too_long_for}
 
-    async def _map_fanout(self, state: State) -> Update:
+    async def map_fanout(self, state: State) -> Update:
         """Cut the documents, in order, into partitions (ContextMap), those that exceed the model's window further."""
-        settings, reader, documents = self._settings(state), await self._reader(), state["ranking"]
+        settings, reader, documents = self._settings(), await self._reader(), state["ranking"]
         size = settings.partition_size
         documents = order_preserving(documents) if state.get("too_long_for") == "order_preserving" else documents
         groups = (documents[i : i + size] for i in range(0, len(documents), size))
         return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract", settings)]}
 
-    async def _extract(self, branch: Partition) -> Update:
+    async def extract(self, branch: Partition) -> Update:
         """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
-        settings, reader = self._settings(branch), await self._reader()
+        settings, reader = self._settings(), await self._reader()
         budget = settings.budget(branch["started"])
         index, of, documents = branch["index"], branch["partitions"], branch["documents"]
         emit(PartitionStarted(event="partition_started", index=index, partitions=of, documents=len(documents)))
@@ -219,13 +199,13 @@ class Nodes:
             emit(PartitionDone(event="partition_done", index=index, partitions=of, status=status, quotes=quotes))
         return {"extractions": [{**extraction, "finding": encodable(extraction["finding"])}], "calls": budget.calls}
 
-    async def _reduce(self, state: State) -> Update:
+    async def reduce(self, state: State) -> Update:
         """Answer from the partitions that have evidence (ContextReduce), or abstain when none has.
 
         Raises:
             ModelCallError: all partitions failed, so that nothing is known.
         """
-        settings, reader = self._settings(state), await self._reader()
+        settings, reader = self._settings(), await self._reader()
         budget, extractions = settings.budget(state["started"]), state["extractions"]
         failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
         if len(failed) == len(extractions):
@@ -236,25 +216,21 @@ class Nodes:
         else:
             emit(Reducing(event="reducing", evidence=evidence))
             draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
-        return await self._answered(state, draft, budget, reader)
+        return _composed(state, draft, budget, reader, settings.filters)
 
-    async def _answer(self, state: State) -> Update:
+    async def answer(self, state: State) -> Update:
         """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
-        settings, reader = self._settings(state), await self._reader()
+        settings, reader = self._settings(), await self._reader()
         budget = settings.budget(state["started"])
         documents, route = state["ranking"], state["route"]
         emit(Answering(event="answering", documents=len(documents)))
         documents = order_preserving(documents) if route == "order_preserving" else documents
         draft = await reader.aanswer(state["asked"], documents, route, budget)
-        return await self._answered(state, draft, budget, reader)
+        return _composed(state, draft, budget, reader, settings.filters)
 
-    async def _answered(self, state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
-        """Compose the answer."""
-        return _composed(state, draft, budget, reader, self._settings(state).filters)
-
-    async def _verify(self, state: State) -> Update:
+    async def verify(self, state: State) -> Update:
         """Compare each cited sentence of a free answer with its passages; a failure becomes a note."""
-        settings, answer = self._settings(state), state["answer"]
+        settings, answer = self._settings(), state["answer"]
         budget = settings.budget(state["started"])
         cited = {citation["key"] for citation in answer["citations"]}
         claims = [claim for claim in find_claims(answer["text"], cited) if claim.keys]
@@ -302,7 +278,7 @@ class Nodes:
 
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
-        settings = self._settings(state)
+        settings = self._settings()
         draft, budget = without_documents(state, settings), settings.budget(state["started"])
         update = _composed(state, draft, budget, self._open_reader(), settings.filters)
         _emit_answered(update["answer"])

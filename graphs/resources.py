@@ -3,7 +3,7 @@
 Settings are resolved here and nowhere else; of a served graph's, names become places.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache, partial
@@ -40,7 +40,9 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 CROSS_ENCODER = "cross-encoder:"
 """Begins the name of an entailment model."""
 _KEPT_OPEN = 8
-_OF_MODELS = {
+OF_SEARCH = ("knowledge_base", "document", "retrieval", "cross_encoder")
+"""Settings that a graph with its own retriever ignores."""
+OF_MODELS = {
     *("model", "extract_model", "temperature", "max_output_tokens", "model_arguments"),
     *("prompts", "model_cache", "structured_output"),
 }
@@ -208,7 +210,7 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     """
     settings = settings.resolved()
     if settings.model is not None:
-        of_models = settings.model_dump_json(include=_OF_MODELS)
+        of_models = settings.model_dump_json(include=OF_MODELS)
         return _llm_reader(of_models, Prompts(settings.prompts))
     if settings.extract_model is not None:
         raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
@@ -228,17 +230,14 @@ def _model_arguments(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None} | (settings.model_arguments or {})
 
 
-def refuse_model_settings(settings: Settings) -> None:
-    """Refuse settings that a graph with a reader of its own would leave unheard.
-
-    Raises:
-        InputError: one of them is set.
-    """
+def refuse_ignored(settings: Settings, names: Collection[str], argument: str) -> None:
+    """Raise InputError for settings that have no effect in a graph built with this argument."""
     fields = type(settings).model_fields
-    if unheard := [name for name in fields if name in _OF_MODELS and getattr(settings, name) != fields[name].default]:
+    ignored = [name for name in names if getattr(settings, name) != fields[name].default]
+    if ignored:
         raise InputError(
-            f"The graph was built with a reader of its own, so {', '.join(unheard)} would have no effect. Leave it out "
-            "and give it to the reader (LLMReader takes all of them), or build the graph without a reader."
+            f"The graph was built with a {argument}, which ignores {', '.join(ignored)}. Leave them "
+            f"out, or build the graph without a {argument}."
         )
 
 
@@ -315,7 +314,7 @@ def verifier(settings: Settings, reader: Reader) -> Verifier | None:
     if name.startswith(CROSS_ENCODER):
         folder = name.removeprefix(CROSS_ENCODER)
         return EntailmentVerifier(partial(_entailment_model, folder), name)
-    return _model_verifier(settings.model_dump_json(include=_OF_MODELS), name, Prompts(settings.prompts))
+    return _model_verifier(settings.model_dump_json(include=OF_MODELS), name, Prompts(settings.prompts))
 
 
 @lru_cache(_KEPT_OPEN)

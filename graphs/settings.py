@@ -22,7 +22,7 @@ from pydantic import (
 
 from briefcontext.chains.model.limits import CallBudget, CallLimits
 from briefcontext.errors import InputError, plain
-from briefcontext.files import lone_surrogate, sha256
+from briefcontext.files import lone_surrogate
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.study_type import StudyType
@@ -251,11 +251,6 @@ class Settings(BaseModel):
     )
 
     @property
-    def fingerprint(self) -> str:
-        """The same for the same settings, which it does not show."""
-        return sha256(self.model_dump_json().encode())
-
-    @property
     def filters(self) -> Filters:
         """What every document has to fulfil."""
         first, last = cast("tuple[int | None, int | None]", self.years or (None, None))
@@ -342,6 +337,8 @@ def current_settings(defaults: type[Settings]) -> Settings:
     As a part of another graph, this one is handed that graph's context: if it is no `Settings`, the defaults hold.
     """
     context: object = getattr(get_runtime(Settings), "context", None)
+    if isinstance(context, str | type):
+        raise InputError(f"context = {context!r:.100} is not settings. Pass context=Settings(…) or a dict.")
     return context if isinstance(context, Settings) else defaults()
 
 

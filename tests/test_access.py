@@ -12,7 +12,7 @@ from briefcontext.access import MOST_DOCUMENTS, served
 from briefcontext.errors import InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.long_document import LongDocumentSettings, NamedDocument
+from briefcontext.graphs.long_document import LongDocumentSettings
 from briefcontext.graphs.settings import Settings
 from briefcontext.mcp_server import build_server
 from briefcontext.page.app import create_app
@@ -59,7 +59,7 @@ def test_what_is_not_listed_is_refused_by_the_name_of_the_list(given: dict[str, 
 
 
 def test_without_a_document_it_is_told_which_may_be_named() -> None:
-    long_document: Any = build_graph(retriever=NamedDocument(), settings=served(LongDocumentSettings, {}))
+    long_document: Any = build_graph(settings=served(LongDocumentSettings, {}))
     with pytest.raises(InputError, match=r"no document to answer from\..* in BRIEFCONTEXT_DOCUMENTS"):
         long_document.invoke({"question": QUESTION})
 
@@ -173,7 +173,7 @@ async def _of_mcp(file: Path) -> str:
 
 def _of_langgraph(file: Path) -> str:
     settings = served(LongDocumentSettings, {"BRIEFCONTEXT_DOCUMENTS": str(file.parent)})
-    graph: Any = build_graph(retriever=NamedDocument(), settings=settings)
+    graph: Any = build_graph(settings=settings)
     return str(graph.invoke({"question": ADVERSE}, context={"document": file.name}))
 
 

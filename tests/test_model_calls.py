@@ -166,7 +166,7 @@ def test_the_branches_of_a_fan_out_wait_for_nobodys_refusal(
     chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = accepting("prompt")
-    answer = build_graph(reader=chat, retriever=disagreeing).invoke({"question": QUESTION})["answer"]
+    answer = build_graph(model=chat, retriever=disagreeing).invoke({"question": QUESTION})["answer"]
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
     refused = sum(form_of(call) != "prompt" for call in server.calls)
     assert 1 <= refused == answer["usage"]["failed_calls"] <= 4
@@ -197,7 +197,7 @@ def test_the_form_is_a_setting(
     context = Settings(model=f"openai:{next(_names)}", structured_output="prompt")
     build_graph(retriever=disagreeing).invoke({"question": QUESTION}, context=context)
     assert {form_of(call) for call in server.calls} == {"prompt"}
-    built = build_graph(reader="openai:other", retriever=disagreeing)
+    built = build_graph(model="openai:other", retriever=disagreeing)
     with pytest.raises(InputError, match="structured_output would have no effect"):
         built.invoke({"question": QUESTION}, context=Settings(structured_output="prompt"))
 
@@ -287,7 +287,7 @@ class CountedChatModel(BaseChatModel):
 def test_a_model_of_ones_own_keeps_its_state(route: str, disagreeing: FixedRetriever) -> None:
     chat = CountedChatModel()
     settings = Settings(route=route, max_retries=0)  # type: ignore[arg-type]
-    answer = build_graph(reader=chat, retriever=disagreeing).invoke({"question": QUESTION}, context=settings)["answer"]
+    answer = build_graph(model=chat, retriever=disagreeing).invoke({"question": QUESTION}, context=settings)["answer"]
     assert chat.calls == answer["usage"]["calls"] > 0
 
 
@@ -483,7 +483,7 @@ def test_a_question_past_its_deadline_ends_in_one_clear_error(
     asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = lambda call: Sent(hold=True)
-    built = build_graph(reader=chat, retriever=disagreeing)
+    built = build_graph(model=chat, retriever=disagreeing)
     asked: Any = {"question": QUESTION}
     context = Settings(total_timeout=0.5, retry_wait=0)
     with pytest.raises(ModelCallError, match=r"All 4 partitions failed.*deadline") as caught:

@@ -74,7 +74,7 @@ def demo() -> Starlette:
 @pytest.fixture
 def mapped(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> Starlette:
     """A page whose documents are read in four partitions by the scripted model."""
-    return create_app(PATIENT, graph=build_graph(reader=chat_model, retriever=disagreeing))
+    return create_app(PATIENT, graph=build_graph(model=chat_model, retriever=disagreeing))
 
 
 def test_an_answer_comes_after_its_documents_and_rankings(demo: Starlette) -> None:
@@ -155,7 +155,7 @@ class BrokenRetriever(BaseRetriever):
 
 
 def test_an_unforeseen_error_is_logged_and_not_shown(chat_model: ChatOpenAI, caplog: pytest.LogCaptureFixture) -> None:
-    (line,) = asked(create_app(graph=build_graph(reader=chat_model, retriever=BrokenRetriever())))
+    (line,) = asked(create_app(graph=build_graph(model=chat_model, retriever=BrokenRetriever())))
     assert (line["event"], line["kind"]) == ("error", "UnexpectedError")
     assert "private" not in line["message"]
     assert "/srv/private/index is gone" in caplog.text
@@ -167,7 +167,7 @@ def test_documents_keep_only_addresses_of_the_web(chat_model: ChatOpenAI) -> Non
         Document(id="a", page_content="Aspirin \ud800 works.", metadata=metadata),
         Document(id="b", page_content="It does.", metadata={"url": "https://pubmed.ncbi.nlm.nih.gov/1/"}),
     ]
-    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents))
     told = asked(create_app(PATIENT, graph=graph), settings={"include_retracted": True})
     first, second = next(line["documents"] for line in told if line["event"] == "documents")
     assert (first["url"], first["year"], first["notes"]) == (None, 1999, ["RETRACTED"])

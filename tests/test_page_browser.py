@@ -75,7 +75,7 @@ def page(chat_model: ChatOpenAI) -> Iterator[Page]:
     with ExitStack() as stack:
 
         def serve(documents: list[Document], *, token: str | None = None, **settings: Any) -> str:
-            graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+            graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents))
             return stack.enter_context(
                 serve_page(create_app(Settings(max_retries=0, **settings), token=token, graph=graph))
             )
@@ -325,7 +325,7 @@ def test_filters_leave_what_fulfils_them_and_nothing_is_said_to_be_their_doing(
     ]
     build(tmp_path, source("records", *records))
     with KnowledgeBase.open(tmp_path, encoder=HashingEncoder()) as base:
-        graph = build_graph(reader=chat_model, retriever=retriever_over(base))
+        graph = build_graph(model=chat_model, retriever=retriever_over(base))
         with serve_page(create_app(graph=graph)) as address:
             browser.open(address)
             browser.see("#filters summary").click()

@@ -23,7 +23,7 @@ _names = (f"refused-{number}" for number in itertools.count())
 def built(server: OpenAIServer, disagreeing: FixedRetriever) -> Any:
     """A graph with a model of a name of its own."""
     chat = ChatOpenAI(model=next(_names), base_url=server.url, api_key="none", max_retries=0)
-    return build_graph(reader=chat, retriever=disagreeing)
+    return build_graph(model=chat, retriever=disagreeing)
 
 
 def refusal(http: int, /, **error: Any) -> Reply:

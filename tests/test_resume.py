@@ -14,7 +14,7 @@ from langchain_core.documents import Document
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 
-from briefcontext.errors import InputError, ModelCallError
+from briefcontext.errors import ModelCallError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
@@ -106,7 +106,7 @@ def test_a_run_that_failed_resumes_with_what_it_has(
 
     server.script = last_fails
     retriever = FixedRetriever(documents=make_documents(16, about=0))
-    built = build_graph(reader=chat_model, retriever=retriever, checkpointer=InMemorySaver())
+    built = build_graph(model=chat_model, retriever=retriever, checkpointer=InMemorySaver())
     context = Settings(route="map_reduce", max_retries=0, max_concurrent_calls=1, on_partition_failure="raise")
 
     def run() -> Any:
@@ -129,7 +129,7 @@ def test_a_run_that_failed_resumes_with_what_it_has(
 def test_a_run_whose_answer_failed_resumes_without_reading_again(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = lambda call: Reply(status=500) if call.stage == "reduce" else faithful(call)
     retriever = FixedRetriever(documents=make_documents(16, about=0))
-    built = build_graph(reader=chat_model, retriever=retriever, checkpointer=InMemorySaver())
+    built = build_graph(model=chat_model, retriever=retriever, checkpointer=InMemorySaver())
     context = Settings(route="map_reduce", max_retries=0)
     with pytest.raises(ModelCallError):
         built.invoke(ASKED, THREAD, context=context)
@@ -138,41 +138,6 @@ def test_a_run_whose_answer_failed_resumes_without_reading_again(chat_model: Cha
     assert server.stages().count("extract") == 4
     assert server.stages().count("reduce") == 2
     assert len(answer["citations"]) == 16
-
-
-@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
-def test_a_run_does_not_go_on_without_the_settings_that_it_began_with(
-    route: Any, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    server.script = lambda call: faithful(call) if call.stage == "extract" else Reply(status=500)
-    retriever = FixedRetriever(documents=make_documents(8, about=0))
-    built = build_graph(retriever=retriever, checkpointer=InMemorySaver())
-    context = Settings(route=route, model=f"openai:resumed-{route}", max_retries=0)
-    with pytest.raises(ModelCallError):
-        built.invoke(ASKED, THREAD, context=context)
-    with pytest.raises(InputError, match="began with other settings"):
-        built.invoke(None, THREAD)
-    server.script = faithful
-    assert built.invoke(None, THREAD, context=context)["answer"]["written_by"] == f"openai:resumed-{route}"
-    # Another question may have others.
-    assert built.invoke(ASKED, THREAD)["answer"]["written_by"] == "passages"
-
-
-def test_a_run_does_not_go_on_with_a_graphs_own_defaults_either(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    class Brief(Settings):
-        top_k: int = 3
-        max_retries: int = 0
-
-    server.script = lambda call: Reply(status=500)
-    retriever = FixedRetriever(documents=make_documents(8, about=0))
-    built = build_graph(reader=chat_model, retriever=retriever, checkpointer=InMemorySaver(), settings=Brief)
-    for context, resumed in ((Brief(top_k=2), InputError), (None, ModelCallError)):
-        with pytest.raises(ModelCallError):
-            built.invoke(ASKED, THREAD, context=context)
-        with pytest.raises(resumed):
-            built.invoke(None, THREAD)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

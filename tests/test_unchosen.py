@@ -36,7 +36,7 @@ def _ask(chat: ChatOpenAI, server: OpenAIServer, choice: str | None, reply: str,
         return Reply(f"{body}\n{reply}{heading}{quotes}")
 
     server.script = script
-    built = build_graph(reader=chat, retriever=FixedRetriever(documents=make_documents(8, about=0)))
+    built = build_graph(model=chat, retriever=FixedRetriever(documents=make_documents(8, about=0)))
     asked: Any = {"question": QUESTION, "options": OPTIONS}
     answer: dict[str, Any] = built.invoke(asked, context=settings)["answer"]
     return answer
@@ -100,7 +100,7 @@ def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(
     server.script = lambda call: (
         faithful(call) if call.stage == "extract" else Reply(f"{beginning} kidneys were not studied.\nChoice: B")
     )
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(8, about=0)))
+    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(8, about=0)))
     app = create_app(FORCED.model_copy(update={"route": route}), graph=built)
     told = TestClient(app, client=("127.0.0.1", 1), base_url="http://127.0.0.1").post(
         "/api/ask", json={"question": QUESTION, "options": OPTIONS}

@@ -39,7 +39,7 @@ def ask() -> str:
 
 
 async def ask_own_graph(store: InMemoryVectorStore, documents: list[Document]) -> list[object]:
-    mine = build_graph(reader="openai:gpt-4o-mini", retriever=store)
+    mine = build_graph(model="openai:gpt-4o-mini", retriever=store)
     asked: Input = {"question": "Is it so?", "options": {"A": "yes", "B": "no"}}
     mine.invoke(asked, context=Settings(top_k=8))
     await mine.ainvoke({"question": "Is it so?", "documents": documents}, context={"top_k": 8})
