@@ -12,9 +12,10 @@ Each message says what was wrong, with which value, and what to do. This module 
 that every layer may raise these; and it reads what others' errors say.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC
+from difflib import get_close_matches
 from math import isfinite
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,14 @@ def one_line(error: BaseException) -> str:
 def plain(problem: str) -> str:
     """Return what pydantic says of a value as the end of a sentence of ours."""
     return problem.replace("Value error, ", "").replace("Input should", "it should")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message on an unknown name: the nearest known one, or all if none is near."""
+    by_lower = {each.lower(): each for each in known}
+    if near := get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6):
+        return f" Did you mean {by_lower[near[0]]!r}?"
+    return f" Known: {', '.join(by_lower.values()) or 'none'}."
 
 
 def problems(error: "ValidationError | Any") -> str:

@@ -68,7 +68,6 @@ def send_partitions(state: State) -> list[Send]:
                 index=index,
                 partitions=len(state["partitions"]),
                 asked=state["asked"],
-                started=state["started"],
                 documents=documents,
             ),
         )

@@ -109,7 +109,7 @@ class Nodes:
         if self._given_retriever is not None:
             resources.refuse_ignored(settings, resources.OF_SEARCH, "retriever")
         reader = await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
-        budget = settings.budget(begun)
+        budget = settings.budget()
         if earlier := _earlier(state):
             asked = await _own_question(reader, asked, earlier, budget)
         given = state.get("documents")
@@ -183,14 +183,12 @@ class Nodes:
     async def extract(self, branch: Partition) -> Update:
         """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
         settings, reader = self._settings(), await self._reader()
-        budget = settings.budget(branch["started"])
+        budget = settings.budget()
         index, of, documents = branch["index"], branch["partitions"], branch["documents"]
         emit(PartitionStarted(event="partition_started", index=index, partitions=of, documents=len(documents)))
         try:
             extraction = await reader.aextract(branch["asked"], documents, index, budget)
         except ModelCallError as error:
-            if settings.on_partition_failure == "raise":
-                raise
             extraction = extraction_of(index, documents, "failed", error=str(error))
         status, quotes, failure = extraction["status"], len(extraction["quotes"]), extraction["error"] or ""
         if status == "failed":
@@ -206,12 +204,13 @@ class Nodes:
             ModelCallError: all partitions failed, so that nothing is known.
         """
         settings, reader = self._settings(), await self._reader()
-        budget, extractions = settings.budget(state["started"]), state["extractions"]
+        budget, extractions = settings.budget(), state["extractions"]
         failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
         if len(failed) == len(extractions):
             raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
-        if not evidence and reader.name != PASSAGES and not (settings.force_choice and state["asked"]["options"]):
+        forced = getattr(reader, "force_choice", False) and state["asked"]["options"]
+        if not evidence and reader.name != PASSAGES and not forced:
             draft = without_evidence(state)
         else:
             emit(Reducing(event="reducing", evidence=evidence))
@@ -221,7 +220,7 @@ class Nodes:
     async def answer(self, state: State) -> Update:
         """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
         settings, reader = self._settings(), await self._reader()
-        budget = settings.budget(state["started"])
+        budget = settings.budget()
         documents, route = state["ranking"], state["route"]
         emit(Answering(event="answering", documents=len(documents)))
         documents = order_preserving(documents) if route == "order_preserving" else documents
@@ -231,7 +230,7 @@ class Nodes:
     async def verify(self, state: State) -> Update:
         """Compare each cited sentence of a free answer with its passages; a failure becomes a note."""
         settings, answer = self._settings(), state["answer"]
-        budget = settings.budget(state["started"])
+        budget = settings.budget()
         cited = {citation["key"] for citation in answer["citations"]}
         claims = [claim for claim in find_claims(answer["text"], cited) if claim.keys]
         if settings.verify and claims and not answer["abstained"] and not answer["options"]:
@@ -279,7 +278,7 @@ class Nodes:
     def abstain(self, state: State) -> Update:
         """Say that there is nothing to read."""
         settings = self._settings()
-        draft, budget = without_documents(state, settings), settings.budget(state["started"])
+        draft, budget = without_documents(state, settings), settings.budget()
         update = _composed(state, draft, budget, self._open_reader(), settings.filters)
         _emit_answered(update["answer"])
         return update
@@ -315,7 +314,7 @@ def _parts(
     divide = getattr(reader, "parts", None)
     if divide is None:
         return [list(documents)]
-    parts: list[list[Document]] = divide(state["asked"], documents, stage, settings.budget(state["started"]))
+    parts: list[list[Document]] = divide(state["asked"], documents, stage, settings.budget())
     return parts
 
 

@@ -9,7 +9,6 @@ from datetime import date
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path, PurePath
-from typing import Any
 
 from langchain_core.documents import Document
 
@@ -23,7 +22,7 @@ from briefcontext.chains.reader import Reader
 from briefcontext.chains.verify import EntailmentVerifier, ModelVerifier, Verifier
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
-from briefcontext.graphs.settings import IOU, Settings
+from briefcontext.graphs.settings import CALIBRATED, IOU, Settings
 from briefcontext.knowledge.encoders.entailment import EntailmentModel
 from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
@@ -43,8 +42,7 @@ _KEPT_OPEN = 8
 OF_SEARCH = ("knowledge_base", "document", "retrieval", "cross_encoder")
 """Settings that a graph with its own retriever ignores."""
 OF_MODELS = {
-    *("model", "extract_model", "temperature", "max_output_tokens", "model_arguments"),
-    *("prompts", "model_cache", "structured_output"),
+    *("model", "extract_model", "model_arguments", "prompts"),
 }
 
 
@@ -96,20 +94,19 @@ def calibration(settings: Settings) -> Calibration | None:
     """
     if settings.preflight == IOU:
         return None
-    path = Path(settings.calibration_file or Path(settings.resolved().knowledge_base) / CALIBRATION_FILE)
-    if settings.calibration_file is None and not path.is_file():
-        named, then = Path(settings.knowledge_base) / CALIBRATION_FILE, ""
-        if not Path(settings.knowledge_base).is_dir():  # The bundled base and live PubMed have no folder to write to.
-            named, then = Path(CALIBRATION_FILE), f", and name it: --calibration-file {CALIBRATION_FILE}"
+    if settings.preflight != CALIBRATED:
+        path = Path(settings.preflight)
+        wanted = "'iou', 'calibrated', or a calibration file"
+    else:
+        path = Path(settings.resolved().knowledge_base) / CALIBRATION_FILE
+        wanted = f"a knowledge base with a {CALIBRATION_FILE}"
+    if not path.is_file():
         raise InputError(
-            f"The preflight is 'calibrated', and there is no {named}. Make it: briefcontext calibrate --kb "
-            f"{settings.knowledge_base} --questions FILE --out {named}{then}"
+            f"preflight = {settings.preflight!r}: there is no calibration {path.name}. Use {wanted}. "
+            f"Make one: briefcontext calibrate --kb {settings.knowledge_base} "
+            "--questions FILE --out FILE."
         )
-    try:
-        modified = path.stat().st_mtime_ns
-    except OSError:
-        modified = 0
-    return _calibration(str(path), modified)
+    return _calibration(str(path), path.stat().st_mtime_ns)
 
 
 @lru_cache(_KEPT_OPEN)
@@ -119,7 +116,7 @@ def _calibration(path: str, modified: int) -> Calibration:
 
 def _searched(settings: Settings, progress: Progress | None) -> KnowledgeBase | LivePubMed | LongDocumentRetriever:
     if (path := settings.document) is not None:
-        return _document(_DocumentFile(path, _modified(path), settings.document_encoder, progress))
+        return _document(_DocumentFile(path, _modified(path), progress))
     return knowledge_base(settings.knowledge_base)
 
 
@@ -216,18 +213,14 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
         raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
     if settings.prompts is not None:
         raise InputError("prompts is set and model is not: name the model that is given them (--model).")
-    if arguments := ", ".join(_model_arguments(settings)):
-        raise InputError(f"{arguments}: set for a model, and there is none. Name it (--model).")
+    if settings.model_arguments:
+        names = ", ".join(settings.model_arguments)
+        raise InputError(f"{names}: arguments of a model, and no model is set. Name it (--model).")
     if own_retriever is not None:
         return PassageReader(PassageRanker(own_retriever.term_statistics))
     searched = _searched(settings, None)
     encoder = searched.encoder if isinstance(searched, LongDocumentRetriever) else searched.manifest.encoder
     return PassageReader(PassageRanker(searched.term_statistics, encoder.name))
-
-
-def _model_arguments(settings: Settings) -> dict[str, Any]:
-    named = {"temperature": settings.temperature, "max_output_tokens": settings.max_output_tokens}
-    return {name: value for name, value in named.items() if value is not None} | (settings.model_arguments or {})
 
 
 def refuse_ignored(settings: Settings, names: Collection[str], argument: str) -> None:
@@ -271,13 +264,12 @@ class _DocumentFile:
 
     path: str
     modified: float
-    encoder: str
     progress: Progress | None = field(compare=False)
 
 
 @lru_cache(_KEPT_OPEN)
 def _document(file: _DocumentFile) -> LongDocumentRetriever:
-    return LongDocumentRetriever.from_file(file.path, file.encoder, progress=file.progress)
+    return LongDocumentRetriever.from_file(file.path, progress=file.progress)
 
 
 @lru_cache(_KEPT_OPEN)
@@ -295,10 +287,8 @@ def _llm_reader(of_models: str, prompts: Prompts) -> Reader:
 def _model(name: str, settings: Settings, prompts: Prompts) -> Model:
     return Model(
         name,
-        arguments=_model_arguments(settings),
-        cache=settings.model_cache,
+        arguments=settings.model_arguments,
         prompts=prompts,
-        structured_output=settings.structured_output,
     )
 
 

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from briefcontext.chains.model.limits import CallBudget, CallLimits
-from briefcontext.errors import InputError, plain
+from briefcontext.errors import InputError, did_you_mean, plain
 from briefcontext.files import lone_surrogate
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
@@ -29,18 +29,11 @@ from briefcontext.knowledge.study_type import StudyType
 from briefcontext.retrievers.knowledge_base import SearchMethod
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 
-IOU: Literal["iou"] = "iou"
-"""The name of BriefContext's own preflight check."""
+IOU = "iou"
+"""The value of `preflight` for BriefContext's own check."""
+CALIBRATED = "calibrated"
+"""The value of `preflight` for the calibration of the knowledge base."""
 MAX_TOP_K = 1024
-
-_RENAMED = {
-    "call_timeout": "model_timeout",
-    "deadline": "total_timeout",
-    "keep_retracted": "include_retracted",
-    "max_in_flight": "max_concurrent_calls",
-    "quote_similarity": "min_quote_similarity",
-}
-
 
 _Year = Annotated[int, Field(ge=1000, le=9999)]
 _Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -104,6 +97,8 @@ class Settings(BaseModel):
     """The most documents that are taken along with a question."""
     listed_in: ClassVar[Mapping[str, str]] = {}
     """The variables in which a server's owner lists what settings may name."""
+    file_links: ClassVar[bool] = True
+    """Whether citations link to local files. Servers use settings without."""
 
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
         default="auto", description="The way to read: decided by the preflight check (auto), or forced."
@@ -127,16 +122,11 @@ class Settings(BaseModel):
         description="The rankings agree when their overlap (intersection over union) is above this. Where BM25 has no "
         "top n (few documents hold a term of the question, or scores tie), it cannot tell, and the question is mapped.",
     )
-    preflight: Literal["iou", "calibrated"] = Field(
+    preflight: str = Field(
         default=IOU,
-        description="How the route is decided: by the overlap of the two rankings ('iou', BriefContext), or by a "
-        "calibration that predicts from them whether the key document is misplaced.",
-    )
-    calibration_file: str | None = Field(
-        default=None,
         min_length=1,
-        description="Calibration for the preflight check, which is 'calibrated' then. By default preflight.json in the "
-        "knowledge base's folder.",
+        description="How the route is decided: by the overlap of the two rankings ('iou'), by the "
+        "calibration in the knowledge base's folder ('calibrated'), or by a calibration file.",
     )
     knowledge_base: str = Field(
         default=DEMO,
@@ -145,9 +135,6 @@ class Settings(BaseModel):
     )
     document: str | None = Field(
         default=None, description="One long file to answer from, in place of the knowledge base."
-    )
-    document_encoder: str = Field(
-        default="e5", description="Encoder for the chunks of that file: e5, medcpt, bge, minilm or a model's folder."
     )
     retrieval: SearchMethod = Field(
         default="hybrid",
@@ -183,25 +170,13 @@ class Settings(BaseModel):
     extract_model: str | None = Field(
         default=None, description="Another chat model for the extractions, as provider:model."
     )
-    temperature: float | None = Field(
-        default=None, ge=0, description="The models' temperature. By default the provider's own."
-    )
-    max_output_tokens: int | None = Field(
-        default=None, ge=1, description="The most tokens of one reply. By default the provider's own."
-    )
     model_arguments: dict[str, JsonValue] | None = Field(
-        default=None, description="What the models' LangChain classes take besides, by name: reasoning_effort, top_p."
+        default=None,
+        description="Arguments of the models' LangChain classes, by name: temperature, top_p. Also "
+        "max_output_tokens, and cache: an SQLite file that keeps replies.",
     )
     prompts: str | None = Field(
         default=None, description="Folder of prompts that the model is given in place of the bundled ones."
-    )
-    model_cache: str | None = Field(
-        default=None, description="SQLite file that keeps the replies of models, so that none is paid for twice."
-    )
-    structured_output: Literal["auto", "json_schema", "tools", "prompt"] = Field(
-        default="auto",
-        description="How a model is asked for extractions: by the provider's JSON schema, as a tool's arguments, or by "
-        "the prompt alone. auto goes by LangChain's profile of the model, and by the prompt where that is refused.",
     )
     max_input_tokens: int | None = Field(
         default=None, ge=1024, description="The model's input window in tokens. By default what the model states."
@@ -210,17 +185,8 @@ class Settings(BaseModel):
         default=32, ge=1, le=4096, description="Model calls in flight at once in this process, over all questions."
     )
     requests_per_minute: float | None = Field(default=None, gt=0, description="Model calls started in a minute.")
-    tokens_per_minute: float | None = Field(default=None, gt=0, description="Input tokens sent in a minute, about.")
     model_timeout: float = Field(default=120.0, gt=0, description="Seconds for one model call.")
     max_retries: int = Field(default=4, ge=0, le=20, description="How often a model call that failed is tried again.")
-    retry_wait: float = Field(
-        default=1.0, ge=0, description="Seconds before the first retry, doubled for each further one."
-    )
-    total_timeout: float | None = Field(
-        default=None,
-        gt=0,
-        description="Seconds for the whole question, counted from its first start also when it is resumed.",
-    )
     verify: bool = Field(
         default=True,
         description="Compare each cited sentence of a free answer with the passages that it cites, by a model.",
@@ -231,24 +197,6 @@ class Settings(BaseModel):
         description="Model for the verification: a chat model as provider:model, or cross-encoder:NAME for an "
         "entailment model. By default the model that answers.",
     )
-    on_partition_failure: Literal["report", "raise"] = Field(
-        default="report",
-        description="When a partition fails after its retries: tell it in the answer (report), or raise its error "
-        "(raise).",
-    )
-    min_quote_similarity: float = Field(
-        default=90.0,
-        ge=50,
-        le=101,
-        description="Least similarity, 0 to 100, of a quote that is not literal.",
-    )
-    force_choice: bool = Field(
-        default=False, description="Multiple choice: choose an option in any case. For benchmarks."
-    )
-
-    file_links: bool = Field(
-        default=True, description="Link citations of files to where they lie on this machine. Servers never do."
-    )
 
     @property
     def filters(self) -> Filters:
@@ -257,22 +205,23 @@ class Settings(BaseModel):
         labels = map(tuple, (self.publication_types, self.journals, self.mesh, self.languages))
         return Filters(first, last, *labels)
 
-    def budget(self, started: float) -> CallBudget:
-        """Open the budget of one node's model calls, in a run that began at `started` (seconds since the epoch)."""
+    def budget(self) -> CallBudget:
+        """Return an unused budget of one node's model calls."""
         return CallBudget(
             timeout=self.model_timeout,
             max_retries=self.max_retries,
-            retry_wait=self.retry_wait,
-            deadline=None if self.total_timeout is None else started + self.total_timeout,
-            limits=CallLimits(self.max_concurrent_calls, self.requests_per_minute, self.tokens_per_minute),
+            limits=CallLimits(self.max_concurrent_calls, self.requests_per_minute),
             max_input_tokens=self.max_input_tokens,
-            min_quote_similarity=self.min_quote_similarity,
-            force_choice=self.force_choice,
         )
 
     def resolved(self) -> Self:
         """The settings with the places of what they name. Here names are places; a served graph's are not."""
         return self
+
+    def without_file_links(self) -> "Settings":
+        """Return the settings of a server, whose answers do not link to its files."""
+        served: type[Settings] = type("ServerSettings", (type(self),), {"file_links": False})
+        return served(**self.model_dump(exclude_unset=True))
 
     def narrowed(self, asked: AskedFilters | None) -> Self:
         """The settings with the filters that were asked for in place of their own; the others stay.
@@ -314,21 +263,13 @@ class Settings(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, dict) and data.get("calibration_file"):
-            data = {"preflight": "calibrated", **data}
-        if isinstance(data, dict) and data.get("preflight") == "calibrated":
+        if isinstance(data, dict) and data.get("preflight", IOU) != IOU:
             # Calibrations are fitted to the dense ranking.
             data = {"retrieval": "dense", **data}
         try:
-            settings = handler(data)
+            return handler(data)
         except ValidationError as error:
             raise InputError(_problems(error, cls)) from error
-        if settings.preflight == IOU and settings.calibration_file:
-            raise InputError(
-                f"Settings cannot be used: preflight 'iou' reads no calibration_file, and {settings.calibration_file} "
-                "is given. Leave out one of the two."
-            )
-        return settings
 
 
 def current_settings(defaults: type[Settings]) -> Settings:
@@ -343,22 +284,16 @@ def current_settings(defaults: type[Settings]) -> Settings:
 
 
 def _problems(error: ValidationError, settings: type[Settings]) -> str:
-    known = ", ".join(settings.model_fields)
     problems = []
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"])) or "settings"
-        if name in _RENAMED:
-            problems.append(f"the setting {name!r} is now called {_RENAMED[name]!r}")
-        elif problem["type"] == "extra_forbidden":
-            problems.append(f"there is no setting {name!r} (there are {known})")
-        elif name == "preflight":
-            problems.append(
-                f"preflight = {problem['input']!r:.100}: it is 'iou' or 'calibrated' (a file: calibration_file)"
-            )
-        else:
-            said = plain(problem["msg"])
-            if variable := settings.listed_in.get(name):
-                said = f"{said.replace('it should be None', 'none is allowed')}; the server's owner lists in {variable}"
-                said += " what may be named"
-            problems.append(f"{name} = {problem['input']!r:.100}: {said}")
-    return f"Settings cannot be used: {'; '.join(problems)}."
+        if problem["type"] == "extra_forbidden":
+            nearest = did_you_mean(name, settings.model_fields)
+            problems.append(f"there is no setting {name!r}.{nearest}")
+            continue
+        message = plain(problem["msg"])
+        if variable := settings.listed_in.get(name):
+            message = message.replace("it should be None", "none is allowed")
+            message += f"; the server's owner lists in {variable} the names that are allowed"
+        problems.append(f"{name} = {problem['input']!r:.100}: {message}")
+    return f"Settings cannot be used: {'; '.join(problems).rstrip('.')}."

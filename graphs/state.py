@@ -70,5 +70,4 @@ class Partition(TypedDict):
     partitions: int
     """How many there are."""
     asked: Question
-    started: float
     documents: list[Document]

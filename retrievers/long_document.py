@@ -27,6 +27,8 @@ from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 from briefcontext.retrievers.rankings import BM25Pool
 
+DOCUMENT_ENCODER = "e5"
+"""Encoder of one document, unless another is passed."""
 VERSION = 5
 """Goes up when the same document is cut or encoded in another way."""
 MAX_KEPT = 64
@@ -87,7 +89,7 @@ class LongDocumentRetriever(RankingRetriever):
     def from_file(
         cls,
         path: str | Path,
-        encoder: Encoder | str,
+        encoder: Encoder | str = DOCUMENT_ENCODER,
         *,
         tokens: int = CHUNK_TOKENS,
         k: int = DEFAULT_K,

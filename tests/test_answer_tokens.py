@@ -95,7 +95,7 @@ def test_a_further_attempt_begins_the_answer_anew(
         return Reply(raw=broken) if is_answer(call) and first else answering(call)
 
     server.script = script
-    events, _, answer = run(build_graph(model=chat_model, retriever=disagreeing), route="vanilla", retry_wait=0)
+    events, _, answer = run(build_graph(model=chat_model, retriever=disagreeing), route="vanilla")
     assert (tokens(events, 1), "".join(tokens(events, 2))) == (["Aspi"], WORDS)
     assert answer["text"] == WORDS
     assert (answer["usage"]["calls"], answer["usage"]["retries"]) == (2, 1)
@@ -137,7 +137,11 @@ def test_a_cached_answer_comes_in_one_piece(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     server.script = answering
-    settings = {"model": "openai:scripted", "model_cache": str(tmp_path / "replies.sqlite"), "route": "vanilla"}
+    settings = {
+        "model": "openai:scripted",
+        "model_arguments": {"cache": str(tmp_path / "replies.sqlite")},
+        "route": "vanilla",
+    }
     built = build_graph(retriever=disagreeing)
     pieces = [tokens(run(built, **settings)[0]) for _ in range(2)]
     assert pieces == [["Aspirin ", "helps, ", "it ", "seems."], [WORDS]]

@@ -200,7 +200,9 @@ def test_replies_that_were_cut_off_are_not_kept_in_the_cache(
     replying(server, Reply("It must never", finish="length"), Reply("It must never be."), text_only=False)
     budget, cache = CallBudget(), str(tmp_path / "replies.sqlite")
     texts = [
-        wait_for(LLMReader("openai:scripted", cache=cache).aanswer(ASKED, DOCUMENTS, "vanilla", budget))["text"]
+        wait_for(LLMReader("openai:scripted", arguments={"cache": cache}).aanswer(ASKED, DOCUMENTS, "vanilla", budget))[
+            "text"
+        ]
         for _ in range(3)
     ]
     assert texts == ["It must never", "It must never be.", "It must never be."]

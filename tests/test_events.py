@@ -174,7 +174,7 @@ def test_a_failure_that_stops_the_run_comes_after_what_was_told(
 ) -> None:
     server.script = lambda call: Reply(status=500)
     built = build_graph(model=chat_model, retriever=disagreeing)
-    context = Settings(max_retries=0, on_partition_failure="raise")
+    context = Settings(max_retries=0)
     told: list[Any] = []
 
     async def listen() -> None:

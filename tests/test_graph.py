@@ -273,7 +273,7 @@ def test_a_graph_is_built_of_what_can_be_used(given: dict[str, Any], complaint: 
 
 @pytest.mark.parametrize(
     "name",
-    ["calibration_file", "knowledge_base", "document", "document_encoder", "cross_encoder", "prompts", "model_cache"],
+    ["preflight", "knowledge_base", "document", "cross_encoder", "prompts"],
 )
 def test_a_place_may_be_a_path_and_is_text_in_forms(name: str) -> None:
     given: dict[str, Any] = {name: Path("/data/mine")}

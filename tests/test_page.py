@@ -215,7 +215,7 @@ def test_what_cannot_be_asked_is_refused_with_the_reason(
 
 
 def test_no_choice_names_a_file_or_a_model() -> None:
-    assert not {"knowledge_base", "document", "document_encoder", "model", "extract_model", "model_cache"} & {*CHOICES}
+    assert not {"knowledge_base", "document", "model", "extract_model", "model_arguments"} & {*CHOICES}
 
 
 @pytest.mark.parametrize(
@@ -558,7 +558,6 @@ def test_without_the_extra_the_command_to_install_it_is_named(
     [
         (["--kb", "no/such/folder"], "no/such/folder"),
         (["--kb", "x", "--document", "y"], "name one of them"),
-        (["--encoder", "minilm"], "--encoder is for --document"),
         (["--token", "short"], "at least 16"),
         (["--host", "no such host"], "cannot be listened on"),
         (["--model", "nobody:nothing"], "nobody:nothing"),
