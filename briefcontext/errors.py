@@ -89,11 +89,11 @@ def plain(problem: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message on an unknown name: the nearest known one, or all if none is near."""
+    """Return the end of a message on an unknown name: the nearest known one, or else up to 30."""
     by_lower = {each.lower(): each for each in known}
     if near := get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6):
         return f" Did you mean {by_lower[near[0]]!r}?"
-    return f" Known: {', '.join(by_lower.values()) or 'none'}."
+    return f" Known: {', '.join([*by_lower.values()][:30]) or 'none'}."
 
 
 def problems(error: "ValidationError | Any") -> str:

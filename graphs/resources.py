@@ -24,10 +24,9 @@ from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
 from briefcontext.graphs.settings import CALIBRATED, IOU, Settings
 from briefcontext.knowledge.encoders.entailment import EntailmentModel
-from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
-from briefcontext.knowledge.store.filters import LABELLED
+from briefcontext.knowledge.store.filters import LABELLED, Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.calibration import CALIBRATION_FILE, Calibration
@@ -59,10 +58,11 @@ def retriever(
         MissingExtraError: its encoder's package is not installed.
     """
     settings = settings.resolved()
-    scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
     searched = over or _searched(settings, progress)
+    if isinstance(searched, KnowledgeBase):
+        _check_labels(searched, settings.filters)
     has_terms = "retrieval" in settings.model_fields_set or isinstance(searched, LexicalSearch)
-    return retriever_over(searched, settings.retrieval if has_terms else "dense", scorer)
+    return retriever_over(searched, settings.retrieval if has_terms else "dense", settings.cross_encoder)
 
 
 def searched(settings: Settings, own_retriever: RankingRetriever | None = None) -> Searched:
@@ -246,6 +246,11 @@ def knowledge_base(name: str) -> KnowledgeBase | LivePubMed:
     return KnowledgeBase.open(name)
 
 
+@lru_cache(_KEPT_OPEN)
+def _check_labels(base: KnowledgeBase, filters: Filters) -> None:
+    base.check_labels(filters)
+
+
 def _modified(path: str) -> float:
     try:
         return Path(path).stat().st_mtime
@@ -270,11 +275,6 @@ class _DocumentFile:
 @lru_cache(_KEPT_OPEN)
 def _document(file: _DocumentFile) -> LongDocumentRetriever:
     return LongDocumentRetriever.from_file(file.path, progress=file.progress)
-
-
-@lru_cache(_KEPT_OPEN)
-def _cross_encoder(name: str) -> CrossEncoderScorer:
-    return CrossEncoderScorer(None if name == "medcpt" else Path(name))
 
 
 @lru_cache(_KEPT_OPEN)

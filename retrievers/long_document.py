@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -56,6 +56,12 @@ class LongDocumentRetriever(RankingRetriever):
     """The document in chunks, in order."""
     vectors: SkipValidation[NDArray[np.float32]]
     """The chunks' vectors, `(n, d) float32`."""
+
+    def __init__(self, path: str | Path | None = None, **fields: Any) -> None:
+        if path is not None:
+            made = type(self).from_file(path, fields.pop("encoder", DOCUMENT_ENCODER))
+            fields = {"encoder": made.encoder, "chunks": made.chunks, "vectors": made.vectors, **fields}
+        super().__init__(**fields)
 
     @classmethod
     def from_document(

@@ -208,12 +208,12 @@ def test_options_that_cannot_be_used_are_refused_before_anything_is_written(
     ("given", "complaint"),
     [
         ({"encoder": "sideways"}, "There is no encoder 'sideways'"),
-        ({"encoder": None}, "NoneType is no encoder"),
         (
             {"encoder": DeterministicFakeEmbedding(size=8)},
             "FakeEmbedding is no encoder.*EmbeddingsEncoder",
         ),
-        ({"sources": ["papers.txt"]}, "'papers.txt' is no source.*open_sources"),
+        ({"sources": ["papers.txt"]}, "no file or folder papers.txt"),
+        ({"sources": [5]}, "5 is no source.*open_sources"),
         ({"path": "demo"}, "demo names the bundled knowledge base"),
     ],
 )

@@ -11,7 +11,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.files import encodable
+from briefcontext.files import encodable, sha256
 from briefcontext.knowledge.build.draft import Changes, Draft, HeldRecords, RecordState
 from briefcontext.knowledge.build.source_ledger import SourceLedger
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
@@ -85,6 +85,10 @@ def gather_records(entries: Iterable[Entry]) -> Generator[tuple[Item, int]]:
 
 def _record(entry: Document | VectorDocument) -> Record:
     document, vector = (entry.document, entry.vector) if isinstance(entry, VectorDocument) else (entry, None)
+    if document.id is None and not document.metadata.get("source_id"):
+        digest = sha256(document.page_content)[:12]
+        named = f"{document.metadata.get('source') or 'document'}#{digest}"
+        document = document.model_copy(update={"id": named})
     source_id = str(document.metadata.get("source_id") or document.id or "")
     return Record(source_id, {document.id: (document, vector)})
 
