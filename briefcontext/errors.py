@@ -96,9 +96,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Known: {', '.join([*by_lower.values()][:30]) or 'none'}."
 
 
-def problems(error: "ValidationError | Any") -> str:
-    """Return what pydantic says of all fields that are wrong, each under its name."""
-    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'reply'}: {plain(e['msg'])}" for e in error.errors())
+def problems(error: "ValidationError | Any", known: Iterable[str] = ()) -> str:
+    """Return the problem of each field that is wrong, with the nearest of the known fields."""
+    listed = []
+    for problem in error.errors():
+        name = ".".join(map(str, problem["loc"])) or "reply"
+        message = plain(problem["msg"])
+        if known and problem["type"] == "extra_forbidden":
+            message = f"unknown.{did_you_mean(name, known)}".rstrip(".")
+        listed.append(f"{name}: {message}")
+    return "; ".join(listed)
 
 
 def retry_after(value: str | None) -> float | None:

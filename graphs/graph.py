@@ -158,8 +158,8 @@ def _reader(given: object) -> Reader | None:
         return given
     raise InputError(
         f"{given!r:.100} cannot answer. Pass a chat model without bindings or fallbacks, its name "
-        "as provider:model, or as reader= an LLMReader or another Reader. LLMReader takes "
-        "arguments of the model: LLMReader('provider:model', arguments={…})."
+        "as provider:model, or as reader= an LLMReader or another Reader; a retriever goes in as "
+        "retriever=. For arguments of the model: LLMReader('provider:model', arguments={…})."
     )
 
 

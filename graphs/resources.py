@@ -209,13 +209,9 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     if settings.model is not None:
         of_models = settings.model_dump_json(include=OF_MODELS)
         return _llm_reader(of_models, Prompts(settings.prompts))
-    if settings.extract_model is not None:
-        raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
-    if settings.prompts is not None:
-        raise InputError("prompts is set and model is not: name the model that is given them (--model).")
-    if settings.model_arguments:
-        names = ", ".join(settings.model_arguments)
-        raise InputError(f"{names}: arguments of a model, and no model is set. Name it (--model).")
+    for name in ("extract_model", "model_arguments", "prompts"):
+        if getattr(settings, name):
+            raise InputError(f"{name} is set and model is not. Name the model (--model).")
     if own_retriever is not None:
         return PassageReader(PassageRanker(own_retriever.term_statistics))
     searched = _searched(settings, None)

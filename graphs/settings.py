@@ -35,9 +35,14 @@ CALIBRATED = "calibrated"
 """The value of `preflight` for the calibration of the knowledge base."""
 MAX_TOP_K = 1024
 
+
+def _as_list(given: object) -> object:
+    return [] if given is None else [given] if isinstance(given, str) else given
+
+
 _Year = Annotated[int, Field(ge=1000, le=9999)]
 _Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_Labels = Annotated[Sequence[_Label], AfterValidator(tuple)]
+_Labels = Annotated[Sequence[_Label], BeforeValidator(_as_list), AfterValidator(tuple)]
 if TYPE_CHECKING:  # What is taken, where a pair is kept.
     _Years = tuple[int | None, int | None] | list[int] | str
 else:
@@ -50,10 +55,6 @@ def _title(name: str, _: object) -> str:
 
 def _as_text(given: object) -> object:
     return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
-
-
-def _as_list(given: object) -> object:
-    return [] if given is None else [given] if isinstance(given, str) else given
 
 
 Words = Annotated[str, BeforeValidator(_as_text)]
@@ -245,6 +246,8 @@ class Settings(BaseModel):
     @field_validator("years", mode="before")
     @classmethod
     def _from_text(cls, given: object) -> object:
+        if isinstance(given, int):
+            given = str(given)
         if not isinstance(given, str):
             return given
         first, dash, last = (part.strip() for part in given.partition("-"))
@@ -278,7 +281,7 @@ def current_settings(defaults: type[Settings]) -> Settings:
     As a part of another graph, this one is handed that graph's context: if it is no `Settings`, the defaults hold.
     """
     context: object = getattr(get_runtime(Settings), "context", None)
-    if isinstance(context, str | type):
+    if isinstance(context, str | int | list | tuple | type):
         raise InputError(f"context = {context!r:.100} is not settings. Pass context=Settings(…) or a dict.")
     return context if isinstance(context, Settings) else defaults()
 
@@ -289,11 +292,13 @@ def _problems(error: ValidationError, settings: type[Settings]) -> str:
         name = ".".join(map(str, problem["loc"])) or "settings"
         if problem["type"] == "extra_forbidden":
             nearest = did_you_mean(name, settings.model_fields)
-            problems.append(f"there is no setting {name!r}.{nearest}")
+            arguments = " Arguments of the model belong in model_arguments."
+            problems.append(f"there is no setting {name!r}.{nearest}{arguments}")
             continue
         message = plain(problem["msg"])
         if variable := settings.listed_in.get(name):
             message = message.replace("it should be None", "none is allowed")
             message += f"; the server's owner lists in {variable} the names that are allowed"
         problems.append(f"{name} = {problem['input']!r:.100}: {message}")
-    return f"Settings cannot be used: {'; '.join(problems).rstrip('.')}."
+    message = f"Settings cannot be used: {'; '.join(problems)}"
+    return message if message.endswith((".", "?")) else f"{message}."

@@ -27,6 +27,7 @@ DEMO = "demo"
 """The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
 _LABELS_OF = 2000
 """Passages whose labels are looked at."""
+_KINDS = dict(zip(LABELLED, ("publication type", "journal", "MeSH heading", "language"), strict=True))
 _NOT_TOLD = {"serial", "texts", "terms", "versions", "next_number", "generation", "trained"}
 _NOT_TOLD_OF_SOURCES = {"position", "path", "replaced_by"}
 
@@ -118,7 +119,7 @@ class KnowledgeBase:
                 alone: dict[str, Any] = {name: (label,)}
                 if not self.count(Filters(**alone)):
                     nearest = did_you_mean(label, self.labels().get(name, []))
-                    raise InputError(f"No passage has {label!r} in {name}.{nearest}")
+                    raise InputError(f"No passage has the {_KINDS[name]} {label!r}.{nearest}")
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` passages most similar to a question, best first, of those that the filters let through.
