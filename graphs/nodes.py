@@ -65,12 +65,7 @@ def async_node(function: Callable[[Any], Coroutine[Any, Any, Update]]) -> Runnab
 
 
 class Nodes:
-    """The nodes of one graph.
-
-    Args:
-        reader, retriever: None leaves them to each run's settings.
-        defaults: the settings of a run that is given none.
-    """
+    """The nodes of one graph; a reader or retriever of None is opened by each run's settings."""
 
     def __init__(
         self,
@@ -99,16 +94,16 @@ class Nodes:
         return given if given is not None else resources.retriever(self._settings(), tell_encoding)
 
     def _searched(self, state: State) -> RankingRetriever | None:
-        # Documents that the caller gave are of no knowledge base that the settings name.
+        # Documents that come with the question are not from the configured knowledge base.
         return self._given_retriever if state["given"] else self._retriever()
 
     async def retrieve(self, state: State) -> Update:
-        """Check the question, and retrieve k documents in the dense ranking's order."""
+        """Check the question and retrieve k documents, best first."""
         begun, settings = time.time(), self._settings()
         asked = check_question(state.get("question"), state.get("options"))
         if self._given_retriever is not None:
             resources.refuse_ignored(settings, resources.OF_SEARCH, "retriever")
-        reader = await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
+        reader = await self._reader()  # Report a model that cannot be opened before retrieval.
         budget = settings.budget()
         if earlier := _earlier(state):
             asked = await _own_question(reader, asked, earlier, budget)
@@ -125,7 +120,7 @@ class Nodes:
         documents, retracted = without_retracted(found, settings)
         documents = with_study_types([encodable_document(document) for document in documents])
         emit(Retrieved(event="retrieved", documents=len(documents)))
-        # A thread keeps its state between runs, and the reducers would go on adding to it.
+        # A thread keeps its state between runs, and the reducers would add to it.
         return {
             "asked": asked,
             "follow_up_to": earlier,
@@ -151,7 +146,7 @@ class Nodes:
         return resources.linked(found, settings)
 
     def preflight(self, state: State) -> Update:
-        """Compare the dense ranking of the documents with BM25's, and decide the route."""
+        """Compare the dense ranking with BM25's and decide the route."""
         settings = self._settings()
         retriever = self._searched(state)
         ranks = None if state["given"] else retriever
@@ -173,7 +168,7 @@ class Nodes:
         return {"preflight": {**preflight, "reason": reason}, "route": route, "too_long_for": too_long_for}
 
     async def map_fanout(self, state: State) -> Update:
-        """Cut the documents, in order, into partitions (ContextMap), those that exceed the model's window further."""
+        """Group the documents into partitions (ContextMap) that fit the model's window."""
         settings, reader, documents = self._settings(), await self._reader(), state["ranking"]
         size = settings.partition_size
         documents = order_preserving(documents) if state.get("too_long_for") == "order_preserving" else documents
@@ -181,7 +176,7 @@ class Nodes:
         return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract", settings)]}
 
     async def extract(self, branch: Partition) -> Update:
-        """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
+        """Extract from one partition. A failed call becomes a failed extraction."""
         settings, reader = self._settings(), await self._reader()
         budget = settings.budget()
         index, of, documents = branch["index"], branch["partitions"], branch["documents"]
@@ -198,10 +193,9 @@ class Nodes:
         return {"extractions": [{**extraction, "finding": encodable(extraction["finding"])}], "calls": budget.calls}
 
     async def reduce(self, state: State) -> Update:
-        """Answer from the partitions that have evidence (ContextReduce), or abstain when none has.
+        """Answer from the partitions with evidence (ContextReduce), or abstain without any.
 
-        Raises:
-            ModelCallError: all partitions failed, so that nothing is known.
+        Raises ModelCallError if all partitions failed.
         """
         settings, reader = self._settings(), await self._reader()
         budget, extractions = settings.budget(), state["extractions"]
@@ -218,7 +212,7 @@ class Nodes:
         return _composed(state, draft, budget, reader, settings.filters)
 
     async def answer(self, state: State) -> Update:
-        """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
+        """Answer in one call, in rank order or in the order of the source (OP-RAG)."""
         settings, reader = self._settings(), await self._reader()
         budget = settings.budget()
         documents, route = state["ranking"], state["route"]
@@ -228,7 +222,7 @@ class Nodes:
         return _composed(state, draft, budget, reader, settings.filters)
 
     async def verify(self, state: State) -> Update:
-        """Compare each cited sentence of a free answer with its passages; a failure becomes a note."""
+        """Compare each cited sentence of a free answer with its passages."""
         settings, answer = self._settings(), state["answer"]
         budget = settings.budget()
         cited = {citation["key"] for citation in answer["citations"]}
@@ -241,7 +235,7 @@ class Nodes:
     async def _verified(
         self, answer: Answer, claims: Sequence[Claim], state: State, settings: Settings, budget: CallBudget
     ) -> Answer:
-        """Return the answer with the verdicts of the judge, if there is one."""
+        """Return the answer with the verdicts. A failure becomes a note."""
         reader = await self._reader()
         if reader.name == PASSAGES:
             return answer  # Passages are copies.
@@ -276,7 +270,7 @@ class Nodes:
         return Answer(**{**answer, "notes": notes, "usage": usage})
 
     def abstain(self, state: State) -> Update:
-        """Say that there is nothing to read."""
+        """Answer that there are no documents."""
         settings = self._settings()
         draft, budget = without_documents(state, settings), settings.budget()
         update = _composed(state, draft, budget, self._open_reader(), settings.filters)
@@ -290,7 +284,7 @@ def _emit_answered(answer: Answer) -> None:
 
 
 def _earlier(state: State) -> list[str]:
-    """Return the questions that this one follows up: those given, or the one before on the thread, as it was read."""
+    """Return the earlier questions of the input, or the last one of the thread."""
     earlier = check_earlier(state.get("earlier"))
     if earlier or not state.get("follow_up"):
         return earlier
@@ -310,7 +304,7 @@ async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str],
 def _parts(
     reader: Reader, state: State, documents: Sequence[Document], stage: str, settings: Settings
 ) -> list[list[Document]]:
-    """Divide documents as the reader's model needs it; a reader without `parts` has no window."""
+    """Split documents to fit the model's input window, if the reader has one."""
     divide = getattr(reader, "parts", None)
     if divide is None:
         return [list(documents)]
@@ -345,7 +339,6 @@ def _composed(state: State, draft: Draft, budget: CallBudget, reader: Reader, fi
 def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader) -> Usage:
     calls = [*state["calls"], *last]
     characters = reader.vanilla_characters(state["asked"], state["ranking"])
-    # A finding that is the answer was written by a call of the map.
     alone = 0 if draft["abstained"] else estimate_tokens(len(draft["text"]), calls)
     written = last[-1]["output_tokens"] if last else alone
     if written and state["route"] == "map_reduce":

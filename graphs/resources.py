@@ -1,7 +1,4 @@
-"""Knowledge bases, documents, models and readers that the settings name, opened once.
-
-Settings are resolved here and nowhere else; of a served graph's, names become places.
-"""
+"""Knowledge bases, documents, models and readers that the settings name, opened once."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -40,22 +37,21 @@ CROSS_ENCODER = "cross-encoder:"
 _KEPT_OPEN = 8
 OF_SEARCH = ("knowledge_base", "document", "retrieval", "cross_encoder")
 """Settings that a graph with its own retriever ignores."""
-OF_MODELS = {
-    *("model", "extract_model", "model_arguments", "prompts"),
-}
+OF_MODELS = {"model", "extract_model", "model_arguments", "prompts"}
+"""Settings that a graph with its own model or reader ignores."""
 
 
 def retriever(
     settings: Settings, progress: Progress | None = None, over: LongDocumentRetriever | None = None
 ) -> RankingRetriever:
-    """Return the retriever over the settings' knowledge base, or over their one document, or over another one.
+    """Return the retriever over the settings' knowledge base or document, or over another one.
 
-    `progress` is told of a document that is encoded now.
+    `progress` is called while a document is encoded.
 
     Raises:
-        InputError: the knowledge base cannot be searched by the method that the settings name.
-        KnowledgeBaseError: it is missing, broken or unfinished.
-        MissingExtraError: its encoder's package is not installed.
+        InputError: The method or a filter does not fit the knowledge base.
+        KnowledgeBaseError: The knowledge base is missing, broken or unfinished.
+        MissingExtraError: The encoder's package is not installed.
     """
     settings = settings.resolved()
     searched = over or _searched(settings, progress)
@@ -66,7 +62,7 @@ def retriever(
 
 
 def searched(settings: Settings, own_retriever: RankingRetriever | None = None) -> Searched:
-    """Say what is searched, and in which state it is."""
+    """Return the name and version of the collection."""
     resolved = settings.resolved()
     if settings.document is not None:
         path = str(resolved.document)
@@ -77,7 +73,7 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
         name = own_retriever.name or type(getattr(own_retriever, "retriever", own_retriever)).__name__
         manifest = own_retriever.dense_over
     else:
-        # Live PubMed has no state of its own. Folders are nobody's business.
+        # Show only the folder's name. Live PubMed has no version.
         name = PurePath(settings.knowledge_base).name or settings.knowledge_base
         base = knowledge_base(resolved.knowledge_base)
         manifest = base.published if isinstance(base, KnowledgeBase) else None
@@ -87,11 +83,7 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
 
 
 def calibration(settings: Settings) -> Calibration | None:
-    """Return the calibration that the settings name; None for BriefContext's own check.
-
-    Raises:
-        InputError: it is missing, or cannot be used.
-    """
+    """Return the calibration of the settings, or None. Raises InputError if it is unusable."""
     if settings.preflight == IOU:
         return None
     if settings.preflight != CALIBRATED:
@@ -121,11 +113,7 @@ def _searched(settings: Settings, progress: Progress | None) -> KnowledgeBase | 
 
 
 def filtered(settings: Settings) -> tuple[int, int] | None:
-    """Return how many passages the settings leave to answer from, and of how many; None where nothing can be counted.
-
-    Raises:
-        KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
-    """
+    """Return the number of passages that pass the filters, and of all; None if unknown."""
     searched = _searched(settings.resolved(), None)
     if not isinstance(searched, KnowledgeBase):
         return None
@@ -133,11 +121,7 @@ def filtered(settings: Settings) -> tuple[int, int] | None:
 
 
 def labels(settings: Settings) -> dict[str, list[str]]:
-    """Return the kinds of labels that can be filtered by, each with frequent ones, as far as they are known.
-
-    Raises:
-        KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
-    """
+    """Return frequent labels by kind of filter, as far as they are known."""
     if settings.document is not None or settings.knowledge_base == DEMO:
         return {}
     searched = knowledge_base(settings.resolved().knowledge_base)
@@ -145,13 +129,7 @@ def labels(settings: Settings) -> dict[str, list[str]]:
 
 
 def size(settings: Settings) -> str | None:
-    """Say how many passages the settings' knowledge base or document has, and of what day.
-
-    None for live PubMed, and for the demo, which may first have to be built.
-
-    Raises:
-        KnowledgeBaseError: it is missing, broken or unfinished.
-    """
+    """Return the number of passages and their date in words; None for live PubMed and the demo."""
     settings = settings.resolved()
     if settings.document is None and settings.knowledge_base == DEMO:
         return None
@@ -166,17 +144,13 @@ def size(settings: Settings) -> str | None:
 
 
 def fitting(documents: Sequence[Document], characters: int) -> list[Document]:
-    """Return the first documents that have no more than so many characters together."""
+    """Return the first documents that together fit into a number of characters."""
     lengths = accumulate(len(document.page_content) for document in documents)
     return [document for document, length in zip(documents, lengths, strict=True) if length <= characters]
 
 
 def source(settings: Settings, source_id: str) -> list[Document]:
-    """Return all passages of one source, in its order.
-
-    Raises:
-        KnowledgeBaseError: neither the knowledge base nor the one document has it.
-    """
+    """Return all passages of one source, in order. Raises KnowledgeBaseError for an unknown one."""
     return linked(_searched(settings.resolved(), None).source(source_id), settings)
 
 
@@ -187,7 +161,7 @@ def related(documents: Sequence[Document], settings: Settings) -> list[Document]
 
 
 def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
-    """Return documents with the links that are for those who ask: a server's files open for nobody else."""
+    """Return the documents, on servers without links to local files."""
     if settings.file_links:
         return list(documents)
     return [
@@ -197,13 +171,11 @@ def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
 
 
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
-    """Return the reader that the settings name: a model's, or without one the passage reader.
-
-    The passage reader uses the statistics of terms of what is searched.
+    """Return the reader of the settings: the model's, or without a model the passage reader.
 
     Raises:
-        InputError: the prompts cannot be used; or they or a model for the extractions are named, and no model is.
-        ModelSetupError, MissingExtraError: a model cannot be opened.
+        InputError: The prompts are unusable, or settings of a model are set without a model.
+        ModelSetupError, MissingExtraError: A model cannot be opened.
     """
     settings = settings.resolved()
     if settings.model is not None:
@@ -232,11 +204,7 @@ def refuse_ignored(settings: Settings, names: Collection[str], argument: str) ->
 
 @lru_cache(_KEPT_OPEN)
 def knowledge_base(name: str) -> KnowledgeBase | LivePubMed:
-    """Open a knowledge base as the settings name it, once.
-
-    Raises:
-        KnowledgeBaseError: it is missing, broken or unfinished.
-    """
+    """Open a knowledge base once. Raises KnowledgeBaseError if there is no complete one."""
     if name.startswith(LIVE_PUBMED):
         return LivePubMed.from_name(name)
     return KnowledgeBase.open(name)
@@ -261,7 +229,7 @@ def _digest(path: str, modified: float) -> str:
 
 @dataclass(frozen=True)
 class _DocumentFile:
-    """A file as it was at a time; who is told of reading it makes no difference."""
+    """Cache key of a file: its path and time of modification."""
 
     path: str
     modified: float
@@ -276,23 +244,18 @@ def _document(file: _DocumentFile) -> LongDocumentRetriever:
 @lru_cache(_KEPT_OPEN)
 def _llm_reader(of_models: str, prompts: Prompts) -> Reader:
     settings = Settings.model_validate_json(of_models)
-    extract_model = None if settings.extract_model is None else _model(settings.extract_model, settings, prompts)
-    return LLMReader(_model(str(settings.model), settings, prompts), extract_model=extract_model)
-
-
-def _model(name: str, settings: Settings, prompts: Prompts) -> Model:
-    return Model(
-        name,
+    return LLMReader(
+        str(settings.model),
+        extract_model=settings.extract_model,
         arguments=settings.model_arguments,
         prompts=prompts,
     )
 
 
 def verifier(settings: Settings, reader: Reader) -> Verifier | None:
-    """Return the judge that the settings name, or the model that answers; None without either.
+    """Return the verifier of the settings, or the model that answers; None without either.
 
-    Raises:
-        ModelSetupError, MissingExtraError: a model cannot be opened.
+    Raises ModelSetupError or MissingExtraError if a model cannot be opened.
     """
     settings = settings.resolved()
     if (name := settings.verify_model) is None:
@@ -305,7 +268,8 @@ def verifier(settings: Settings, reader: Reader) -> Verifier | None:
 
 @lru_cache(_KEPT_OPEN)
 def _model_verifier(of_models: str, name: str, prompts: Prompts) -> Verifier:
-    return ModelVerifier(_model(name, Settings.model_validate_json(of_models), prompts))
+    settings = Settings.model_validate_json(of_models)
+    return ModelVerifier(Model(name, arguments=settings.model_arguments, prompts=prompts))
 
 
 @lru_cache(_KEPT_OPEN)

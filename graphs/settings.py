@@ -40,6 +40,7 @@ def _as_list(given: object) -> object:
     return [] if given is None else [given] if isinstance(given, str) else given
 
 
+_Count = Annotated[int, Field(ge=1, le=MAX_TOP_K)]
 _Year = Annotated[int, Field(ge=1000, le=9999)]
 _Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Labels = Annotated[Sequence[_Label], BeforeValidator(_as_list), AfterValidator(tuple)]
@@ -63,29 +64,23 @@ _WordLists = Annotated[list[Words], BeforeValidator(_as_list)]
 
 
 class AskedFilters(BaseModel):
-    """Filters as somebody gives them along with a question."""
+    """Filters that a client sends with a question."""
 
     model_config = ConfigDict(extra="forbid")
 
-    years: Words | None = Field(
-        default=None, description="Years of publication, both ends included: 2015-2020, 2015-, -2019 or 2021."
-    )
+    years: Words | None = Field(default=None, description="Years, both included: 2015-2020, 2015-, -2019 or 2021.")
     publication_types: _WordLists = Field(
         default=[],
-        description="Any of these study types: " + ", ".join(get_args(StudyType)) + ". PubMed's publication types are "
-        'understood, too: "Clinical Trial", "Meta-Analysis".',
+        description=f"Any of these study types: {', '.join(get_args(StudyType))}; or PubMed's "
+        "publication types, such as Meta-Analysis.",
     )
-    journals: _WordLists = Field(default=[], description='Titles or abbreviations, any of them: "N Engl J Med".')
-    mesh: _WordLists = Field(default=[], description='MeSH headings, any of them: "Asthma".')
-    languages: _WordLists = Field(default=[], description="Codes of languages, any of them: eng, fre.")
+    journals: _WordLists = Field(default=[], description="Any of these titles or abbreviations.")
+    mesh: _WordLists = Field(default=[], description='Any of these MeSH headings: "Asthma".')
+    languages: _WordLists = Field(default=[], description="Any of these codes: eng, fre.")
 
 
 class Settings(BaseModel):
-    """How a question is answered. Every field has a default; without `context=` all defaults apply.
-
-    Raises:
-        InputError: an unknown setting, or a value out of its range.
-    """
+    """How a question is answered. Raises InputError for a wrong name or value."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -95,113 +90,95 @@ class Settings(BaseModel):
     )
 
     most_documents: ClassVar[int] = MAX_TOP_K
-    """The most documents that are taken along with a question."""
+    """Limit of documents that come with a question."""
     listed_in: ClassVar[Mapping[str, str]] = {}
-    """The variables in which a server's owner lists what settings may name."""
+    """Environment variables that list the names allowed on a server, by setting."""
     file_links: ClassVar[bool] = True
     """Whether citations link to local files. Servers use settings without."""
 
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
-        default="auto", description="The way to read: decided by the preflight check (auto), or forced."
+        default="auto", description="Route of every question; auto lets the preflight decide."
     )
     fallback: Literal["vanilla", "order_preserving"] = Field(
         default="vanilla",
-        description="How to read when the rankings agree: in rank order, or in the order of the source.",
+        description="Route when the rankings agree: in rank order, or in the order of the source.",
     )
-    top_k: int = Field(default=16, ge=1, le=MAX_TOP_K, description="How many documents are retrieved.")
-    partition_size: int = Field(default=4, ge=1, le=MAX_TOP_K, description="How many documents one extraction reads.")
-    preflight_top_n: int = Field(
+    top_k: _Count = Field(default=16, description="Number of documents to retrieve.")
+    partition_size: _Count = Field(default=4, description="Number of documents per extraction.")
+    preflight_top_n: _Count = Field(
         default=PREFLIGHT_TOP_N,
-        ge=1,
-        le=MAX_TOP_K,
-        description="How many documents at the top of the two rankings the preflight check compares.",
+        description="Number of documents at the top of each ranking that the preflight compares.",
     )
     iou_threshold: float = Field(
         default=PREFLIGHT_IOU_THRESHOLD,
         ge=0,
         le=1,
-        description="The rankings agree when their overlap (intersection over union) is above this. Where BM25 has no "
-        "top n (few documents hold a term of the question, or scores tie), it cannot tell, and the question is mapped.",
+        description="Intersection over union above which the rankings agree. If BM25 has no "
+        "clear top n, the route is map_reduce.",
     )
     preflight: str = Field(
         default=IOU,
         min_length=1,
-        description="How the route is decided: by the overlap of the two rankings ('iou'), by the "
-        "calibration in the knowledge base's folder ('calibrated'), or by a calibration file.",
+        description="Preflight check: 'iou' for the overlap of the rankings, 'calibrated' for the "
+        "calibration in the knowledge base's folder, or a calibration file.",
     )
     knowledge_base: str = Field(
         default=DEMO,
         min_length=1,
-        description="Folder of a knowledge base, 'demo' for the bundled one, or 'pubmed:' for live PubMed.",
+        description="Folder of a knowledge base, 'demo', or 'pubmed:' for live PubMed.",
     )
-    document: str | None = Field(
-        default=None, description="One long file to answer from, in place of the knowledge base."
-    )
+    document: str | None = Field(default=None, description="One long file to answer from, instead of a knowledge base.")
     retrieval: SearchMethod = Field(
         default="hybrid",
-        description="How documents are found: by vectors, by BM25, or by both, fused; live PubMed has vectors only. "
-        "The preflight check compares the dense ranking with BM25's; without a dense one, the documents are mapped.",
+        description="Search by vectors, by BM25, or by both, fused. Live PubMed has only dense.",
     )
-    cross_encoder: str | None = Field(
-        default=None,
-        description="Put the documents found in order by a cross-encoder: 'medcpt', or a checkpoint's folder.",
-    )
+    cross_encoder: str | None = Field(default=None, description="Cross-encoder that reranks: 'medcpt' or a folder.")
     years: _Years | None = Field(
         default=None,
-        description="Only publications of these years: from and to, both included, either may be null. Text is taken, "
-        "too: 2015-2020, 2015-, -2019 or 2021.",
+        description="Years of publication, both included: 2015-2020, 2015-, -2019, 2021, or a pair "
+        "in which either may be null.",
     )
     publication_types: _Labels = Field(
         default=(),
-        description="Only publications of one of these types: 'randomized trial' and what else is shown beside an "
-        "article, or publication types as PubMed writes them.",
+        description="Any of these study types ('randomized trial') or PubMed publication types.",
     )
-    journals: _Labels = Field(
-        default=(), description="Only publications in one of these journals, by title or MEDLINE abbreviation."
-    )
-    mesh: _Labels = Field(default=(), description="Only publications under one of these MeSH headings.")
-    languages: _Labels = Field(default=(), description="Only publications in one of these languages: eng or en.")
-    include_retracted: bool = Field(
-        default=False, description="Use retracted articles, too. By default they are left out and counted."
-    )
+    journals: _Labels = Field(default=(), description="Any of these journals, by title or MEDLINE abbreviation.")
+    mesh: _Labels = Field(default=(), description="Any of these MeSH headings.")
+    languages: _Labels = Field(default=(), description="Any of these languages: eng or en.")
+    include_retracted: bool = Field(default=False, description="Use retracted articles, which are otherwise left out.")
     model: str | None = Field(
-        default=None,
-        description="Chat model as provider:model. Without one, the closest passages are shown.",
+        default=None, description="Chat model as provider:model. Without one, passages are shown."
     )
     extract_model: str | None = Field(
         default=None, description="Another chat model for the extractions, as provider:model."
     )
     model_arguments: dict[str, JsonValue] | None = Field(
         default=None,
-        description="Arguments of the models' LangChain classes, by name: temperature, top_p. Also "
+        description="Arguments of the models' LangChain classes, such as temperature. Also "
         "max_output_tokens, and cache: an SQLite file that keeps replies.",
     )
-    prompts: str | None = Field(
-        default=None, description="Folder of prompts that the model is given in place of the bundled ones."
-    )
+    prompts: str | None = Field(default=None, description="Folder of prompts to use instead of the bundled ones.")
     max_input_tokens: int | None = Field(
-        default=None, ge=1024, description="The model's input window in tokens. By default what the model states."
+        default=None, ge=1024, description="Input window in tokens. Default: the model's own."
     )
-    max_concurrent_calls: int = Field(
-        default=32, ge=1, le=4096, description="Model calls in flight at once in this process, over all questions."
-    )
-    requests_per_minute: float | None = Field(default=None, gt=0, description="Model calls started in a minute.")
+    max_concurrent_calls: int = Field(default=32, ge=1, le=4096, description="Concurrent model calls of this process.")
+    requests_per_minute: float | None = Field(default=None, gt=0, description="Model calls started per minute.")
     model_timeout: float = Field(default=120.0, gt=0, description="Seconds for one model call.")
-    max_retries: int = Field(default=4, ge=0, le=20, description="How often a model call that failed is tried again.")
+    max_retries: int = Field(default=4, ge=0, le=20, description="Retries of a failed model call.")
     verify: bool = Field(
         default=True,
-        description="Compare each cited sentence of a free answer with the passages that it cites, by a model.",
+        description="Compare each cited sentence of a free answer with its passages, by a model.",
     )
     verify_model: str | None = Field(
         default=None,
         min_length=1,
-        description="Model for the verification: a chat model as provider:model, or cross-encoder:NAME for an "
-        "entailment model. By default the model that answers.",
+        description="Model for the verification: provider:model, or cross-encoder:NAME for an "
+        "entailment model. Default: the model that answers.",
     )
 
     @property
     def filters(self) -> Filters:
-        """What every document has to fulfil."""
+        """The filters by year and label."""
         first, last = cast("tuple[int | None, int | None]", self.years or (None, None))
         labels = map(tuple, (self.publication_types, self.journals, self.mesh, self.languages))
         return Filters(first, last, *labels)
@@ -216,7 +193,7 @@ class Settings(BaseModel):
         )
 
     def resolved(self) -> Self:
-        """The settings with the places of what they name. Here names are places; a served graph's are not."""
+        """Return the settings with paths instead of names, which differ only on servers."""
         return self
 
     def without_file_links(self) -> "Settings":
@@ -225,13 +202,9 @@ class Settings(BaseModel):
         return served(**self.model_dump(exclude_unset=True))
 
     def narrowed(self, asked: AskedFilters | None) -> Self:
-        """The settings with the filters that were asked for in place of their own; the others stay.
-
-        Raises:
-            InputError: a filter that cannot be used.
-        """
-        given = asked.model_dump(exclude_defaults=True) if asked else {}
-        return type(self)(**{**self.model_dump(), **given}) if given else self
+        """Return the settings with a client's filters instead of their own."""
+        filters = asked.model_dump(exclude_defaults=True) if asked else {}
+        return type(self)(**{**self.model_dump(exclude_unset=True), **filters})
 
     @field_validator("*", mode="before")
     @classmethod
@@ -276,9 +249,9 @@ class Settings(BaseModel):
 
 
 def current_settings(defaults: type[Settings]) -> Settings:
-    """Return the settings of the run that this is called in; without `context=`, or outside of a run, the defaults.
+    """Return the settings of the current run.
 
-    As a part of another graph, this one is handed that graph's context: if it is no `Settings`, the defaults hold.
+    Without `context=`, or with the context of a surrounding graph, they are the defaults.
     """
     context: object = getattr(get_runtime(Settings), "context", None)
     if isinstance(context, str | int | list | tuple | type):
