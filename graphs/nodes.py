@@ -43,7 +43,7 @@ from briefcontext.graphs.events import (
     tell_encoding,
 )
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
-from briefcontext.graphs.settings import Settings, current_settings
+from briefcontext.graphs.settings import IOU, Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.study_type import with_study_types
@@ -102,7 +102,9 @@ class Nodes:
         begun, settings = time.time(), self._settings()
         asked = check_question(state.get("question"), state.get("options"))
         if self._given_retriever is not None:
-            resources.refuse_ignored(settings, resources.OF_SEARCH, "retriever")
+            # A calibrated preflight sets retrieval to dense.
+            implied = set() if settings.preflight == IOU else {"retrieval"}
+            resources.refuse_ignored(settings, resources.OF_SEARCH - implied, "retriever")
         reader = await self._reader()  # Report a model that cannot be opened before retrieval.
         budget = settings.budget()
         if earlier := _earlier(state):

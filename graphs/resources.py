@@ -35,7 +35,7 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 CROSS_ENCODER = "cross-encoder:"
 """Begins the name of an entailment model."""
 _KEPT_OPEN = 8
-OF_SEARCH = ("knowledge_base", "document", "retrieval", "cross_encoder")
+OF_SEARCH = {"knowledge_base", "document", "retrieval", "cross_encoder"}
 """Settings that a graph with its own retriever ignores."""
 OF_MODELS = {"model", "extract_model", "model_arguments", "prompts"}
 """Settings that a graph with its own model or reader ignores."""
@@ -197,7 +197,7 @@ def refuse_ignored(settings: Settings, names: Collection[str], argument: str) ->
     ignored = [name for name in names if getattr(settings, name) != fields[name].default]
     if ignored:
         raise InputError(
-            f"The graph was built with a {argument}, which ignores {', '.join(ignored)}. Leave them "
+            f"The graph was built with a {argument}, which ignores {', '.join(sorted(ignored))}. Leave them "
             f"out, or build the graph without a {argument}."
         )
 

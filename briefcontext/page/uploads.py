@@ -124,7 +124,7 @@ async def run_over(document: Document, question: Mapping[str, Any], settings: Se
         graph = build_graph(retriever=upload)
         ranking = settings.retrieval.replace("hybrid", "dense")
         names = resources.OF_SEARCH  # The retriever follows them, and the graph refuses them.
-        rest = type(settings)(**settings.model_dump(exclude={*names}, exclude_unset=True))
+        rest = type(settings)(**settings.model_dump(exclude=names, exclude_unset=True))
         async for line in run(graph, question, rest, ranking=ranking):
             if line["event"] == "answer":
                 yield {"event": "source", "source_id": document.metadata["source_id"], **listed(upload.encoded.chunks)}

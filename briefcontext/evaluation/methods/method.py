@@ -67,6 +67,7 @@ class Outcome:
     abstained: bool = False
 
 
+HYBRID = Settings.model_fields["retrieval"].default
 Need = Literal["documents", "fused", "key_documents", "whole"]
 """A field of `Reading`."""
 Run = Callable[[Reading, RunModels, Settings], Awaitable[Outcome]]
@@ -97,7 +98,7 @@ def _graph(kind: Need, **settings: Any) -> Run:
         changed = {"top_k": len(documents), "include_retracted": True, **settings}
         changed["verify"] = False
         # A calibration fits one ranking and k, and a forced route need not be decided.
-        changed |= {} if settings["route"] == "auto" else {"preflight": IOU}
+        changed |= {} if settings["route"] == "auto" else {"preflight": IOU, "retrieval": HYBRID}
         asked: dict[str, Any] = {"question": reading.item.question, "options": dict(reading.item.options)}
         if kind != "documents" or not reading.retrieved:
             asked["documents"] = list(documents)
