@@ -134,7 +134,7 @@ def measure(runner: asyncio.Runner, url: str, partitions: int, questions: int, *
     if bare:
         graph, context = bare_graph(chat, documents), None
     else:
-        graph = build_graph(reader=chat, retriever=RunnableLambda(retrieve))
+        graph = build_graph(model=chat, retriever=RunnableLambda(retrieve))
         context = Settings(route="map_reduce", top_k=len(documents), max_concurrent_calls=4096)
 
     async def run() -> tuple[float, float, list[Any]]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, create_model
 
 from briefcontext.errors import InputError
-from briefcontext.graphs.settings import Settings
+from briefcontext.graphs.settings import CALIBRATED, IOU, Settings
 from briefcontext.knowledge.knowledge_base import DEMO
 
 MOST_DOCUMENTS = 128
@@ -34,6 +34,7 @@ class _Names:
         "verify_model": "BRIEFCONTEXT_MODELS",
         "document": "BRIEFCONTEXT_DOCUMENTS",
     }
+    file_links: ClassVar[bool] = False
     bases: ClassVar[Mapping[str, str]]
     documents: ClassVar[Path | None]
 
@@ -71,10 +72,9 @@ def served(settings: type[Settings], environment: Mapping[str, str] | None = Non
         "model": (model, next(iter(models), None)),
         "extract_model": (model, None),
         "verify_model": (model, None),
-        "document_encoder": (_one_of("e5", "minilm", "bge", "medcpt"), "e5"),
         "cross_encoder": (_one_of("medcpt", None), None),
-        **dict.fromkeys(("calibration_file", "prompts", "model_cache", "model_arguments"), (None, None)),
-        "file_links": (Literal[False], False),
+        "preflight": (_one_of(IOU, CALIBRATED), IOU),
+        **dict.fromkeys(("prompts", "model_arguments"), (None, None)),
         **({"document": (None, None)} if folder is None else {}),
     }
     described = settings.model_fields

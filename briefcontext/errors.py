@@ -12,9 +12,10 @@ Each message says what was wrong, with which value, and what to do. This module 
 that every layer may raise these; and it reads what others' errors say.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC
+from difflib import get_close_matches
 from math import isfinite
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -87,9 +88,24 @@ def plain(problem: str) -> str:
     return problem.replace("Value error, ", "").replace("Input should", "it should")
 
 
-def problems(error: "ValidationError | Any") -> str:
-    """Return what pydantic says of all fields that are wrong, each under its name."""
-    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'reply'}: {plain(e['msg'])}" for e in error.errors())
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message on an unknown name: the nearest known one, or else up to 30."""
+    by_lower = {each.lower(): each for each in known}
+    if near := get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6):
+        return f" Did you mean {by_lower[near[0]]!r}?"
+    return f" Known: {', '.join([*by_lower.values()][:30]) or 'none'}."
+
+
+def problems(error: "ValidationError | Any", known: Iterable[str] = ()) -> str:
+    """Return the problem of each field that is wrong, with the nearest of the known fields."""
+    listed = []
+    for problem in error.errors():
+        name = ".".join(map(str, problem["loc"])) or "reply"
+        message = plain(problem["msg"])
+        if known and problem["type"] == "extra_forbidden":
+            message = f"unknown.{did_you_mean(name, known)}".rstrip(".")
+        listed.append(f"{name}: {message}")
+    return "; ".join(listed)
 
 
 def retry_after(value: str | None) -> float | None:

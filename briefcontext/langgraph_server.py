@@ -22,7 +22,7 @@ from starlette.types import Scope
 
 from briefcontext.access import served
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.long_document import LongDocumentSettings, NamedDocument
+from briefcontext.graphs.long_document import LongDocumentSettings
 from briefcontext.graphs.settings import Settings
 from briefcontext.guard import Guard, Limits, Refused, admit, checked_tokens, objects, refusal
 from briefcontext.page.app import create_page, open_paths
@@ -39,7 +39,7 @@ _tokens = checked_tokens(given) if (given := os.environ.get("BRIEFCONTEXT_TOKEN"
 _settings = served(Settings)
 
 briefcontext = build_graph(settings=_settings)
-long_document = build_graph(retriever=NamedDocument(), settings=served(LongDocumentSettings), name="LongDocument")
+long_document = build_graph(settings=served(LongDocumentSettings), name="LongDocument")
 
 auth = Auth()
 

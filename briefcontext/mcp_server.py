@@ -122,7 +122,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
     Args:
         settings: those of every question. Filters that a client sends take the place of theirs; nothing else can.
     """
-    settings = settings.model_copy(update={"file_links": False})
+    settings = settings.without_file_links()
     server = _Server(
         "briefcontext",
         title="BriefContext",

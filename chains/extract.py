@@ -105,7 +105,7 @@ async def extract(
 
     def parsed(reply: Reply) -> Extraction:
         found = _Record.model_validate(read_record(reply.text, "relevant", cut_off=reply.cut is not None))
-        return _extraction(found, question, documents, index, budget.min_quote_similarity)
+        return _extraction(found, question, documents, index)
 
     messages = extract_prompt(model, question, documents)
     room_for(model, budget, messages, least=-MOST_ADDED)
@@ -124,7 +124,7 @@ async def extract(
             raise ModelCallError(cut_warning(second.cut, f"The reply of {model.name}")) from None
         # What the model wrote may bear on the question, and only its words that stand in a document support it.
         pieces = [] if second.cut else [piece for piece in _MARKS.split(text) if len(piece) >= _LEAST_PIECE]
-        quotes, _ = ground_all([("", piece) for piece in pieces], documents, budget.min_quote_similarity)
+        quotes, _ = ground_all([("", piece) for piece in pieces], documents)
         kept = "only the documents' words in it are used" if quotes else "its text is kept as a finding without quotes"
         said = f"The reply was not of the form asked for ({_reason(error, second)}); {kept}."
         finding = "" if quotes else text.strip()
@@ -145,11 +145,9 @@ def _reason(error: ValueError, reply: Reply) -> str:
     return first_line(error)[:200]
 
 
-def _extraction(
-    record: _Record, question: Question, documents: Sequence[Document], index: int, threshold: float
-) -> Extraction:
+def _extraction(record: _Record, question: Question, documents: Sequence[Document], index: int) -> Extraction:
     given = [(quote.key, quote.quote) for quote in record.quotes]
-    quotes, lost = ground_all(given, documents, threshold)
+    quotes, lost = ground_all(given, documents)
     error = lost_quotes(lost, len(given))
     if lost and not quotes:
         error = f"{error} {NOTHING_USED}"
@@ -167,16 +165,14 @@ def _extraction(
     )
 
 
-def ground_all(
-    given: Sequence[tuple[str, str]], documents: Sequence[Document], threshold: float
-) -> tuple[list[Quote], int]:
+def ground_all(given: Sequence[tuple[str, str]], documents: Sequence[Document]) -> tuple[list[Quote], int]:
     """Ground quotes, given with the keys that the reader put to them.
 
     Returns:
         those found, in whole sentences and without repeats, and how many were not.
     """
     ids = {document_key(document): str(document.id) for document in documents}
-    found = [ground(quote, documents, preferred=ids.get(key.strip(" []")), threshold=threshold) for key, quote in given]
+    found = [ground(quote, documents, preferred=ids.get(key.strip(" []"))) for key, quote in given]
     return distinct(in_whole_sentences(quote, documents) for quote in found if quote), found.count(None)
 
 

@@ -47,11 +47,11 @@ class LLMReader:
     Args:
         model: any LangChain chat model, or its name as `provider:model`; or a `Model`, with prompts of its own.
         extract_model: another one for the extractions; the same by default.
-        arguments: what the classes of models given by name take besides: see `open_chat_model`.
-        cache: SQLite file that keeps the replies of models given by name, for experiments.
+        arguments: arguments of models given by name: see `open_chat_model`.
         prompts: templates of your own; the bundled ones by default.
         structured_output: how models are asked for extractions: `json_schema`, `tools`, `prompt`, or `auto`, which
             goes by LangChain's profile of the model, and by the prompt's words where a provider refuses that.
+        force_choice: Answer multiple choice with a letter even without evidence, for benchmarks.
 
     Raises:
         ModelSetupError, MissingExtraError: a model cannot be opened.
@@ -63,14 +63,16 @@ class LLMReader:
         *,
         extract_model: str | BaseChatModel | Model | None = None,
         arguments: Mapping[str, Any] | None = None,
-        cache: str | None = None,
         prompts: Prompts = BUNDLED,
         structured_output: StructuredOutput = "auto",
+        force_choice: bool = False,
     ) -> None:
+        self.force_choice = force_choice
+
         def opened(given: str | BaseChatModel | Model) -> Model:
             if isinstance(given, Model):
                 return given
-            return Model(given, arguments=arguments, cache=cache, prompts=prompts, structured_output=structured_output)
+            return Model(given, arguments=arguments, prompts=prompts, structured_output=structured_output)
 
         self._allocator = opened(model)
         self._worker = self._allocator if extract_model is None else opened(extract_model)
@@ -102,7 +104,7 @@ class LLMReader:
         if stage == "extract":
             model, prompt = self._worker, extract_prompt(self._worker, question, [])
         else:
-            model, prompt = self._allocator, self._answer_prompt(question, [], forced=_forced(question, budget))
+            model, prompt = self._allocator, self._answer_prompt(question, [], forced=self._forced(question))
         return split_to_fit(documents, room_for(model, budget, prompt))
 
     async def aextract(
@@ -117,12 +119,12 @@ class LLMReader:
         Raises:
             ModelCallError: a call failed for good, or the documents exceed the model's input window.
         """
-        forced = _forced(question, budget)
+        forced = self._forced(question)
         prompt = self._answer_prompt(question, documents, forced=forced)
         room_for(self._allocator, budget, prompt, least=-MOST_ADDED)
         reply, notes = await self._ask_for_answer(question, Request(stage, prompt), documents, budget)
         parts = read_reply(reply.text)
-        quotes, lost = ground_all(parts.quotes, documents, budget.min_quote_similarity)
+        quotes, lost = ground_all(parts.quotes, documents)
         if lost:
             notes.append(note("caution", "quote_not_found", lost_quotes(lost, len(parts.quotes)) or ""))
         return parse_draft(parts, question, quotes, notes, forced=forced, cut=reply.cut)
@@ -138,7 +140,7 @@ class LLMReader:
         Raises:
             ModelCallError: condensing does not make it fit, or a reply to it was cut off.
         """
-        forced = _forced(question, budget)
+        forced = self._forced(question)
         by_id = {str(document.id): document for document in documents}
         evidence = [extraction for extraction in extractions if extraction["status"] == "evidence"]
 
@@ -181,6 +183,9 @@ class LLMReader:
     def vanilla_characters(self, question: Question, documents: Sequence[Document]) -> int:
         """Return the length of the prompt that would read all documents at once."""
         return sum(len(message.text) for message in self._answer_prompt(question, documents))
+
+    def _forced(self, question: Question) -> bool:
+        return self.force_choice and bool(question["options"])
 
     def _answer_prompt(
         self, question: Question, documents: Sequence[Document], *, forced: bool = False
@@ -235,7 +240,3 @@ class LLMReader:
             if reply.cut:  # What is missing is evidence, and nobody could tell which.
                 raise ModelCallError(cut_warning(reply.cut, "Condensed evidence"))
         return [render_condensed(reply.text) for reply in replies]
-
-
-def _forced(question: Question, budget: CallBudget) -> bool:
-    return budget.force_choice and bool(question["options"])

@@ -33,7 +33,7 @@ class NotesRetriever(BaseRetriever):
 
 
 graph = build_graph(
-    reader=init_chat_model("openai:gpt-4o-mini"),
+    model=init_chat_model("openai:gpt-4o-mini"),
     retriever=NotesRetriever(),
 )
 result = graph.invoke(

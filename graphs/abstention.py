@@ -9,12 +9,12 @@ FILTERED = "\n\nOnly documents that fulfil the filters ({filters}) were searched
 
 
 def without_documents(state: State, settings: Settings) -> Draft:
-    """Say that there was nothing to read."""
+    """Return the answer without documents."""
     return _abstention(_no_document(state, settings))
 
 
 def without_evidence(state: State) -> Draft:
-    """Say that no partition gave evidence; what was not read, or not used, is not said to hold none."""
+    """Return the answer without evidence; partitions that were not read are counted."""
     extractions = state["extractions"]
     failed = sum(extraction["status"] == "failed" for extraction in extractions)
     unused = sum(NOTHING_USED in (extraction["error"] or "") for extraction in extractions)

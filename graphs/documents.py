@@ -1,4 +1,4 @@
-"""The documents to answer from: retracted ones are left out, and those that a caller gives are completed."""
+"""The documents to answer from, without retracted ones."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,14 +12,10 @@ from briefcontext.retrievers.ranking_retriever import as_ranking
 
 
 def given_ranking(documents: object, settings: Settings) -> list[Document]:
-    """Return documents that a caller gives, best first, completed as retrieved ones are: id, source, rank, score.
+    """Return the documents of the input, best first, with id, source, rank and score.
 
-    Args:
-        documents: LangChain's, or mappings of `page_content`, `metadata` and `id`, as JSON has them.
-        settings: without filters, which are for what is retrieved.
-
-    Raises:
-        InputError: it is no list of these, or a longer one than may be retrieved; or there are filters.
+    Raises InputError if they are not a list of documents or mappings, too many, or combined with
+    filters.
     """
     if settings.filters:
         raise InputError(
@@ -48,9 +44,9 @@ def _document(given: object, place: int) -> Document:
 
 
 def without_retracted(found: Sequence[Document], settings: Settings) -> tuple[list[Document], list[str]]:
-    """Return the first k usable documents, and the ids of the retracted articles among them.
+    """Return the first k usable documents, and the ids of retracted articles that were left out.
 
-    A version is left out if a newer one of the same article is found.
+    An older version of an article is also left out.
     """
     found = without_superseded(join_articles(found))
     if settings.include_retracted:
@@ -68,7 +64,7 @@ def without_retracted(found: Sequence[Document], settings: Settings) -> tuple[li
 
 
 def more_to_ask(found: Sequence[Document], wanted: int, settings: Settings) -> int:
-    """Return how many documents to ask for next, when those left out leave fewer than k; else 0."""
+    """Return the next number of documents to ask for if fewer than k are usable; else 0."""
     kept, _ = without_retracted(found, settings)
     return 2 * wanted if len(kept) < settings.top_k and len(found) >= wanted else 0
 

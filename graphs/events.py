@@ -1,4 +1,4 @@
-"""Progress events: what the graph tells in the `custom` stream while it works."""
+"""Progress events in the graph's `custom` stream, and the tokens of the answer."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -93,11 +93,7 @@ class Answering(TypedDict):
 
 
 class AnswerToken(TypedDict):
-    """A piece of the answer, as the model writes it; `AnswerTokens` makes it of the `messages` stream.
-
-    The pieces of the last attempt, one after another, are the answer before it is checked, with citation numbers and
-    without the list of quotes. A reply that is not streamed, such as one from a cache, comes in one piece.
-    """
+    """A piece of the unchecked answer, made by `AnswerTokens` from the `messages` stream."""
 
     event: Literal["answer_token"]
     text: str
@@ -150,10 +146,7 @@ Event = (
 
 
 class AnswerTokens:
-    """Makes tokens of the answer of a run's `messages` stream: numbered citations, no reasoning, no quotes.
-
-    Extractions are not in that stream: their structured output is of use only as a whole.
-    """
+    """Makes tokens of a run's `messages` stream: numbered citations, no reasoning, no quotes."""
 
     def __init__(self) -> None:
         self._call: object = None
@@ -161,7 +154,7 @@ class AnswerTokens:
         self._attempt = 1
 
     def of(self, part: tuple[BaseMessage, Mapping[str, Any]]) -> Iterator[AnswerToken]:
-        """Yield the token that a part of the stream makes; none for a thought, or another model's message."""
+        """Yield the token of a part of the stream, unless it is reasoning or another message."""
         message, metadata = part
         if "stage" not in metadata:
             return
@@ -184,15 +177,15 @@ class AnswerTokens:
 
 
 def emit(event: Event) -> None:
-    """Write an event to the `custom` stream of the run that this is called in, and to the log."""
-    # No words of a question, a document or a model are logged; an error may quote any of them.
-    told = " ".join(
+    """Write an event to the `custom` stream of the current run and to the log."""
+    # Words of questions, documents and models are not logged; errors may quote them.
+    values = " ".join(
         f"{name}={value}" for name, value in event.items() if name not in ("event", "reason", "error", "question")
     )
-    _logger.info("%s %s", event["event"], told)
+    _logger.info("%s %s", event["event"], values)
     get_stream_writer()(event)
 
 
 def tell_encoding(passages: int, total: int) -> None:
-    """Tell how far a document is encoded."""
+    """Emit the progress of encoding a document."""
     emit(Encoding(event="encoding", passages=passages, total=total))

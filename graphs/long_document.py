@@ -1,19 +1,12 @@
 """The graph for one long document: the same nodes, and settings that name its file (OP-RAG, Yu et al. 2024)."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from langchain_core.documents import Document
-from langchain_core.runnables import RunnableConfig
-from langgraph.runtime import get_runtime
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from briefcontext.errors import InputError
-from briefcontext.graphs import resources
-from briefcontext.graphs.events import tell_encoding
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.knowledge.store.filters import Filters
-from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 
 class LongDocumentSettings(Settings):
@@ -32,19 +25,14 @@ class LongDocumentSettings(Settings):
         description="The way to read: in the order of the text, decided by the preflight check (auto), or forced.",
     )
 
-
-class NamedDocument(RankingRetriever):
-    """Retrieves from the file that the run's settings name, and from nothing else."""
-
-    def _search(self, query: str, k: int, filters: Filters, config: RunnableConfig) -> list[Document]:
-        settings: object = get_runtime(Settings).context
-        if not isinstance(settings, Settings) or settings.document is None:
+    @model_validator(mode="after")
+    def _check_document(self) -> Self:
+        if self.document is None:
             raise InputError(
-                "There is no document to answer from. Name its file in the setting document; of a server, a file in "
-                "the folder that its owner gives in BRIEFCONTEXT_DOCUMENTS. By default it gives none."
+                "There is no document to answer from. Name its file in the setting document; on a "
+                "server, a file in the folder of BRIEFCONTEXT_DOCUMENTS."
             )
-        retriever = resources.retriever(settings, tell_encoding)
-        return retriever.invoke(query, config, k=k, filters=filters)
+        return self
 
 
-graph = build_graph(retriever=NamedDocument(), settings=LongDocumentSettings, name="LongDocument")
+graph = build_graph(settings=LongDocumentSettings, name="LongDocument")

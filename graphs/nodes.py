@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableLambda
 from langgraph.types import Overwrite
 
 from briefcontext.chains.answer import Answer, Searched, compose
@@ -43,7 +43,7 @@ from briefcontext.graphs.events import (
     tell_encoding,
 )
 from briefcontext.graphs.routing import compare_rankings, decide_route, with_prediction
-from briefcontext.graphs.settings import Settings, current_settings
+from briefcontext.graphs.settings import IOU, Settings, current_settings
 from briefcontext.graphs.state import Partition, State
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.study_type import with_study_types
@@ -59,76 +59,54 @@ Update = dict[str, Any]
 """The fields of the state that a node sets."""
 
 
-class Node(Runnable[Any, Update]):
-    """An async function as a node, also of a graph that is run synchronously."""
-
-    def __init__(self, function: Callable[[Any], Coroutine[Any, Any, Update]]) -> None:
-        self._function = function
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Wait for the function in this thread."""
-        return wait_for(self._function(input))
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Update:
-        """Await the function."""
-        return await self._function(input)
+def async_node(function: Callable[[Any], Coroutine[Any, Any, Update]]) -> RunnableLambda[Any, Update]:
+    """Return an async function as a node of graphs that run synchronously or asynchronously."""
+    return RunnableLambda(lambda state: wait_for(function(state)), function, function.__name__)
 
 
 class Nodes:
-    """The nodes of one graph.
+    """The nodes of one graph; a reader or retriever of None is opened by each run's settings."""
 
-    Args:
-        reader, retriever: None leaves them to each run's settings.
-        defaults: the settings of a run that is given none.
-    """
-
-    def __init__(self, reader: Reader | None, retriever: RankingRetriever | None, defaults: type[Settings]) -> None:
+    def __init__(
+        self,
+        reader: Reader | None,
+        retriever: RankingRetriever | None,
+        defaults: type[Settings],
+    ) -> None:
         self._given_reader = reader
         self._given_retriever = retriever
         self._defaults = defaults
-        self.retrieve = Node(self._retrieve)
-        self.map_fanout = Node(self._map_fanout)
-        self.extract = Node(self._extract)
-        self.reduce = Node(self._reduce)
-        self.answer = Node(self._answer)
-        self.verify = Node(self._verify)
 
-    def _current_settings(self) -> Settings:
+    def _settings(self) -> Settings:
         return current_settings(self._defaults)
-
-    def _settings(self, state: State | Partition) -> Settings:
-        """Return the run's settings. Raises InputError where it is gone on with without those that it began with."""
-        settings = self._current_settings()
-        if settings == type(settings)() and state["settings"] != settings.fingerprint:
-            raise InputError(
-                "This run began with other settings, and would go on with the default ones, which name another reader: "
-                "give them again, invoke(None, config, context=…)."
-            )
-        return settings
 
     def _open_reader(self) -> Reader:
         if self._given_reader is None:
-            return resources.reader(self._current_settings(), self._given_retriever)
-        resources.refuse_model_settings(self._current_settings())
+            return resources.reader(self._settings(), self._given_retriever)
+        resources.refuse_ignored(self._settings(), resources.OF_MODELS, "model or reader")
         return self._given_reader
 
     async def _reader(self) -> Reader:
-        return self._open_reader() if self._given_reader is not None else await asyncio.to_thread(self._open_reader)
+        return await asyncio.to_thread(self._open_reader)
 
     def _retriever(self) -> RankingRetriever:
         given = self._given_retriever
-        return given if given is not None else resources.retriever(self._current_settings(), tell_encoding)
+        return given if given is not None else resources.retriever(self._settings(), tell_encoding)
 
     def _searched(self, state: State) -> RankingRetriever | None:
-        # Documents that the caller gave are of no knowledge base that the settings name.
+        # Documents that come with the question are not from the configured knowledge base.
         return self._given_retriever if state["given"] else self._retriever()
 
-    async def _retrieve(self, state: State) -> Update:
-        """Check the question, and retrieve k documents in the dense ranking's order."""
-        begun, settings = time.time(), self._current_settings()
+    async def retrieve(self, state: State) -> Update:
+        """Check the question and retrieve k documents, best first."""
+        begun, settings = time.time(), self._settings()
         asked = check_question(state.get("question"), state.get("options"))
-        reader = await self._reader()  # A model that cannot be opened is reported before anything is retrieved.
-        budget = settings.budget(begun)
+        if self._given_retriever is not None:
+            # A calibrated preflight sets retrieval to dense.
+            implied = set() if settings.preflight == IOU else {"retrieval"}
+            resources.refuse_ignored(settings, resources.OF_SEARCH - implied, "retriever")
+        reader = await self._reader()  # Report a model that cannot be opened before retrieval.
+        budget = settings.budget()
         if earlier := _earlier(state):
             asked = await _own_question(reader, asked, earlier, budget)
         given = state.get("documents")
@@ -144,12 +122,11 @@ class Nodes:
         documents, retracted = without_retracted(found, settings)
         documents = with_study_types([encodable_document(document) for document in documents])
         emit(Retrieved(event="retrieved", documents=len(documents)))
-        # A thread keeps its state between runs, and the reducers would go on adding to it.
+        # A thread keeps its state between runs, and the reducers would add to it.
         return {
             "asked": asked,
             "follow_up_to": earlier,
             "started": begun,
-            "settings": self._current_settings().fingerprint,
             "given": given is not None,
             "searched": searched,
             "ranking": assign_keys(asked["text"], documents),
@@ -171,8 +148,8 @@ class Nodes:
         return resources.linked(found, settings)
 
     def preflight(self, state: State) -> Update:
-        """Compare the dense ranking of the documents with BM25's, and decide the route."""
-        settings = self._settings(state)
+        """Compare the dense ranking with BM25's and decide the route."""
+        settings = self._settings()
         retriever = self._searched(state)
         ranks = None if state["given"] else retriever
         statistics = None if retriever is None else retriever.term_statistics
@@ -192,25 +169,23 @@ class Nodes:
         emit(RouteDecided(event="route_decided", route=route, reason=reason, iou=preflight["iou"]))
         return {"preflight": {**preflight, "reason": reason}, "route": route, "too_long_for": too_long_for}
 
-    async def _map_fanout(self, state: State) -> Update:
-        """Cut the documents, in order, into partitions (ContextMap), those that exceed the model's window further."""
-        settings, reader, documents = self._settings(state), await self._reader(), state["ranking"]
+    async def map_fanout(self, state: State) -> Update:
+        """Group the documents into partitions (ContextMap) that fit the model's window."""
+        settings, reader, documents = self._settings(), await self._reader(), state["ranking"]
         size = settings.partition_size
         documents = order_preserving(documents) if state.get("too_long_for") == "order_preserving" else documents
         groups = (documents[i : i + size] for i in range(0, len(documents), size))
         return {"partitions": [part for group in groups for part in _parts(reader, state, group, "extract", settings)]}
 
-    async def _extract(self, branch: Partition) -> Update:
-        """Extract from one partition; a failed call becomes a failed extraction, and the others go on."""
-        settings, reader = self._settings(branch), await self._reader()
-        budget = settings.budget(branch["started"])
+    async def extract(self, branch: Partition) -> Update:
+        """Extract from one partition. A failed call becomes a failed extraction."""
+        settings, reader = self._settings(), await self._reader()
+        budget = settings.budget()
         index, of, documents = branch["index"], branch["partitions"], branch["documents"]
         emit(PartitionStarted(event="partition_started", index=index, partitions=of, documents=len(documents)))
         try:
             extraction = await reader.aextract(branch["asked"], documents, index, budget)
         except ModelCallError as error:
-            if settings.on_partition_failure == "raise":
-                raise
             extraction = extraction_of(index, documents, "failed", error=str(error))
         status, quotes, failure = extraction["status"], len(extraction["quotes"]), extraction["error"] or ""
         if status == "failed":
@@ -219,43 +194,39 @@ class Nodes:
             emit(PartitionDone(event="partition_done", index=index, partitions=of, status=status, quotes=quotes))
         return {"extractions": [{**extraction, "finding": encodable(extraction["finding"])}], "calls": budget.calls}
 
-    async def _reduce(self, state: State) -> Update:
-        """Answer from the partitions that have evidence (ContextReduce), or abstain when none has.
+    async def reduce(self, state: State) -> Update:
+        """Answer from the partitions with evidence (ContextReduce), or abstain without any.
 
-        Raises:
-            ModelCallError: all partitions failed, so that nothing is known.
+        Raises ModelCallError if all partitions failed.
         """
-        settings, reader = self._settings(state), await self._reader()
-        budget, extractions = settings.budget(state["started"]), state["extractions"]
+        settings, reader = self._settings(), await self._reader()
+        budget, extractions = settings.budget(), state["extractions"]
         failed = [extraction for extraction in extractions if extraction["status"] == "failed"]
         if len(failed) == len(extractions):
             raise ModelCallError(f"All {len(failed)} partitions failed. The first: {failed[0]['error']}")
         evidence = sum(extraction["status"] == "evidence" for extraction in extractions)
-        if not evidence and reader.name != PASSAGES and not (settings.force_choice and state["asked"]["options"]):
+        forced = getattr(reader, "force_choice", False) and state["asked"]["options"]
+        if not evidence and reader.name != PASSAGES and not forced:
             draft = without_evidence(state)
         else:
             emit(Reducing(event="reducing", evidence=evidence))
             draft = await reader.areduce(state["asked"], state["ranking"], extractions, budget)
-        return await self._answered(state, draft, budget, reader)
+        return _composed(state, draft, budget, reader, settings.filters)
 
-    async def _answer(self, state: State) -> Update:
-        """Answer in one call over the documents, as they rank or in the order of their source (OP-RAG)."""
-        settings, reader = self._settings(state), await self._reader()
-        budget = settings.budget(state["started"])
+    async def answer(self, state: State) -> Update:
+        """Answer in one call, in rank order or in the order of the source (OP-RAG)."""
+        settings, reader = self._settings(), await self._reader()
+        budget = settings.budget()
         documents, route = state["ranking"], state["route"]
         emit(Answering(event="answering", documents=len(documents)))
         documents = order_preserving(documents) if route == "order_preserving" else documents
         draft = await reader.aanswer(state["asked"], documents, route, budget)
-        return await self._answered(state, draft, budget, reader)
+        return _composed(state, draft, budget, reader, settings.filters)
 
-    async def _answered(self, state: State, draft: Draft, budget: CallBudget, reader: Reader) -> Update:
-        """Compose the answer."""
-        return _composed(state, draft, budget, reader, self._settings(state).filters)
-
-    async def _verify(self, state: State) -> Update:
-        """Compare each cited sentence of a free answer with its passages; a failure becomes a note."""
-        settings, answer = self._settings(state), state["answer"]
-        budget = settings.budget(state["started"])
+    async def verify(self, state: State) -> Update:
+        """Compare each cited sentence of a free answer with its passages."""
+        settings, answer = self._settings(), state["answer"]
+        budget = settings.budget()
         cited = {citation["key"] for citation in answer["citations"]}
         claims = [claim for claim in find_claims(answer["text"], cited) if claim.keys]
         if settings.verify and claims and not answer["abstained"] and not answer["options"]:
@@ -266,7 +237,7 @@ class Nodes:
     async def _verified(
         self, answer: Answer, claims: Sequence[Claim], state: State, settings: Settings, budget: CallBudget
     ) -> Answer:
-        """Return the answer with the verdicts of the judge, if there is one."""
+        """Return the answer with the verdicts. A failure becomes a note."""
         reader = await self._reader()
         if reader.name == PASSAGES:
             return answer  # Passages are copies.
@@ -301,9 +272,9 @@ class Nodes:
         return Answer(**{**answer, "notes": notes, "usage": usage})
 
     def abstain(self, state: State) -> Update:
-        """Say that there is nothing to read."""
-        settings = self._settings(state)
-        draft, budget = without_documents(state, settings), settings.budget(state["started"])
+        """Answer that there are no documents."""
+        settings = self._settings()
+        draft, budget = without_documents(state, settings), settings.budget()
         update = _composed(state, draft, budget, self._open_reader(), settings.filters)
         _emit_answered(update["answer"])
         return update
@@ -315,7 +286,7 @@ def _emit_answered(answer: Answer) -> None:
 
 
 def _earlier(state: State) -> list[str]:
-    """Return the questions that this one follows up: those given, or the one before on the thread, as it was read."""
+    """Return the earlier questions of the input, or the last one of the thread."""
     earlier = check_earlier(state.get("earlier"))
     if earlier or not state.get("follow_up"):
         return earlier
@@ -335,11 +306,11 @@ async def _own_question(reader: Reader, asked: Question, earlier: Sequence[str],
 def _parts(
     reader: Reader, state: State, documents: Sequence[Document], stage: str, settings: Settings
 ) -> list[list[Document]]:
-    """Divide documents as the reader's model needs it; a reader without `parts` has no window."""
+    """Split documents to fit the model's input window, if the reader has one."""
     divide = getattr(reader, "parts", None)
     if divide is None:
         return [list(documents)]
-    parts: list[list[Document]] = divide(state["asked"], documents, stage, settings.budget(state["started"]))
+    parts: list[list[Document]] = divide(state["asked"], documents, stage, settings.budget())
     return parts
 
 
@@ -370,7 +341,6 @@ def _composed(state: State, draft: Draft, budget: CallBudget, reader: Reader, fi
 def _usage(state: State, draft: Draft, last: Sequence[ModelCall], reader: Reader) -> Usage:
     calls = [*state["calls"], *last]
     characters = reader.vanilla_characters(state["asked"], state["ranking"])
-    # A finding that is the answer was written by a call of the map.
     alone = 0 if draft["abstained"] else estimate_tokens(len(draft["text"]), calls)
     written = last[-1]["output_tokens"] if last else alone
     if written and state["route"] == "map_reduce":

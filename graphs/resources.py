@@ -1,15 +1,11 @@
-"""Knowledge bases, documents, models and readers that the settings name, opened once.
+"""Knowledge bases, documents, models and readers that the settings name, opened once."""
 
-Settings are resolved here and nowhere else; of a served graph's, names become places.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path, PurePath
-from typing import Any
 
 from langchain_core.documents import Document
 
@@ -23,12 +19,11 @@ from briefcontext.chains.reader import Reader
 from briefcontext.chains.verify import EntailmentVerifier, ModelVerifier, Verifier
 from briefcontext.errors import InputError, KnowledgeBaseError
 from briefcontext.files import file_sha256
-from briefcontext.graphs.settings import IOU, Settings
+from briefcontext.graphs.settings import CALIBRATED, IOU, Settings
 from briefcontext.knowledge.encoders.entailment import EntailmentModel
-from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
 from briefcontext.knowledge.pubmed.live import LIVE_PUBMED, LivePubMed
-from briefcontext.knowledge.store.filters import LABELLED
+from briefcontext.knowledge.store.filters import LABELLED, Filters
 from briefcontext.knowledge.store.manifest import Manifest
 from briefcontext.prompts import Prompts
 from briefcontext.retrievers.calibration import CALIBRATION_FILE, Calibration
@@ -40,33 +35,34 @@ from briefcontext.retrievers.ranking_retriever import RankingRetriever
 CROSS_ENCODER = "cross-encoder:"
 """Begins the name of an entailment model."""
 _KEPT_OPEN = 8
-_OF_MODELS = {
-    *("model", "extract_model", "temperature", "max_output_tokens", "model_arguments"),
-    *("prompts", "model_cache", "structured_output"),
-}
+OF_SEARCH = {"knowledge_base", "document", "retrieval", "cross_encoder"}
+"""Settings that a graph with its own retriever ignores."""
+OF_MODELS = {"model", "extract_model", "model_arguments", "prompts"}
+"""Settings that a graph with its own model or reader ignores."""
 
 
 def retriever(
     settings: Settings, progress: Progress | None = None, over: LongDocumentRetriever | None = None
 ) -> RankingRetriever:
-    """Return the retriever over the settings' knowledge base, or over their one document, or over another one.
+    """Return the retriever over the settings' knowledge base or document, or over another one.
 
-    `progress` is told of a document that is encoded now.
+    `progress` is called while a document is encoded.
 
     Raises:
-        InputError: the knowledge base cannot be searched by the method that the settings name.
-        KnowledgeBaseError: it is missing, broken or unfinished.
-        MissingExtraError: its encoder's package is not installed.
+        InputError: The method or a filter does not fit the knowledge base.
+        KnowledgeBaseError: The knowledge base is missing, broken or unfinished.
+        MissingExtraError: The encoder's package is not installed.
     """
     settings = settings.resolved()
-    scorer = None if settings.cross_encoder is None else _cross_encoder(settings.cross_encoder)
     searched = over or _searched(settings, progress)
+    if isinstance(searched, KnowledgeBase):
+        _check_labels(searched, settings.filters)
     has_terms = "retrieval" in settings.model_fields_set or isinstance(searched, LexicalSearch)
-    return retriever_over(searched, settings.retrieval if has_terms else "dense", scorer)
+    return retriever_over(searched, settings.retrieval if has_terms else "dense", settings.cross_encoder)
 
 
 def searched(settings: Settings, own_retriever: RankingRetriever | None = None) -> Searched:
-    """Say what is searched, and in which state it is."""
+    """Return the name and version of the collection."""
     resolved = settings.resolved()
     if settings.document is not None:
         path = str(resolved.document)
@@ -77,7 +73,7 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
         name = own_retriever.name or type(getattr(own_retriever, "retriever", own_retriever)).__name__
         manifest = own_retriever.dense_over
     else:
-        # Live PubMed has no state of its own. Folders are nobody's business.
+        # Show only the folder's name. Live PubMed has no version.
         name = PurePath(settings.knowledge_base).name or settings.knowledge_base
         base = knowledge_base(resolved.knowledge_base)
         manifest = base.published if isinstance(base, KnowledgeBase) else None
@@ -87,27 +83,22 @@ def searched(settings: Settings, own_retriever: RankingRetriever | None = None) 
 
 
 def calibration(settings: Settings) -> Calibration | None:
-    """Return the calibration that the settings name; None for BriefContext's own check.
-
-    Raises:
-        InputError: it is missing, or cannot be used.
-    """
+    """Return the calibration of the settings, or None. Raises InputError if it is unusable."""
     if settings.preflight == IOU:
         return None
-    path = Path(settings.calibration_file or Path(settings.resolved().knowledge_base) / CALIBRATION_FILE)
-    if settings.calibration_file is None and not path.is_file():
-        named, then = Path(settings.knowledge_base) / CALIBRATION_FILE, ""
-        if not Path(settings.knowledge_base).is_dir():  # The bundled base and live PubMed have no folder to write to.
-            named, then = Path(CALIBRATION_FILE), f", and name it: --calibration-file {CALIBRATION_FILE}"
+    if settings.preflight != CALIBRATED:
+        path = Path(settings.preflight)
+        wanted = "'iou', 'calibrated', or a calibration file"
+    else:
+        path = Path(settings.resolved().knowledge_base) / CALIBRATION_FILE
+        wanted = f"a knowledge base with a {CALIBRATION_FILE}"
+    if not path.is_file():
         raise InputError(
-            f"The preflight is 'calibrated', and there is no {named}. Make it: briefcontext calibrate --kb "
-            f"{settings.knowledge_base} --questions FILE --out {named}{then}"
+            f"preflight = {settings.preflight!r}: there is no calibration {path.name}. Use {wanted}. "
+            f"Make one: briefcontext calibrate --kb {settings.knowledge_base} "
+            "--questions FILE --out FILE."
         )
-    try:
-        modified = path.stat().st_mtime_ns
-    except OSError:
-        modified = 0
-    return _calibration(str(path), modified)
+    return _calibration(str(path), path.stat().st_mtime_ns)
 
 
 @lru_cache(_KEPT_OPEN)
@@ -117,16 +108,12 @@ def _calibration(path: str, modified: int) -> Calibration:
 
 def _searched(settings: Settings, progress: Progress | None) -> KnowledgeBase | LivePubMed | LongDocumentRetriever:
     if (path := settings.document) is not None:
-        return _document(_DocumentFile(path, _modified(path), settings.document_encoder, progress))
+        return _document(_DocumentFile(path, _modified(path), progress))
     return knowledge_base(settings.knowledge_base)
 
 
 def filtered(settings: Settings) -> tuple[int, int] | None:
-    """Return how many passages the settings leave to answer from, and of how many; None where nothing can be counted.
-
-    Raises:
-        KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
-    """
+    """Return the number of passages that pass the filters, and of all; None if unknown."""
     searched = _searched(settings.resolved(), None)
     if not isinstance(searched, KnowledgeBase):
         return None
@@ -134,11 +121,7 @@ def filtered(settings: Settings) -> tuple[int, int] | None:
 
 
 def labels(settings: Settings) -> dict[str, list[str]]:
-    """Return the kinds of labels that can be filtered by, each with frequent ones, as far as they are known.
-
-    Raises:
-        KnowledgeBaseError: the knowledge base is missing, broken or unfinished.
-    """
+    """Return frequent labels by kind of filter, as far as they are known."""
     if settings.document is not None or settings.knowledge_base == DEMO:
         return {}
     searched = knowledge_base(settings.resolved().knowledge_base)
@@ -146,13 +129,7 @@ def labels(settings: Settings) -> dict[str, list[str]]:
 
 
 def size(settings: Settings) -> str | None:
-    """Say how many passages the settings' knowledge base or document has, and of what day.
-
-    None for live PubMed, and for the demo, which may first have to be built.
-
-    Raises:
-        KnowledgeBaseError: it is missing, broken or unfinished.
-    """
+    """Return the number of passages and their date in words; None for live PubMed and the demo."""
     settings = settings.resolved()
     if settings.document is None and settings.knowledge_base == DEMO:
         return None
@@ -167,17 +144,13 @@ def size(settings: Settings) -> str | None:
 
 
 def fitting(documents: Sequence[Document], characters: int) -> list[Document]:
-    """Return the first documents that have no more than so many characters together."""
+    """Return the first documents that together fit into a number of characters."""
     lengths = accumulate(len(document.page_content) for document in documents)
     return [document for document, length in zip(documents, lengths, strict=True) if length <= characters]
 
 
 def source(settings: Settings, source_id: str) -> list[Document]:
-    """Return all passages of one source, in its order.
-
-    Raises:
-        KnowledgeBaseError: neither the knowledge base nor the one document has it.
-    """
+    """Return all passages of one source, in order. Raises KnowledgeBaseError for an unknown one."""
     return linked(_searched(settings.resolved(), None).source(source_id), settings)
 
 
@@ -188,7 +161,7 @@ def related(documents: Sequence[Document], settings: Settings) -> list[Document]
 
 
 def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
-    """Return documents with the links that are for those who ask: a server's files open for nobody else."""
+    """Return the documents, on servers without links to local files."""
     if settings.file_links:
         return list(documents)
     return [
@@ -198,24 +171,19 @@ def linked(documents: Sequence[Document], settings: Settings) -> list[Document]:
 
 
 def reader(settings: Settings, own_retriever: RankingRetriever | None = None) -> Reader:
-    """Return the reader that the settings name: a model's, or without one the passage reader.
-
-    The passage reader uses the statistics of terms of what is searched.
+    """Return the reader of the settings: the model's, or without a model the passage reader.
 
     Raises:
-        InputError: the prompts cannot be used; or they or a model for the extractions are named, and no model is.
-        ModelSetupError, MissingExtraError: a model cannot be opened.
+        InputError: The prompts are unusable, or settings of a model are set without a model.
+        ModelSetupError, MissingExtraError: A model cannot be opened.
     """
     settings = settings.resolved()
     if settings.model is not None:
-        of_models = settings.model_dump_json(include=_OF_MODELS)
+        of_models = settings.model_dump_json(include=OF_MODELS)
         return _llm_reader(of_models, Prompts(settings.prompts))
-    if settings.extract_model is not None:
-        raise InputError("extract_model is set and model is not: name the model that answers, too (--model).")
-    if settings.prompts is not None:
-        raise InputError("prompts is set and model is not: name the model that is given them (--model).")
-    if arguments := ", ".join(_model_arguments(settings)):
-        raise InputError(f"{arguments}: set for a model, and there is none. Name it (--model).")
+    for name in ("extract_model", "model_arguments", "prompts"):
+        if getattr(settings, name):
+            raise InputError(f"{name} is set and model is not. Name the model (--model).")
     if own_retriever is not None:
         return PassageReader(PassageRanker(own_retriever.term_statistics))
     searched = _searched(settings, None)
@@ -223,35 +191,28 @@ def reader(settings: Settings, own_retriever: RankingRetriever | None = None) ->
     return PassageReader(PassageRanker(searched.term_statistics, encoder.name))
 
 
-def _model_arguments(settings: Settings) -> dict[str, Any]:
-    named = {"temperature": settings.temperature, "max_output_tokens": settings.max_output_tokens}
-    return {name: value for name, value in named.items() if value is not None} | (settings.model_arguments or {})
-
-
-def refuse_model_settings(settings: Settings) -> None:
-    """Refuse settings that a graph with a reader of its own would leave unheard.
-
-    Raises:
-        InputError: one of them is set.
-    """
+def refuse_ignored(settings: Settings, names: Collection[str], argument: str) -> None:
+    """Raise InputError for settings that have no effect in a graph built with this argument."""
     fields = type(settings).model_fields
-    if unheard := [name for name in fields if name in _OF_MODELS and getattr(settings, name) != fields[name].default]:
+    ignored = [name for name in names if getattr(settings, name) != fields[name].default]
+    if ignored:
         raise InputError(
-            f"The graph was built with a reader of its own, so {', '.join(unheard)} would have no effect. Leave it out "
-            "and give it to the reader (LLMReader takes all of them), or build the graph without a reader."
+            f"The graph was built with a {argument}, which ignores {', '.join(sorted(ignored))}. Leave them "
+            f"out, or build the graph without a {argument}."
         )
 
 
 @lru_cache(_KEPT_OPEN)
 def knowledge_base(name: str) -> KnowledgeBase | LivePubMed:
-    """Open a knowledge base as the settings name it, once.
-
-    Raises:
-        KnowledgeBaseError: it is missing, broken or unfinished.
-    """
+    """Open a knowledge base once. Raises KnowledgeBaseError if there is no complete one."""
     if name.startswith(LIVE_PUBMED):
         return LivePubMed.from_name(name)
     return KnowledgeBase.open(name)
+
+
+@lru_cache(_KEPT_OPEN)
+def _check_labels(base: KnowledgeBase, filters: Filters) -> None:
+    base.check_labels(filters)
 
 
 def _modified(path: str) -> float:
@@ -268,46 +229,33 @@ def _digest(path: str, modified: float) -> str:
 
 @dataclass(frozen=True)
 class _DocumentFile:
-    """A file as it was at a time; who is told of reading it makes no difference."""
+    """Cache key of a file: its path and time of modification."""
 
     path: str
     modified: float
-    encoder: str
     progress: Progress | None = field(compare=False)
 
 
 @lru_cache(_KEPT_OPEN)
 def _document(file: _DocumentFile) -> LongDocumentRetriever:
-    return LongDocumentRetriever.from_file(file.path, file.encoder, progress=file.progress)
-
-
-@lru_cache(_KEPT_OPEN)
-def _cross_encoder(name: str) -> CrossEncoderScorer:
-    return CrossEncoderScorer(None if name == "medcpt" else Path(name))
+    return LongDocumentRetriever.from_file(file.path, progress=file.progress)
 
 
 @lru_cache(_KEPT_OPEN)
 def _llm_reader(of_models: str, prompts: Prompts) -> Reader:
     settings = Settings.model_validate_json(of_models)
-    extract_model = None if settings.extract_model is None else _model(settings.extract_model, settings, prompts)
-    return LLMReader(_model(str(settings.model), settings, prompts), extract_model=extract_model)
-
-
-def _model(name: str, settings: Settings, prompts: Prompts) -> Model:
-    return Model(
-        name,
-        arguments=_model_arguments(settings),
-        cache=settings.model_cache,
+    return LLMReader(
+        str(settings.model),
+        extract_model=settings.extract_model,
+        arguments=settings.model_arguments,
         prompts=prompts,
-        structured_output=settings.structured_output,
     )
 
 
 def verifier(settings: Settings, reader: Reader) -> Verifier | None:
-    """Return the judge that the settings name, or the model that answers; None without either.
+    """Return the verifier of the settings, or the model that answers; None without either.
 
-    Raises:
-        ModelSetupError, MissingExtraError: a model cannot be opened.
+    Raises ModelSetupError or MissingExtraError if a model cannot be opened.
     """
     settings = settings.resolved()
     if (name := settings.verify_model) is None:
@@ -315,12 +263,13 @@ def verifier(settings: Settings, reader: Reader) -> Verifier | None:
     if name.startswith(CROSS_ENCODER):
         folder = name.removeprefix(CROSS_ENCODER)
         return EntailmentVerifier(partial(_entailment_model, folder), name)
-    return _model_verifier(settings.model_dump_json(include=_OF_MODELS), name, Prompts(settings.prompts))
+    return _model_verifier(settings.model_dump_json(include=OF_MODELS), name, Prompts(settings.prompts))
 
 
 @lru_cache(_KEPT_OPEN)
 def _model_verifier(of_models: str, name: str, prompts: Prompts) -> Verifier:
-    return ModelVerifier(_model(name, Settings.model_validate_json(of_models), prompts))
+    settings = Settings.model_validate_json(of_models)
+    return ModelVerifier(Model(name, arguments=settings.model_arguments, prompts=prompts))
 
 
 @lru_cache(_KEPT_OPEN)

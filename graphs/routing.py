@@ -16,13 +16,14 @@ _NAMED = 3
 def compare_rankings(documents: Sequence[Document], bm25: Sequence[float], settings: Settings) -> Preflight:
     """Compare the top n of the dense ranking with BM25's.
 
-    Equation 1 of BriefContext (Zhang et al., npj Digital Medicine 2025): they agree when the intersection over union
-    of the two exceeds delta. `reason` is left for the decision, unless BM25 has no ranking to compare.
+    Equation 1 of BriefContext (Zhang et al., npj Digital Medicine 2025): they agree when the
+    intersection over union of the two exceeds delta. The fused order of hybrid search is not
+    compared, because it contains BM25's.
 
     Args:
-        documents: best first, as retrieved. Hybrid search's order is not compared: BM25 has a part in it.
-        bm25: BM25's scores of the documents, in their order.
-        settings: with n and delta.
+        documents: Retrieved documents, best first.
+        bm25: BM25 scores of the documents.
+        settings: With n and delta.
     """
     n, threshold = settings.preflight_top_n, settings.iou_threshold
     dense_top = [str(document.id) for document in dense_order(documents)[:n]]
@@ -70,11 +71,7 @@ def with_prediction(preflight: Preflight, predicted: Prediction, caution: str | 
 
 
 def decide_route(preflight: Preflight, settings: Settings, *, one_ranking: bool = False) -> tuple[Route, str]:
-    """Return the route and, in words, why it is taken.
-
-    Args:
-        one_ranking: whether the documents' own order is BM25's, so that there is no other to disagree with.
-    """
+    """Return the route and its reason; `one_ranking` means that BM25 found the documents."""
     if not preflight["dense_top"]:
         return "abstain", "nothing was retrieved"
     if settings.route != "auto":

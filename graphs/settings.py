@@ -21,30 +21,29 @@ from pydantic import (
 )
 
 from briefcontext.chains.model.limits import CallBudget, CallLimits
-from briefcontext.errors import InputError, plain
-from briefcontext.files import lone_surrogate, sha256
+from briefcontext.errors import InputError, did_you_mean, plain
+from briefcontext.files import lone_surrogate
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.knowledge.study_type import StudyType
 from briefcontext.retrievers.knowledge_base import SearchMethod
 from briefcontext.retrievers.rankings import PREFLIGHT_IOU_THRESHOLD, PREFLIGHT_TOP_N
 
-IOU: Literal["iou"] = "iou"
-"""The name of BriefContext's own preflight check."""
+IOU = "iou"
+"""The value of `preflight` for BriefContext's own check."""
+CALIBRATED = "calibrated"
+"""The value of `preflight` for the calibration of the knowledge base."""
 MAX_TOP_K = 1024
 
-_RENAMED = {
-    "call_timeout": "model_timeout",
-    "deadline": "total_timeout",
-    "keep_retracted": "include_retracted",
-    "max_in_flight": "max_concurrent_calls",
-    "quote_similarity": "min_quote_similarity",
-}
+
+def _as_list(given: object) -> object:
+    return [] if given is None else [given] if isinstance(given, str) else given
 
 
+_Count = Annotated[int, Field(ge=1, le=MAX_TOP_K)]
 _Year = Annotated[int, Field(ge=1000, le=9999)]
 _Label = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_Labels = Annotated[Sequence[_Label], AfterValidator(tuple)]
+_Labels = Annotated[Sequence[_Label], BeforeValidator(_as_list), AfterValidator(tuple)]
 if TYPE_CHECKING:  # What is taken, where a pair is kept.
     _Years = tuple[int | None, int | None] | list[int] | str
 else:
@@ -59,39 +58,29 @@ def _as_text(given: object) -> object:
     return str(given) if isinstance(given, int) and not isinstance(given, bool) else given
 
 
-def _as_list(given: object) -> object:
-    return [] if given is None else [given] if isinstance(given, str) else given
-
-
 Words = Annotated[str, BeforeValidator(_as_text)]
 """Text, for which a whole number is also accepted."""
 _WordLists = Annotated[list[Words], BeforeValidator(_as_list)]
 
 
 class AskedFilters(BaseModel):
-    """Filters as somebody gives them along with a question."""
+    """Filters that a client sends with a question."""
 
     model_config = ConfigDict(extra="forbid")
 
-    years: Words | None = Field(
-        default=None, description="Years of publication, both ends included: 2015-2020, 2015-, -2019 or 2021."
-    )
+    years: Words | None = Field(default=None, description="Years, both included: 2015-2020, 2015-, -2019 or 2021.")
     publication_types: _WordLists = Field(
         default=[],
-        description="Any of these study types: " + ", ".join(get_args(StudyType)) + ". PubMed's publication types are "
-        'understood, too: "Clinical Trial", "Meta-Analysis".',
+        description=f"Any of these study types: {', '.join(get_args(StudyType))}; or PubMed's "
+        "publication types, such as Meta-Analysis.",
     )
-    journals: _WordLists = Field(default=[], description='Titles or abbreviations, any of them: "N Engl J Med".')
-    mesh: _WordLists = Field(default=[], description='MeSH headings, any of them: "Asthma".')
-    languages: _WordLists = Field(default=[], description="Codes of languages, any of them: eng, fre.")
+    journals: _WordLists = Field(default=[], description="Any of these titles or abbreviations.")
+    mesh: _WordLists = Field(default=[], description='Any of these MeSH headings: "Asthma".')
+    languages: _WordLists = Field(default=[], description="Any of these codes: eng, fre.")
 
 
 class Settings(BaseModel):
-    """How a question is answered. Every field has a default; without `context=` all defaults apply.
-
-    Raises:
-        InputError: an unknown setting, or a value out of its range.
-    """
+    """How a question is answered. Raises InputError for a wrong name or value."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -101,192 +90,121 @@ class Settings(BaseModel):
     )
 
     most_documents: ClassVar[int] = MAX_TOP_K
-    """The most documents that are taken along with a question."""
+    """Limit of documents that come with a question."""
     listed_in: ClassVar[Mapping[str, str]] = {}
-    """The variables in which a server's owner lists what settings may name."""
+    """Environment variables that list the names allowed on a server, by setting."""
+    file_links: ClassVar[bool] = True
+    """Whether citations link to local files. Servers use settings without."""
 
     route: Literal["auto", "map_reduce", "vanilla", "order_preserving"] = Field(
-        default="auto", description="The way to read: decided by the preflight check (auto), or forced."
+        default="auto", description="Route of every question; auto lets the preflight decide."
     )
     fallback: Literal["vanilla", "order_preserving"] = Field(
         default="vanilla",
-        description="How to read when the rankings agree: in rank order, or in the order of the source.",
+        description="Route when the rankings agree: in rank order, or in the order of the source.",
     )
-    top_k: int = Field(default=16, ge=1, le=MAX_TOP_K, description="How many documents are retrieved.")
-    partition_size: int = Field(default=4, ge=1, le=MAX_TOP_K, description="How many documents one extraction reads.")
-    preflight_top_n: int = Field(
+    top_k: _Count = Field(default=16, description="Number of documents to retrieve.")
+    partition_size: _Count = Field(default=4, description="Number of documents per extraction.")
+    preflight_top_n: _Count = Field(
         default=PREFLIGHT_TOP_N,
-        ge=1,
-        le=MAX_TOP_K,
-        description="How many documents at the top of the two rankings the preflight check compares.",
+        description="Number of documents at the top of each ranking that the preflight compares.",
     )
     iou_threshold: float = Field(
         default=PREFLIGHT_IOU_THRESHOLD,
         ge=0,
         le=1,
-        description="The rankings agree when their overlap (intersection over union) is above this. Where BM25 has no "
-        "top n (few documents hold a term of the question, or scores tie), it cannot tell, and the question is mapped.",
+        description="Intersection over union above which the rankings agree. If BM25 has no "
+        "clear top n, the route is map_reduce.",
     )
-    preflight: Literal["iou", "calibrated"] = Field(
+    preflight: str = Field(
         default=IOU,
-        description="How the route is decided: by the overlap of the two rankings ('iou', BriefContext), or by a "
-        "calibration that predicts from them whether the key document is misplaced.",
-    )
-    calibration_file: str | None = Field(
-        default=None,
         min_length=1,
-        description="Calibration for the preflight check, which is 'calibrated' then. By default preflight.json in the "
-        "knowledge base's folder.",
+        description="Preflight check: 'iou' for the overlap of the rankings, 'calibrated' for the "
+        "calibration in the knowledge base's folder, or a calibration file.",
     )
     knowledge_base: str = Field(
         default=DEMO,
         min_length=1,
-        description="Folder of a knowledge base, 'demo' for the bundled one, or 'pubmed:' for live PubMed.",
+        description="Folder of a knowledge base, 'demo', or 'pubmed:' for live PubMed.",
     )
-    document: str | None = Field(
-        default=None, description="One long file to answer from, in place of the knowledge base."
-    )
-    document_encoder: str = Field(
-        default="e5", description="Encoder for the chunks of that file: e5, medcpt, bge, minilm or a model's folder."
-    )
+    document: str | None = Field(default=None, description="One long file to answer from, instead of a knowledge base.")
     retrieval: SearchMethod = Field(
         default="hybrid",
-        description="How documents are found: by vectors, by BM25, or by both, fused; live PubMed has vectors only. "
-        "The preflight check compares the dense ranking with BM25's; without a dense one, the documents are mapped.",
+        description="Search by vectors, by BM25, or by both, fused. Live PubMed has only dense.",
     )
-    cross_encoder: str | None = Field(
-        default=None,
-        description="Put the documents found in order by a cross-encoder: 'medcpt', or a checkpoint's folder.",
-    )
+    cross_encoder: str | None = Field(default=None, description="Cross-encoder that reranks: 'medcpt' or a folder.")
     years: _Years | None = Field(
         default=None,
-        description="Only publications of these years: from and to, both included, either may be null. Text is taken, "
-        "too: 2015-2020, 2015-, -2019 or 2021.",
+        description="Years of publication, both included: 2015-2020, 2015-, -2019, 2021, or a pair "
+        "in which either may be null.",
     )
     publication_types: _Labels = Field(
         default=(),
-        description="Only publications of one of these types: 'randomized trial' and what else is shown beside an "
-        "article, or publication types as PubMed writes them.",
+        description="Any of these study types ('randomized trial') or PubMed publication types.",
     )
-    journals: _Labels = Field(
-        default=(), description="Only publications in one of these journals, by title or MEDLINE abbreviation."
-    )
-    mesh: _Labels = Field(default=(), description="Only publications under one of these MeSH headings.")
-    languages: _Labels = Field(default=(), description="Only publications in one of these languages: eng or en.")
-    include_retracted: bool = Field(
-        default=False, description="Use retracted articles, too. By default they are left out and counted."
-    )
+    journals: _Labels = Field(default=(), description="Any of these journals, by title or MEDLINE abbreviation.")
+    mesh: _Labels = Field(default=(), description="Any of these MeSH headings.")
+    languages: _Labels = Field(default=(), description="Any of these languages: eng or en.")
+    include_retracted: bool = Field(default=False, description="Use retracted articles, which are otherwise left out.")
     model: str | None = Field(
-        default=None,
-        description="Chat model as provider:model. Without one, the closest passages are shown.",
+        default=None, description="Chat model as provider:model. Without one, passages are shown."
     )
     extract_model: str | None = Field(
         default=None, description="Another chat model for the extractions, as provider:model."
     )
-    temperature: float | None = Field(
-        default=None, ge=0, description="The models' temperature. By default the provider's own."
-    )
-    max_output_tokens: int | None = Field(
-        default=None, ge=1, description="The most tokens of one reply. By default the provider's own."
-    )
     model_arguments: dict[str, JsonValue] | None = Field(
-        default=None, description="What the models' LangChain classes take besides, by name: reasoning_effort, top_p."
-    )
-    prompts: str | None = Field(
-        default=None, description="Folder of prompts that the model is given in place of the bundled ones."
-    )
-    model_cache: str | None = Field(
-        default=None, description="SQLite file that keeps the replies of models, so that none is paid for twice."
-    )
-    structured_output: Literal["auto", "json_schema", "tools", "prompt"] = Field(
-        default="auto",
-        description="How a model is asked for extractions: by the provider's JSON schema, as a tool's arguments, or by "
-        "the prompt alone. auto goes by LangChain's profile of the model, and by the prompt where that is refused.",
-    )
-    max_input_tokens: int | None = Field(
-        default=None, ge=1024, description="The model's input window in tokens. By default what the model states."
-    )
-    max_concurrent_calls: int = Field(
-        default=32, ge=1, le=4096, description="Model calls in flight at once in this process, over all questions."
-    )
-    requests_per_minute: float | None = Field(default=None, gt=0, description="Model calls started in a minute.")
-    tokens_per_minute: float | None = Field(default=None, gt=0, description="Input tokens sent in a minute, about.")
-    model_timeout: float = Field(default=120.0, gt=0, description="Seconds for one model call.")
-    max_retries: int = Field(default=4, ge=0, le=20, description="How often a model call that failed is tried again.")
-    retry_wait: float = Field(
-        default=1.0, ge=0, description="Seconds before the first retry, doubled for each further one."
-    )
-    total_timeout: float | None = Field(
         default=None,
-        gt=0,
-        description="Seconds for the whole question, counted from its first start also when it is resumed.",
+        description="Arguments of the models' LangChain classes, such as temperature. Also "
+        "max_output_tokens, and cache: an SQLite file that keeps replies.",
     )
+    prompts: str | None = Field(default=None, description="Folder of prompts to use instead of the bundled ones.")
+    max_input_tokens: int | None = Field(
+        default=None, ge=1024, description="Input window in tokens. Default: the model's own."
+    )
+    max_concurrent_calls: int = Field(default=32, ge=1, le=4096, description="Concurrent model calls of this process.")
+    requests_per_minute: float | None = Field(default=None, gt=0, description="Model calls started per minute.")
+    model_timeout: float = Field(default=120.0, gt=0, description="Seconds for one model call.")
+    max_retries: int = Field(default=4, ge=0, le=20, description="Retries of a failed model call.")
     verify: bool = Field(
         default=True,
-        description="Compare each cited sentence of a free answer with the passages that it cites, by a model.",
+        description="Compare each cited sentence of a free answer with its passages, by a model.",
     )
     verify_model: str | None = Field(
         default=None,
         min_length=1,
-        description="Model for the verification: a chat model as provider:model, or cross-encoder:NAME for an "
-        "entailment model. By default the model that answers.",
+        description="Model for the verification: provider:model, or cross-encoder:NAME for an "
+        "entailment model. Default: the model that answers.",
     )
-    on_partition_failure: Literal["report", "raise"] = Field(
-        default="report",
-        description="When a partition fails after its retries: tell it in the answer (report), or raise its error "
-        "(raise).",
-    )
-    min_quote_similarity: float = Field(
-        default=90.0,
-        ge=50,
-        le=101,
-        description="Least similarity, 0 to 100, of a quote that is not literal.",
-    )
-    force_choice: bool = Field(
-        default=False, description="Multiple choice: choose an option in any case. For benchmarks."
-    )
-
-    file_links: bool = Field(
-        default=True, description="Link citations of files to where they lie on this machine. Servers never do."
-    )
-
-    @property
-    def fingerprint(self) -> str:
-        """The same for the same settings, which it does not show."""
-        return sha256(self.model_dump_json().encode())
 
     @property
     def filters(self) -> Filters:
-        """What every document has to fulfil."""
+        """The filters by year and label."""
         first, last = cast("tuple[int | None, int | None]", self.years or (None, None))
         labels = map(tuple, (self.publication_types, self.journals, self.mesh, self.languages))
         return Filters(first, last, *labels)
 
-    def budget(self, started: float) -> CallBudget:
-        """Open the budget of one node's model calls, in a run that began at `started` (seconds since the epoch)."""
+    def budget(self) -> CallBudget:
+        """Return an unused budget of one node's model calls."""
         return CallBudget(
             timeout=self.model_timeout,
             max_retries=self.max_retries,
-            retry_wait=self.retry_wait,
-            deadline=None if self.total_timeout is None else started + self.total_timeout,
-            limits=CallLimits(self.max_concurrent_calls, self.requests_per_minute, self.tokens_per_minute),
+            limits=CallLimits(self.max_concurrent_calls, self.requests_per_minute),
             max_input_tokens=self.max_input_tokens,
-            min_quote_similarity=self.min_quote_similarity,
-            force_choice=self.force_choice,
         )
 
     def resolved(self) -> Self:
-        """The settings with the places of what they name. Here names are places; a served graph's are not."""
+        """Return the settings with paths instead of names, which differ only on servers."""
         return self
 
-    def narrowed(self, asked: AskedFilters | None) -> Self:
-        """The settings with the filters that were asked for in place of their own; the others stay.
+    def without_file_links(self) -> "Settings":
+        """Return the settings of a server, whose answers do not link to its files."""
+        served: type[Settings] = type("ServerSettings", (type(self),), {"file_links": False})
+        return served(**self.model_dump(exclude_unset=True))
 
-        Raises:
-            InputError: a filter that cannot be used.
-        """
-        given = asked.model_dump(exclude_defaults=True) if asked else {}
-        return type(self)(**{**self.model_dump(), **given}) if given else self
+    def narrowed(self, asked: AskedFilters | None) -> Self:
+        """Return the settings with a client's filters instead of their own."""
+        filters = asked.model_dump(exclude_defaults=True) if asked else {}
+        return type(self)(**{**self.model_dump(exclude_unset=True), **filters})
 
     @field_validator("*", mode="before")
     @classmethod
@@ -301,6 +219,8 @@ class Settings(BaseModel):
     @field_validator("years", mode="before")
     @classmethod
     def _from_text(cls, given: object) -> object:
+        if isinstance(given, int):
+            given = str(given)
         if not isinstance(given, str):
             return given
         first, dash, last = (part.strip() for part in given.partition("-"))
@@ -319,49 +239,39 @@ class Settings(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        if isinstance(data, dict) and data.get("calibration_file"):
-            data = {"preflight": "calibrated", **data}
-        if isinstance(data, dict) and data.get("preflight") == "calibrated":
+        if isinstance(data, dict) and data.get("preflight", IOU) != IOU:
             # Calibrations are fitted to the dense ranking.
             data = {"retrieval": "dense", **data}
         try:
-            settings = handler(data)
+            return handler(data)
         except ValidationError as error:
             raise InputError(_problems(error, cls)) from error
-        if settings.preflight == IOU and settings.calibration_file:
-            raise InputError(
-                f"Settings cannot be used: preflight 'iou' reads no calibration_file, and {settings.calibration_file} "
-                "is given. Leave out one of the two."
-            )
-        return settings
 
 
 def current_settings(defaults: type[Settings]) -> Settings:
-    """Return the settings of the run that this is called in; without `context=`, or outside of a run, the defaults.
+    """Return the settings of the current run.
 
-    As a part of another graph, this one is handed that graph's context: if it is no `Settings`, the defaults hold.
+    Without `context=`, or with the context of a surrounding graph, they are the defaults.
     """
     context: object = getattr(get_runtime(Settings), "context", None)
+    if isinstance(context, str | int | list | tuple | type):
+        raise InputError(f"context = {context!r:.100} is not settings. Pass context=Settings(…) or a dict.")
     return context if isinstance(context, Settings) else defaults()
 
 
 def _problems(error: ValidationError, settings: type[Settings]) -> str:
-    known = ", ".join(settings.model_fields)
     problems = []
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"])) or "settings"
-        if name in _RENAMED:
-            problems.append(f"the setting {name!r} is now called {_RENAMED[name]!r}")
-        elif problem["type"] == "extra_forbidden":
-            problems.append(f"there is no setting {name!r} (there are {known})")
-        elif name == "preflight":
-            problems.append(
-                f"preflight = {problem['input']!r:.100}: it is 'iou' or 'calibrated' (a file: calibration_file)"
-            )
-        else:
-            said = plain(problem["msg"])
-            if variable := settings.listed_in.get(name):
-                said = f"{said.replace('it should be None', 'none is allowed')}; the server's owner lists in {variable}"
-                said += " what may be named"
-            problems.append(f"{name} = {problem['input']!r:.100}: {said}")
-    return f"Settings cannot be used: {'; '.join(problems)}."
+        if problem["type"] == "extra_forbidden":
+            nearest = did_you_mean(name, settings.model_fields)
+            arguments = " Arguments of the model belong in model_arguments."
+            problems.append(f"there is no setting {name!r}.{nearest}{arguments}")
+            continue
+        message = plain(problem["msg"])
+        if variable := settings.listed_in.get(name):
+            message = message.replace("it should be None", "none is allowed")
+            message += f"; the server's owner lists in {variable} the names that are allowed"
+        problems.append(f"{name} = {problem['input']!r:.100}: {message}")
+    message = f"Settings cannot be used: {'; '.join(problems)}"
+    return message if message.endswith((".", "?")) else f"{message}."

@@ -45,8 +45,6 @@ class State(Input, Output):
     """The earlier questions, if `asked` was rewritten."""
     started: float
     """When the run began, in seconds since the epoch."""
-    settings: str
-    """The fingerprint of the settings that it began with."""
     given: bool
     """Whether the caller gave the documents, and nothing was searched."""
     searched: Searched
@@ -72,6 +70,4 @@ class Partition(TypedDict):
     partitions: int
     """How many there are."""
     asked: Question
-    started: float
-    settings: str
     documents: list[Document]

@@ -1,4 +1,4 @@
-"""The graph as a tool for agents, and an answer in short, as their models are told of it."""
+"""The graph as a tool for agents, and the short text of an answer for their models."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ DESCRIPTION = (
     "do not answer. When you use an answer, keep its sources' ids and links, and do not add facts to it."
 )
 _NOTES = 5
-"""The most notes of a list that are shown, dangers not counted."""
+"""Limit of notes in a list, without dangers."""
 
 
 class Asked(BaseModel):
@@ -51,24 +51,21 @@ def briefcontext_tool(
     name: str = NAME,
     description: str = DESCRIPTION,
 ) -> StructuredTool:
-    """Make a LangChain tool of the graph.
+    """Return the graph as a LangChain tool.
 
-    The model gets a short text: the answer, its sources by number, and what it must know of them (`cited_text`). The
-    tool message's `artifact` is the whole `Answer`. The graph's events reach whoever streams the agent's `custom` mode
-    with `subgraphs=True`.
-
-    A question or options that cannot be used, and a model call that failed, become a tool error that the model reads.
-    What only the developer can mend (a knowledge base, a model's set-up) is raised.
+    The model gets a short text with numbered sources (`cited_text`); the tool message's `artifact`
+    is the whole `Answer`. Wrong questions and failed model calls become tool errors that the model
+    reads. Other errors are raised.
 
     Args:
-        graph: made by `build_graph`, or a `RemoteGraph` of the same; by default the ready-made one.
-        settings: those of every question; filters that the model asks for take the place of theirs. Without any, the
-            agent's own `context` holds if it is `Settings`, else the graph's defaults.
-        name: what the model calls the tool.
-        description: what the model is told of it.
+        graph: Made by `build_graph`, or a `RemoteGraph` of it; by default the ready-made one.
+        settings: Settings of every question; the model's filters replace theirs. By default the
+            agent's own `context` if it is `Settings`, else the graph's defaults.
+        name: Name of the tool.
+        description: Description of the tool for the model.
 
     Raises:
-        InputError: the settings cannot be used.
+        InputError: The settings cannot be used.
     """
     if graph is None:
         from briefcontext.graphs.graph import graph as ready_made
@@ -88,11 +85,11 @@ def briefcontext_tool(
 
     def ask(question: str, *, config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
         with _tool_errors():
-            return _told(asked_graph.invoke(config=config, **asked(question, **arguments)))
+            return _content(asked_graph.invoke(config=config, **asked(question, **arguments)))
 
     async def aask(question: str, *, config: RunnableConfig, **arguments: Any) -> tuple[str, Answer]:
         with _tool_errors():
-            return _told(await asked_graph.ainvoke(config=config, **asked(question, **arguments)))
+            return _content(await asked_graph.ainvoke(config=config, **asked(question, **arguments)))
 
     return StructuredTool.from_function(
         ask,
@@ -114,21 +111,18 @@ def _tool_errors() -> Iterator[None]:
         raise ToolException(str(error)) from error
 
 
-def _told(result: Mapping[str, Any]) -> tuple[str, Answer]:
+def _content(result: Mapping[str, Any]) -> tuple[str, Answer]:
     answer: Answer = result["answer"]
     return cited_text(answer), answer
 
 
 def problems_of(error: ValidationError | Any) -> str:
-    """Return what a model is told of arguments that do not fit the schema."""
+    """Return the message to a model on arguments that do not fit the schema."""
     return f"The arguments cannot be used: {problems(error)}. Call the tool again with others."
 
 
 def cited_text(answer: Answer) -> str:
-    """Return the answer's text, its sources by number, and what a reader must know of it.
-
-    Dangers and cautions come first. Quotes and extractions are left to the answer itself.
-    """
+    """Return the answer's text with its notes, dangers first, and its sources by number."""
     text, notes = answer["text"], answer["notes"]
     parts = [with_signs(text, notes)]
     if answer["abstained"]:

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import lru_cache
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, Self, Unpack, get_args, runtime_checkable
 
 import numpy as np
@@ -77,11 +79,8 @@ class DenseRetriever(RankingRetriever):
     knowledge_base: Annotated[DenseSearch, PlainValidator(_searched)]
     """An open base; or its folder, or `demo`, to open it."""
 
-    if TYPE_CHECKING:  # More is taken than is kept.
-
-        def __init__(
-            self, *, knowledge_base: DenseSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]
-        ) -> None: ...
+    def __init__(self, knowledge_base: DenseSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]) -> None:
+        super().__init__(knowledge_base=knowledge_base, **fields)  # type: ignore[call-arg]
 
     @property
     def term_statistics(self) -> TermStatistics | None:
@@ -100,12 +99,6 @@ class MedCPTRetriever(DenseRetriever):
 
     A knowledge base that was built with another encoder raises KnowledgeBaseError.
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, *, knowledge_base: DenseSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]
-        ) -> None: ...
 
     @field_validator("knowledge_base")
     @classmethod
@@ -137,11 +130,12 @@ class BM25Retriever(RankingRetriever):
     knowledge_base: Annotated[LexicalSearch, BeforeValidator(_opened)]
     """An open base; or its folder, or `demo`, to open it."""
 
-    if TYPE_CHECKING:  # More is taken than is kept.
-
-        def __init__(
-            self, *, knowledge_base: LexicalSearch | str | PathLike[str], **fields: Unpack[RetrieverFields]
-        ) -> None: ...
+    def __init__(
+        self,
+        knowledge_base: LexicalSearch | str | PathLike[str],
+        **fields: Unpack[RetrieverFields],
+    ) -> None:
+        super().__init__(knowledge_base=knowledge_base, **fields)  # type: ignore[call-arg]
 
     @property
     def ranks_by_bm25(self) -> bool:
@@ -215,6 +209,18 @@ class PassageScorer(Protocol):
         """Return a score, higher is better, for each (title, text): `(n,) float32`."""
 
 
+@lru_cache(8)
+def _cross_encoder(name: str) -> PassageScorer:
+    from briefcontext.knowledge.encoders.sentence_transformer import CrossEncoderScorer
+
+    return CrossEncoderScorer(None if name == "medcpt" else Path(name))
+
+
+def open_scorer(scorer: object) -> object:
+    """Return a scorer; a name or folder opens a cross-encoder, once."""
+    return _cross_encoder(str(scorer)) if isinstance(scorer, str | PathLike) else scorer
+
+
 class RerankingRetriever(RankingRetriever):
     """Retrieves candidates and returns the best of them by a scorer, whose score they carry.
 
@@ -222,7 +228,8 @@ class RerankingRetriever(RankingRetriever):
     """
 
     retriever: AnyRetriever
-    scorer: PassageScorer
+    scorer: Annotated[PassageScorer, BeforeValidator(open_scorer)]
+    """A scorer, the name `medcpt`, or the folder of a cross-encoder."""
     fetch_k: int = SCORED_K
     """How many candidates to score; never fewer than `k`."""
 
@@ -232,7 +239,7 @@ class RerankingRetriever(RankingRetriever):
             self,
             *,
             retriever: RetrieverLike | VectorStore,
-            scorer: PassageScorer,
+            scorer: PassageScorer | str | PathLike[str],
             fetch_k: int = ...,
             **fields: Unpack[RetrieverFields],
         ) -> None: ...
@@ -258,7 +265,7 @@ class RerankingRetriever(RankingRetriever):
 
 
 def retriever_over(
-    searched: DenseSearch | RankingRetriever, method: SearchMethod = "dense", scorer: PassageScorer | None = None
+    searched: DenseSearch | RankingRetriever, method: SearchMethod = "dense", scorer: PassageScorer | str | None = None
 ) -> RankingRetriever:
     """Return the retriever that searches a knowledge base or a document in one of the ways.
 

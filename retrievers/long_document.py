@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -27,6 +27,8 @@ from briefcontext.knowledge.store.terms import TermStatistics
 from briefcontext.retrievers.ranking_retriever import DEFAULT_K, RankingRetriever, ranked, refuse_filters
 from briefcontext.retrievers.rankings import BM25Pool
 
+DOCUMENT_ENCODER = "e5"
+"""Encoder of one document, unless another is passed."""
 VERSION = 5
 """Goes up when the same document is cut or encoded in another way."""
 MAX_KEPT = 64
@@ -54,6 +56,12 @@ class LongDocumentRetriever(RankingRetriever):
     """The document in chunks, in order."""
     vectors: SkipValidation[NDArray[np.float32]]
     """The chunks' vectors, `(n, d) float32`."""
+
+    def __init__(self, path: str | Path | None = None, **fields: Any) -> None:
+        if path is not None:
+            made = type(self).from_file(path, fields.pop("encoder", DOCUMENT_ENCODER))
+            fields = {"encoder": made.encoder, "chunks": made.chunks, "vectors": made.vectors, **fields}
+        super().__init__(**fields)
 
     @classmethod
     def from_document(
@@ -87,7 +95,7 @@ class LongDocumentRetriever(RankingRetriever):
     def from_file(
         cls,
         path: str | Path,
-        encoder: Encoder | str,
+        encoder: Encoder | str = DOCUMENT_ENCODER,
         *,
         tokens: int = CHUNK_TOKENS,
         k: int = DEFAULT_K,

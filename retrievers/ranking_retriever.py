@@ -66,7 +66,8 @@ class RankingRetriever(BaseRetriever):
         try:
             return handler(data)
         except ValidationError as error:
-            raise InputError(f"{cls.__name__} cannot be made: {problems(error)}.") from error
+            message = problems(error, cls.model_fields)
+            raise InputError(f"{cls.__name__} cannot be made: {message}.") from error
 
     @property
     def term_statistics(self) -> TermStatistics | None:
@@ -231,6 +232,8 @@ def as_passages(documents: Iterable[Document]) -> list[Document]:
     """
     passages: dict[str, Document] = {}
     for document in documents:
+        if not _is_document(document):
+            raise InputError(f"{document!r:.100} is not a document. Pass LangChain documents.")
         passage = _as_passage(document)
         id = str(passage.id)
         if id in passages and passages[id].page_content != passage.page_content:

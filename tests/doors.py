@@ -39,8 +39,8 @@ CALLS = 3
 LEAKS = (SECRET, "root:x:0:", "PYTHONPATH=", "BRIEFCONTEXT_CACHE=")
 """What stands in a reply only when a file of the server was opened for it."""
 FIELDS = (
-    *("document", "knowledge_base", "prompts", "preflight", "calibration_file", "cross_encoder", "document_encoder"),
-    *("model_cache", "model", "extract_model"),
+    *("document", "knowledge_base", "prompts", "preflight", "cross_encoder"),
+    *("model_arguments", "model", "extract_model"),
 )
 """The settings that name files, folders or models."""
 PATIENCE = 400.0

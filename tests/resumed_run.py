@@ -86,7 +86,7 @@ def telling(saver: Any) -> Any:
 def _graph(url: str, checkpointer: Any) -> Any:
     model = ChatOpenAI(model="scripted", base_url=url, api_key="none", max_retries=0)
     retriever = FixedRetriever(documents=make_documents(16, about=0))
-    return build_graph(reader=model, retriever=retriever, checkpointer=checkpointer)
+    return build_graph(model=model, retriever=retriever, checkpointer=checkpointer)
 
 
 def _run(given: Any, url: str, database: str) -> Any:

@@ -26,7 +26,7 @@ def _collect(
     runner: asyncio.Runner, url: str, asynchronous: bool, modes: list[str], in_flight: int, partitions: int
 ) -> list[Any]:
     model = ChatOpenAI(model="scripted", base_url=url, api_key="none", max_retries=0)
-    built: Any = build_graph(reader=model, retriever=FixedRetriever(documents=make_documents(partitions, about=0)))
+    built: Any = build_graph(model=model, retriever=FixedRetriever(documents=make_documents(partitions, about=0)))
     context = Settings(
         route="map_reduce", top_k=partitions, partition_size=1, max_concurrent_calls=in_flight, max_retries=0
     )

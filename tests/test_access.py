@@ -12,7 +12,7 @@ from briefcontext.access import MOST_DOCUMENTS, served
 from briefcontext.errors import InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import build_graph
-from briefcontext.graphs.long_document import LongDocumentSettings, NamedDocument
+from briefcontext.graphs.long_document import LongDocumentSettings
 from briefcontext.graphs.settings import Settings
 from briefcontext.mcp_server import build_server
 from briefcontext.page.app import create_app
@@ -47,9 +47,12 @@ def test_no_model_is_sent_elsewhere() -> None:
         ({"model": "openai:a"}, "model = 'openai:a': none is allowed; the server's owner lists in BRIEFCONTEXT_MODELS"),
         (
             {"document": "a.pdf"},
-            "none is allowed; the server's owner lists in BRIEFCONTEXT_DOCUMENTS what may be named",
+            "none is allowed; the server's owner lists in BRIEFCONTEXT_DOCUMENTS the names that are",
         ),
-        ({"knowledge_base": "mine"}, "it should be 'demo'; the server's owner lists in BRIEFCONTEXT_BASES what may be"),
+        (
+            {"knowledge_base": "mine"},
+            "the server's owner lists in BRIEFCONTEXT_BASES the names that",
+        ),
     ],
 )
 def test_what_is_not_listed_is_refused_by_the_name_of_the_list(given: dict[str, Any], message: str) -> None:
@@ -59,8 +62,8 @@ def test_what_is_not_listed_is_refused_by_the_name_of_the_list(given: dict[str, 
 
 
 def test_without_a_document_it_is_told_which_may_be_named() -> None:
-    long_document: Any = build_graph(retriever=NamedDocument(), settings=served(LongDocumentSettings, {}))
-    with pytest.raises(InputError, match=r"no document to answer from\..* in BRIEFCONTEXT_DOCUMENTS"):
+    long_document: Any = build_graph(settings=served(LongDocumentSettings, {}))
+    with pytest.raises(InputError, match=r"no document to answer from.*BRIEFCONTEXT_DOCUMENTS"):
         long_document.invoke({"question": QUESTION})
 
 
@@ -173,7 +176,7 @@ async def _of_mcp(file: Path) -> str:
 
 def _of_langgraph(file: Path) -> str:
     settings = served(LongDocumentSettings, {"BRIEFCONTEXT_DOCUMENTS": str(file.parent)})
-    graph: Any = build_graph(retriever=NamedDocument(), settings=settings)
+    graph: Any = build_graph(settings=settings)
     return str(graph.invoke({"question": ADVERSE}, context={"document": file.name}))
 
 

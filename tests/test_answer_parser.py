@@ -149,7 +149,7 @@ def test_quotes_are_read_however_they_are_listed(listed: str) -> None:
     reply = f"So [2B3C].\n{listed}\n\nChoice: A\nConflict: X says no."
     parts = read_reply(reply)
     assert (parts.text, parts.conflict) == ("So [2B3C].", "X says no.")
-    quotes, lost = ground_all(parts.quotes, [document], 90.0)
+    quotes, lost = ground_all(parts.quotes, [document])
     assert ([quote["text"] for quote in quotes], lost) == (["It was so indeed"], 0)
     assert before_quotes(reply) == "So [2B3C]."
 

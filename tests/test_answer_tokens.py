@@ -64,7 +64,7 @@ def test_tokens_come_between_the_beginning_of_the_answer_and_its_end(
     route: str, run: Any, chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = answering
-    events, words, answer = run(build_graph(reader=chat_model, retriever=disagreeing), route=route)
+    events, words, answer = run(build_graph(model=chat_model, retriever=disagreeing), route=route)
     assert tokens(events) == ["Aspirin ", "helps, ", "it ", "seems."]
     assert words == WORDS
     names = [event["event"] for event in events]
@@ -79,7 +79,7 @@ def test_tokens_are_counted_for_a_client_that_was_not_asked_to(
     run: Any, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
-    _, _, answer = run(build_graph(reader=chat, retriever=disagreeing))
+    _, _, answer = run(build_graph(model=chat, retriever=disagreeing))
     assert answer["usage"]["input_tokens"] == sum(len(call.prompt) // 4 for call in server.all_calls)
 
 
@@ -95,7 +95,7 @@ def test_a_further_attempt_begins_the_answer_anew(
         return Reply(raw=broken) if is_answer(call) and first else answering(call)
 
     server.script = script
-    events, _, answer = run(build_graph(reader=chat_model, retriever=disagreeing), route="vanilla", retry_wait=0)
+    events, _, answer = run(build_graph(model=chat_model, retriever=disagreeing), route="vanilla")
     assert (tokens(events, 1), "".join(tokens(events, 2))) == (["Aspi"], WORDS)
     assert answer["text"] == WORDS
     assert (answer["usage"]["calls"], answer["usage"]["retries"]) == (2, 1)
@@ -106,7 +106,7 @@ def test_what_a_provider_does_not_stream_comes_in_one_piece(
 ) -> None:
     chat = ChatOpenAI(model="whole", base_url=server.url, api_key="none", max_retries=0)
     server.script = lambda call: Reply("no streams here", status=400) if call.body.get("stream") else answering(call)
-    built = build_graph(reader=chat, retriever=disagreeing)
+    built = build_graph(model=chat, retriever=disagreeing)
     pieces = [tokens(run(built, route="vanilla")[0]) for _ in range(2)]
     assert pieces == [[WORDS], [WORDS]]
     assert [bool(call.body.get("stream")) for call in server.calls] == [True, False, False]
@@ -116,14 +116,14 @@ def test_a_model_that_is_not_to_stream_does_not(run: Any, server: OpenAIServer, 
     for name, setting in {"disable_streaming": True, "stream_usage": False}.items():
         chat = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0, **{name: setting})
         server.script = answering
-        built = build_graph(reader=chat, retriever=disagreeing)
+        built = build_graph(model=chat, retriever=disagreeing)
         assert tokens(run(built, route="vanilla")[0]) == [WORDS]
     assert not any(call.body.get("stream") for call in server.all_calls)
 
 
 def test_nothing_is_streamed_where_nobody_listens(server: OpenAIServer, disagreeing: FixedRetriever) -> None:
     chat = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
-    list(build_graph(reader=chat, retriever=disagreeing).stream({"question": QUESTION}, stream_mode="custom"))
+    list(build_graph(model=chat, retriever=disagreeing).stream({"question": QUESTION}, stream_mode="custom"))
     assert not any(call.body.get("stream") for call in server.all_calls)
 
 
@@ -137,7 +137,11 @@ def test_a_cached_answer_comes_in_one_piece(
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     server.script = answering
-    settings = {"model": "openai:scripted", "model_cache": str(tmp_path / "replies.sqlite"), "route": "vanilla"}
+    settings = {
+        "model": "openai:scripted",
+        "model_arguments": {"cache": str(tmp_path / "replies.sqlite")},
+        "route": "vanilla",
+    }
     built = build_graph(retriever=disagreeing)
     pieces = [tokens(run(built, **settings)[0]) for _ in range(2)]
     assert pieces == [["Aspirin ", "helps, ", "it ", "seems."], [WORDS]]

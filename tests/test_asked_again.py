@@ -37,7 +37,7 @@ ANSWERS = [
 
 
 def _ask(chat: ChatOpenAI, route: str, **question: Any) -> dict[str, Any]:
-    built = build_graph(reader=chat, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    built = build_graph(model=chat, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     settings = Settings(route=route, max_retries=0)
     answer: dict[str, Any] = built.invoke({"question": QUESTION, **question}, context=settings)["answer"]
     return answer
@@ -120,7 +120,7 @@ def test_the_second_answers_tokens_take_the_place_of_the_first_ones(
     chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = lambda call: faithful(call) if len(call.body["messages"]) > 2 else Reply("</evidence>")
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     settings = Settings(route="vanilla", max_retries=0)
     tokens = AnswerTokens()
     parts: Any = built.stream({"question": QUESTION}, context=settings, stream_mode="messages")

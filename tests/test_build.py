@@ -191,12 +191,12 @@ def test_a_chunk_size_of_nothing_is_refused_before_anything_is_written(tmp_path:
     ("given", "complaint"),
     [
         ({"encoder": "sideways"}, "There is no encoder 'sideways'"),
-        ({"encoder": None}, "NoneType is no encoder"),
         (
             {"encoder": DeterministicFakeEmbedding(size=8)},
             "FakeEmbedding is no encoder.*EmbeddingsEncoder",
         ),
-        ({"sources": ["papers.txt"]}, "'papers.txt' is no source.*open_sources"),
+        ({"sources": ["papers.txt"]}, "no file or folder papers.txt"),
+        ({"sources": [5]}, "5 is no source.*open_sources"),
         ({"path": "demo"}, "demo names the bundled knowledge base"),
     ],
 )

@@ -324,7 +324,7 @@ def test_the_graph_takes_the_route_that_the_calibration_decides(
 ) -> None:
     path = tmp_path / "preflight.json"
     fitted.write(path)
-    graph, settings = build_graph(), Settings(calibration_file=str(path))
+    graph, settings = build_graph(), Settings(preflight=str(path))
     for place in (0, 75):
         question = labelled.questions[place]
         answer = graph.invoke({"question": question.item.question}, context=settings)["answer"]
@@ -350,17 +350,17 @@ def test_a_graph_refuses_what_its_calibration_is_not_for(fitted: Calibration, tm
     fitted.write(path)
     asked: Any = {"question": "Is metformin safe?"}
     for settings, problem in (
-        (Settings(calibration_file=str(path), top_k=8), "top_k"),
-        (Settings(calibration_file=str(path), retrieval="bm25"), "retrieval 'dense'"),
-        (Settings(calibration_file=str(path), retrieval="hybrid"), "retrieval 'dense'"),
-        (Settings(calibration_file=str(tmp_path / "none.json")), "There is no calibration"),
+        (Settings(preflight=str(path), top_k=8), "top_k"),
+        (Settings(preflight=str(path), retrieval="bm25"), "retrieval 'dense'"),
+        (Settings(preflight=str(path), retrieval="hybrid"), "retrieval 'dense'"),
+        (Settings(preflight=str(tmp_path / "none.json")), "there is no calibration"),
         (Settings(preflight="calibrated"), "briefcontext calibrate --kb demo"),
     ):
         with pytest.raises(BriefContextError, match=problem):
             build_graph().invoke(asked, context=settings)
     documents = [{"page_content": "Metformin is safe.", "metadata": {"score": 1.0}}] * 2
     with pytest.raises(InputError, match="ranked otherwise"):
-        build_graph().invoke({**asked, "documents": documents}, context=Settings(calibration_file=str(path)))
+        build_graph().invoke({**asked, "documents": documents}, context=Settings(preflight=str(path)))
 
 
 def test_questions_without_keys_are_left_out_and_unknown_keys_reported(base: KnowledgeBase, items: list[Item]) -> None:

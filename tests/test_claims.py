@@ -245,7 +245,7 @@ def test_an_invented_dose_is_noted(route: Any, chat_model: ChatOpenAI, server: O
         return Reply(said + (f'\nQuotes:\n[{key}] "{quote}"' if call.documents else ""))
 
     server.script = script
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[SOURCE, OTHER]))
+    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=[SOURCE, OTHER]))
     asked = {"question": "At what dose is metformin started?"}
     answer = built.invoke(asked, context=Settings(route=route, max_retries=0))["answer"]
     assert [citation["quote"] for citation in answer["citations"]] == [quote]

@@ -306,7 +306,6 @@ def test_options_may_follow_one_another_or_be_repeated(
         (["serv"], "Did you mean 'serve'? See"),
         (["ask", "Is it?", "--document", "/nowhere.txt"], "/nowhere.txt"),
         (["ask", "Is it?", "--document", "a.txt", "--kb", "b"], "name one"),
-        (["ask", "Is it?", "--encoder", "minilm"], "--document"),
         (["index", "/nowhere.jsonl", "--kb", "kb", "--encoder", "minilm"], "/nowhere.jsonl"),
         (["index", __file__, "--kb", "kb", "--encoder", "minilm"], "--format"),
         (["index", __file__, "--kb", "kb", "--format", "nonsense"], "nonsense"),
@@ -412,11 +411,18 @@ def test_the_help_names_the_defaults_that_apply(run: Run, monkeypatch: pytest.Mo
         assert f"Default: {Settings.model_fields[name].default}." in option.split(" --")[0]
 
 
+OF_MODELS = {"temperature", "max_output_tokens", "model_cache"}
+"""Options that become arguments of the model."""
+
+
 @pytest.mark.parametrize(
     ("command", "own"),
     [
-        ("ask", {"words", "questions", "at_once", "earlier", "options", "as_json", "references", "verbose"}),
-        ("serve", {"uploads", "host", "port", "token"}),
+        (
+            "ask",
+            {"words", "questions", "at_once", "earlier", "options", "as_json", "references", "verbose"} | OF_MODELS,
+        ),
+        ("serve", {"uploads", "host", "port", "token", "model_cache"}),
         ("mcp", {"http", "host", "port", "token"}),
         ("kb search", {"folder", "query", "k", "method", "as_json"}),
     ],

@@ -216,7 +216,7 @@ def ask(
     chat_model: ChatOpenAI, documents: list[Document], *, options: dict[str, str] | None = None, **settings: Any
 ) -> Answer:
     """Ask the question over documents with a small window."""
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=documents))
+    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=documents))
     context = Settings(**{"max_input_tokens": WINDOW, "max_retries": 0, **settings})
     answer: Answer = built.invoke({"question": QUESTION, "options": options}, context=context)["answer"]
     return answer
@@ -424,7 +424,7 @@ def test_the_whole_map_stays_within_a_window_that_the_models_profile_states(serv
         model="small", base_url=server.url, api_key="none", max_retries=0, profile={"max_input_tokens": WINDOW}
     )
     documents = make_long_documents(16, sentences=60)
-    built = build_graph(reader=chat, retriever=FixedRetriever(documents=documents))
+    built = build_graph(model=chat, retriever=FixedRetriever(documents=documents))
     answer = built.invoke({"question": QUESTION}, context=Settings(route="map_reduce"))["answer"]
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 32
     assert len(answer["citations"]) == 16

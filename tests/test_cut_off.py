@@ -92,7 +92,7 @@ def test_an_answer_that_was_cut_off_says_so_and_how_to_mend_it(
     finish: str, route: Any, streamed: bool, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = lambda call: faithful(call) if call.stage == "extract" else Reply("It must never", finish=finish)
-    built = build_graph(reader=chat, retriever=disagreeing)
+    built = build_graph(model=chat, retriever=disagreeing)
     context = Settings(route=route)
     if streamed:
         *_, last = built.stream({"question": QUESTION}, context=context)
@@ -110,7 +110,7 @@ def test_a_streamed_answer_that_ends_without_saying_why_has_a_caution(
     chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = lambda call: Reply("It must never", finish=None)
-    built = build_graph(reader=chat, retriever=disagreeing)
+    built = build_graph(model=chat, retriever=disagreeing)
     asked = {"question": QUESTION}
     *_, last = built.stream(asked, context=Settings(route="vanilla"), stream_mode=["messages", "values"])
     (caution,) = messages(last[1]["answer"], "cut_off")  # type: ignore[index]
@@ -179,7 +179,7 @@ def test_a_reply_that_is_cut_off_before_it_says_anything_is_reported_and_not_tri
     server.script = lambda call: (
         Reply(thought, finish="length") if "Vitamin number 5 " in call.prompt else faithful(call)
     )
-    built = build_graph(reader=chat, retriever=disagreeing)
+    built = build_graph(model=chat, retriever=disagreeing)
     answer = built.invoke({"question": QUESTION})["answer"]
     (warning,) = messages(answer, "partition_failed")
     assert warning.startswith("Partition 2 was not read (doc-4, doc-5, doc-6, doc-7): ")
@@ -200,7 +200,9 @@ def test_replies_that_were_cut_off_are_not_kept_in_the_cache(
     replying(server, Reply("It must never", finish="length"), Reply("It must never be."), text_only=False)
     budget, cache = CallBudget(), str(tmp_path / "replies.sqlite")
     texts = [
-        wait_for(LLMReader("openai:scripted", cache=cache).aanswer(ASKED, DOCUMENTS, "vanilla", budget))["text"]
+        wait_for(LLMReader("openai:scripted", arguments={"cache": cache}).aanswer(ASKED, DOCUMENTS, "vanilla", budget))[
+            "text"
+        ]
         for _ in range(3)
     ]
     assert texts == ["It must never", "It must never be.", "It must never be."]

@@ -139,9 +139,7 @@ def test_a_cross_encoder_named_in_the_settings_puts_what_is_found_in_its_order(
 ) -> None:
     path, cross_encoder = tmp_path / "report.txt", checkpoints / "MedCPT-Cross-Encoder"
     path.write_text(" ".join(f"Aspirin was given to group {number} and lowered their fever." for number in range(60)))
-    settings = Settings(
-        document=str(path), document_encoder=f"medcpt:{checkpoints}", cross_encoder=str(cross_encoder), top_k=3
-    )
+    settings = Settings(document=str(path), cross_encoder=str(cross_encoder), top_k=3)
     question = "Does aspirin lower fever?"
     found = resources.retriever(settings).invoke(question, k=3)
     chunks = resources.retriever(settings.model_copy(update={"cross_encoder": None})).invoke(question, k=64)

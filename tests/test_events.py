@@ -67,7 +67,7 @@ def _of_partitions(found: list[Any]) -> list[Any]:
 def test_one_call_tells_of_documents_route_and_answer(
     route: Any, collect: Collect, chat_model: ChatOpenAI, agreeing: FixedRetriever
 ) -> None:
-    built = build_graph(reader=chat_model, retriever=agreeing)
+    built = build_graph(model=chat_model, retriever=agreeing)
     assert collect(built, Settings(fallback=route)) == [
         {"event": "retrieved", "documents": 16},
         {
@@ -84,7 +84,7 @@ def test_one_call_tells_of_documents_route_and_answer(
 
 
 def test_nothing_retrieved_tells_of_an_abstention(collect: Collect, chat_model: ChatOpenAI) -> None:
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[]))
+    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=[]))
     assert collect(built, Settings()) == [
         {"event": "retrieved", "documents": 0},
         {"event": "route_decided", "route": "abstain", "reason": "nothing was retrieved", "iou": None},
@@ -104,7 +104,7 @@ def test_map_and_reduce_tell_of_every_partition(
 
     server.script = mixed
     disagreeing.documents = disagreeing.documents[:14]
-    found = collect(build_graph(reader=chat_model, retriever=disagreeing), NO_RETRIES)
+    found = collect(build_graph(model=chat_model, retriever=disagreeing), NO_RETRIES)
     assert found[:2] == [
         {"event": "retrieved", "documents": 14},
         {
@@ -144,7 +144,7 @@ def test_every_partition_starts_before_any_is_done(
     collect: Collect, chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.together = 4
-    found = collect(build_graph(reader=chat_model, retriever=disagreeing), NO_RETRIES)
+    found = collect(build_graph(model=chat_model, retriever=disagreeing), NO_RETRIES)
     names = [event["event"] for event in found]
     assert names[2:-4] == ["partition_started"] * 4 + ["partition_done"] * 4
 
@@ -173,8 +173,8 @@ def test_a_failure_that_stops_the_run_comes_after_what_was_told(
     asynchronous: bool, chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = lambda call: Reply(status=500)
-    built = build_graph(reader=chat_model, retriever=disagreeing)
-    context = Settings(max_retries=0, on_partition_failure="raise")
+    built = build_graph(model=chat_model, retriever=disagreeing)
+    context = Settings(max_retries=0)
     told: list[Any] = []
 
     async def listen() -> None:

@@ -207,7 +207,7 @@ def test_a_calibration_decides_which_questions_are_mapped(
         ("context_length", [], "those of the experiment context_length are arranged"),
         ("cost", ["--method", "vanilla"], "decides for the method briefcontext"),
         ("cost", ["--k", "8"], "top_k = 16, and top_k is 8"),
-        ("cost", ["--calibration", "iou"], "There is no calibration .*iou"),
+        ("cost", ["--calibration", "none.json"], "there is no calibration none.json"),
     ],
 )
 def test_a_calibration_that_cannot_decide_is_refused_before_a_call(

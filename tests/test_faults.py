@@ -27,7 +27,7 @@ AT_ONCE = 12
 SEED = 4
 # So few calls at once, and so much time, that none is given up before it left a busy machine:
 # the server would not see it.
-SETTINGS = Settings(route="map_reduce", retry_wait=0, model_timeout=4, max_concurrent_calls=16)
+SETTINGS = Settings(route="map_reduce", model_timeout=4, max_concurrent_calls=16)
 
 MALFORMED = Reply('{"relevant": true, "quotes": [{"key": ')
 FAULTS = [

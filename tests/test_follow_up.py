@@ -43,7 +43,7 @@ def test_a_follow_up_is_answered_as_a_question_of_its_own(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = rewriting(reply)
-    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     parts = list(graph.stream(FOLLOW_UP, context=SETTINGS, stream_mode=["custom", "values"]))
     assert ("custom", {"event": "rewritten", "question": WHOLE}) in parts
     rewrite, answer = server.calls
@@ -58,7 +58,7 @@ def test_a_follow_up_is_answered_as_a_question_of_its_own(
 def test_a_follow_up_on_a_thread_knows_what_was_asked_there(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = rewriting(WHOLE)
     documents = FixedRetriever(documents=make_documents(4, about=0))
-    graph = build_graph(reader=chat_model, retriever=documents, checkpointer=InMemorySaver())
+    graph = build_graph(model=chat_model, retriever=documents, checkpointer=InMemorySaver())
     threads: list[Any] = [{"configurable": {"thread_id": thread}} for thread in "12"]
     for question, follow_up in ((QUESTION, False), ("And in children?", True), ("And in Europe?", True), (WHOLE, None)):
         asked: Any = {"question": question, "follow_up": follow_up}
@@ -84,7 +84,7 @@ def test_the_command_says_what_a_follow_up_was_asked_as(
 
 
 def test_a_question_without_earlier_ones_is_asked_as_it_is(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     for earlier in (None, []):
         graph.invoke({"question": QUESTION, "earlier": earlier}, context=SETTINGS)
     assert server.stages() == ["answer", "answer"]
@@ -93,7 +93,7 @@ def test_a_question_without_earlier_ones_is_asked_as_it_is(chat_model: ChatOpenA
 @pytest.mark.parametrize("reply", ["...", "Here is the question:", "I cannot rewrite this. As an AI, I only help."])
 def test_a_model_that_writes_no_question_is_an_error(reply: str, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = rewriting(reply)
-    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     with pytest.raises(ModelCallError, match="did not rewrite the follow-up"):
         graph.invoke(FOLLOW_UP, context=SETTINGS)
 
@@ -105,7 +105,7 @@ def test_without_a_model_a_follow_up_is_refused() -> None:
 
 @pytest.mark.parametrize("earlier", ["x", [1], [""], ["x"] * 9, ["x" * 20_001]])
 def test_earlier_questions_are_checked(earlier: Any, chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     with pytest.raises(InputError):
         graph.invoke({"question": QUESTION, "earlier": earlier}, context=SETTINGS)
     page = TestClient(create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1")
@@ -115,7 +115,7 @@ def test_earlier_questions_are_checked(earlier: Any, chat_model: ChatOpenAI, ser
 
 def test_the_page_tells_the_question_that_was_made(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = rewriting(WHOLE)
-    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     page = TestClient(create_app(SETTINGS, graph=graph), client=("127.0.0.1", 1), base_url="http://127.0.0.1")
     told = [json.loads(line) for line in page.post("/api/ask", json=FOLLOW_UP).text.splitlines()]
     assert told[0] == {"event": "rewritten", "question": WHOLE}
@@ -124,7 +124,7 @@ def test_the_page_tells_the_question_that_was_made(chat_model: ChatOpenAI, serve
 
 def test_the_answer_to_a_follow_up_says_how_it_was_read(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = rewriting(WHOLE)
-    graph = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
+    graph = build_graph(model=chat_model, retriever=FixedRetriever(documents=make_documents(4, about=0)))
     (message,) = messages(graph.invoke(FOLLOW_UP, context=SETTINGS)["answer"], "rewritten")
     assert WHOLE in message
     assert messages(graph.invoke({"question": QUESTION}, context=SETTINGS)["answer"], "rewritten") == []

@@ -36,7 +36,7 @@ class UnusedRetriever(FixedRetriever):
 
 @pytest.fixture
 def built(chat_model: ChatOpenAI) -> Any:
-    return build_graph(reader=chat_model, retriever=UnusedRetriever(documents=[]))
+    return build_graph(model=chat_model, retriever=UnusedRetriever(documents=[]))
 
 
 def test_they_are_read_in_their_order_with_keys_and_ranks(built: Any, server: OpenAIServer) -> None:
@@ -134,7 +134,7 @@ def test_none_of_them_is_nothing_to_answer_from_and_not_a_search(built: Any, ser
 
 def test_without_them_the_next_question_of_a_thread_retrieves(chat_model: ChatOpenAI) -> None:
     retriever = FixedRetriever(documents=make_documents(8, about=0))
-    built = build_graph(reader=chat_model, retriever=retriever, checkpointer=InMemorySaver())
+    built = build_graph(model=chat_model, retriever=retriever, checkpointer=InMemorySaver())
     thread: Any = {"configurable": {"thread_id": "one"}}
     documents = [Document(id="own", page_content="Aspirin lowers the risk of stroke.")]
     own = built.invoke(asked(documents), thread)["answer"]
@@ -145,7 +145,7 @@ def test_without_them_the_next_question_of_a_thread_retrieves(chat_model: ChatOp
 
 def test_no_knowledge_base_is_opened_for_them(chat_model: ChatOpenAI) -> None:
     settings = Settings(knowledge_base="there-is-none", route="vanilla")
-    answer = build_graph(reader=chat_model).invoke(asked(make_documents(3, about=0)), context=settings)["answer"]
+    answer = build_graph(model=chat_model).invoke(asked(make_documents(3, about=0)), context=settings)["answer"]
     assert answer["route"] == "vanilla"
 
 

@@ -237,7 +237,7 @@ def test_a_quote_is_shown_with_the_sentence_that_it_is_cut_out_of(quote: str) ->
     _, _, both, long = CUT_OUT.values()
     told = f"{both} {long} {'x ' * 400}surgery."
     document = Document(id="a", page_content=f"Cut off. {told}", metadata={CUT_AT: 100, "key": "2B3C"})
-    (found,), lost = ground_all([("", quote)], [document], 90)
+    (found,), lost = ground_all([("", quote)], [document])
     assert (found["text"], found["match"], lost) == (CUT_OUT[quote], "exact", 0)
     assert found["start"] is not None
     assert found["start"] == 100 + document.page_content.index(CUT_OUT[quote])
@@ -250,7 +250,7 @@ def test_a_quote_is_widened_in_the_piece_of_its_document_that_has_it() -> None:
         Document(id="a", page_content=told[start:end], metadata={CUT_AT: start, "key": "2B3C"})
         for start, end in pairwise(cuts)
     ]
-    (found,), _ = ground_all([("2B3C", "was stopped")], pieces, 90)
+    (found,), _ = ground_all([("2B3C", "was stopped")], pieces)
     assert found["text"] == told[found["start"] : found["end"]] == "Warfarin was stopped at once."
 
 

@@ -99,7 +99,7 @@ def ask() -> Iterator[Ask]:
             server.script = _obedient(attack)
             server.calls.clear()
             documents = _documents(attack)
-            built = build_graph(reader=model, retriever=FixedRetriever(documents=documents))
+            built = build_graph(model=model, retriever=FixedRetriever(documents=documents))
             context = Settings(route=route, partition_size=2, max_retries=0, max_concurrent_calls=1)
             answer = built.invoke(ASKED, context=context)["answer"]
             calls = sorted(server.calls, key=lambda call: (call.stage, "number 1 was" not in call.user))
@@ -220,7 +220,7 @@ def test_a_request_to_repair_a_reply_repeats_none_of_it(
     reply: str, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
     server.script = lambda call: Reply(reply.format(IGNORE) if call.stage == "extract" else "So it is.")
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=_documents()))
+    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=_documents()))
     built.invoke(ASKED, context=Settings(route="map_reduce", max_retries=0))
     first, repair, reduce = server.calls
     assert [message["role"] for message in repair.body["messages"]] == ["system", "user", "assistant", "user"]

@@ -117,7 +117,6 @@ def test_within_a_source_the_last_word_on_a_record_counts(tmp_path: Path) -> Non
 UNUSABLE: list[tuple[Entry, str]] = [
     (Reject("line 7", "It is broken."), "It is broken."),
     (record("x", "  \n"), "no text"),
-    (Document(page_content="No id."), "no source id"),
     (record("x" * 600), "600 characters"),
     (record(" x"), "blanks around it"),
     (record("x\n"), "blanks around it"),

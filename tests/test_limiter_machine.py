@@ -16,13 +16,12 @@ class Asked:
 
     model: int
     limits: CallLimits
-    tokens: int
     end: asyncio.Event
     task: "asyncio.Task[None] | None" = None
     started: float | None = None
 
 
-RATES = [(None, None), (2.0, None), (None, 100.0), (3.0, 100.0), (0.4, 250.0)]
+RATES = [None, 1.0, 2.0, 3.5, 0.4]
 
 
 class LimiterMachine(RuleBasedStateMachine):
@@ -38,7 +37,7 @@ class LimiterMachine(RuleBasedStateMachine):
         self.spent: list[Asked] = []
 
     async def _call(self, asked: Asked) -> None:
-        async with self.limiters[asked.model].slot(asked.limits, tokens=asked.tokens):
+        async with self.limiters[asked.model].slot(asked.limits):
             earlier = self.waiting[: self.waiting.index(asked)]
             assert all(other.model != asked.model for other in earlier)
             assert self._rate_allows(asked)
@@ -52,24 +51,19 @@ class LimiterMachine(RuleBasedStateMachine):
                 self.in_flight.remove(asked)
 
     def _rate_allows(self, asked: Asked) -> bool:
-        def allows(rate: float | None, amount: int, spent: list[tuple[float, int]]) -> bool:
-            if rate is None:
-                return True
-            counted = [n for at, n in spent if self.loop.now < at + 60 * max(1.0, n / rate)]
-            return not sum(counted) or sum(counted) + amount <= rate
-
-        spent = [(other.started or 0.0, other.tokens) for other in self.spent if other.model == asked.model]
-        return allows(asked.limits.requests_per_minute, 1, [(at, 1) for at, _ in spent]) and allows(
-            asked.limits.tokens_per_minute, asked.tokens, spent
-        )
+        rate = asked.limits.requests_per_minute
+        if rate is None:
+            return True
+        times = [other.started or 0.0 for other in self.spent if other.model == asked.model]
+        counted = sum(self.loop.now < time + 60 * max(1.0, 1 / rate) for time in times)
+        return not counted or counted + 1 <= rate
 
     @rule(
         model=st.integers(0, len(RATES) - 1),
         max_concurrent_calls=st.integers(1, 4),
-        tokens=st.sampled_from([0, 1, 40, 100, 350]),
     )
-    def ask(self, model: int, max_concurrent_calls: int, tokens: int) -> None:
-        asked = Asked(model, CallLimits(max_concurrent_calls, *RATES[model]), tokens, asyncio.Event())
+    def ask(self, model: int, max_concurrent_calls: int) -> None:
+        asked = Asked(model, CallLimits(max_concurrent_calls, RATES[model]), asyncio.Event())
         self.waiting.append(asked)
         asked.task = self.loop.create_task(self._call(asked))
         self.loop.settle()

@@ -46,7 +46,7 @@ class Crowd:
 
     async def _call(self) -> None:
         await self._count("asked", 1)
-        async with self.limiter.slot(self.limits, tokens=1):
+        async with self.limiter.slot(self.limits):
             await self._count("inside", 1)
             self.peak = max(self.peak, self.inside)
             await self.go.wait()
@@ -101,12 +101,12 @@ def test_calls_in_flight_reach_the_limit_and_never_exceed_it(
 
 async def call(limiter: Limiter, limits: CallLimits = ONE, timeout: float | None = None) -> None:
     """Make a call that takes no time."""
-    async with limiter.slot(limits, tokens=1, timeout=timeout):
+    async with asyncio.timeout(timeout), limiter.slot(limits):
         pass
 
 
 async def test_calls_in_flight_are_counted_over_all_models(places: Places) -> None:
-    async with Limiter(places).slot(ONE, tokens=1):
+    async with Limiter(places).slot(ONE):
         with pytest.raises(TimeoutError):
             await call(Limiter(places), timeout=0)
 
@@ -123,7 +123,7 @@ def test_one_limiter_serves_a_model_in_the_whole_process() -> None:
 
 def test_limiters_of_the_process_share_its_places() -> None:
     async def main() -> None:
-        async with limiter_for("one model").slot(ONE, tokens=1):
+        async with limiter_for("one model").slot(ONE):
             with pytest.raises(TimeoutError):
                 await call(limiter_for("another model"), timeout=0)
 
@@ -136,13 +136,13 @@ def test_threads_and_tasks_start_in_the_order_in_which_they_asked(limiter: Limit
 
     async def numbered(number: int) -> None:
         asked.append(number)
-        async with limiter.slot(ONE, tokens=1):
+        async with limiter.slot(ONE):
             order.append(number)
 
     async def main() -> None:
         with ThreadPoolExecutor(10) as pool:
             waiting: list[asyncio.Future[None]] = []
-            async with limiter.slot(ONE, tokens=1):
+            async with limiter.slot(ONE):
                 for number in range(20):
                     if number % 2:
                         waiting.append(asyncio.ensure_future(numbered(number)))
@@ -162,7 +162,7 @@ async def test_a_small_limit_is_not_starved_by_larger_ones_behind_it(limiter: Li
     ends = {name: asyncio.Event() for name in ("first", "second", "small", "large")}
 
     async def named(name: str, max_concurrent_calls: int) -> None:
-        async with limiter.slot(CallLimits(max_concurrent_calls), tokens=1):
+        async with limiter.slot(CallLimits(max_concurrent_calls)):
             order.append(name)
             await ends[name].wait()
 
@@ -183,7 +183,7 @@ async def test_a_small_limit_is_not_starved_by_larger_ones_behind_it(limiter: Li
 
 
 async def test_a_small_limit_holds_up_those_of_other_models_behind_it(places: Places) -> None:
-    async with Limiter(places).slot(ONE, tokens=1):
+    async with Limiter(places).slot(ONE):
         small = asyncio.create_task(call(Limiter(places)))
         await settle_loop()
         large = asyncio.create_task(call(Limiter(places), CallLimits(max_concurrent_calls=2)))
@@ -193,7 +193,7 @@ async def test_a_small_limit_holds_up_those_of_other_models_behind_it(places: Pl
 
 
 async def test_calls_behind_a_small_limit_start_when_it_gives_up(limiter: Limiter) -> None:
-    async with limiter.slot(ONE, tokens=1):
+    async with limiter.slot(ONE):
         small = asyncio.create_task(call(limiter))
         await settle_loop()
         large = asyncio.create_task(call(limiter, CallLimits(max_concurrent_calls=2)))
@@ -205,14 +205,14 @@ async def test_calls_behind_a_small_limit_start_when_it_gives_up(limiter: Limite
 
 async def test_a_place_is_free_again_after_an_error(places: Places, limiter: Limiter) -> None:
     with pytest.raises(ZeroDivisionError):
-        async with limiter.slot(ONE, tokens=1):
+        async with limiter.slot(ONE):
             _ = 1 / 0
     assert places.taken == 0
 
 
 async def test_a_call_in_flight_that_is_cancelled_gives_its_place_back(places: Places, limiter: Limiter) -> None:
     async def endless() -> None:
-        async with limiter.slot(ONE, tokens=1):
+        async with limiter.slot(ONE):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(endless())
@@ -228,10 +228,10 @@ async def test_a_cancelled_wait_leaves_nothing_behind(places: Places, limiter: L
     started: list[int] = []
 
     async def numbered(number: int) -> None:
-        async with limiter.slot(ONE, tokens=1):
+        async with limiter.slot(ONE):
             started.append(number)
 
-    holder = limiter.slot(ONE, tokens=1)
+    holder = limiter.slot(ONE)
     await holder.__aenter__()
     tasks = [asyncio.create_task(numbered(number)) for number in range(3)]
     await settle_loop()
@@ -246,31 +246,6 @@ async def test_a_cancelled_wait_leaves_nothing_behind(places: Places, limiter: L
     await asyncio.wait(tasks)
     assert tasks[0].cancelled()
     assert started == [1, 2]
-
-
-@pytest.mark.parametrize("timeout", [0.0, -1.0, 0.001])
-async def test_a_wait_can_time_out(places: Places, limiter: Limiter, timeout: float) -> None:
-    async with limiter.slot(ONE, tokens=1):
-        with pytest.raises(TimeoutError, match=rf"within {timeout} s, with 1 in flight"):
-            await call(limiter, timeout=timeout)
-        assert places.taken == 1
-    async with limiter.slot(ONE, tokens=1, timeout=timeout):
-        assert places.taken == 1
-
-
-@pytest.mark.parametrize("timeout", [float("inf"), 1e12, None])
-async def test_a_timeout_may_be_endless(limiter: Limiter, timeout: float | None) -> None:
-    async with limiter.slot(ONE, tokens=1):
-        waiting = asyncio.create_task(call(limiter, timeout=timeout))
-        await settle_loop()
-        assert not waiting.done()
-    await waiting
-
-
-async def test_an_error_of_the_call_that_is_a_timeout_too_passes_unchanged(limiter: Limiter) -> None:
-    with pytest.raises(TimeoutError, match="the call's own"):
-        async with limiter.slot(ONE, tokens=1, timeout=0):
-            raise TimeoutError("the call's own")
 
 
 def test_asyncio_run_may_be_called_again_and_again(limiter: Limiter) -> None:

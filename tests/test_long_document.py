@@ -142,7 +142,7 @@ def test_whom_a_list_bars_is_read_and_cited_under_its_outer_heading(
     retriever = LongDocumentRetriever.from_file(tmp_path / name, HashingEncoder(), tokens=5)
     context = Settings(route=route, top_k=16)  # type: ignore[arg-type]
     question = {"question": "May adults with severe asthma or a stroke take zincol in pregnancy?"}
-    answer = build_graph(reader=chat_model, retriever=retriever).invoke(question, context=context)["answer"]
+    answer = build_graph(model=chat_model, retriever=retriever).invoke(question, context=context)["answer"]
     listed = [text for call in server.calls for _, text in call.documents if any(item in text for item in LISTED)]
     assert len(listed) >= len(LISTED)
     assert all("Contraindications › Adults" in text and "Doses" not in text for text in listed)

@@ -48,8 +48,8 @@ def read(server: OpenAIServer, tmp_path: Path) -> Read:
         name: str, reading: Reading = READING, short: tuple[str, ...] = (), **settings: int
     ) -> tuple[Outcome, CallTrace]:
         chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
-        models = RunModels(chat, replies=tmp_path / "replies.sqlite", short=short)
-        chosen = Settings(force_choice=True, max_retries=0, partition_size=3, **settings)  # type: ignore[arg-type]
+        models = RunModels(chat, replies=tmp_path / "replies.sqlite", short=short, force_choice=True)
+        chosen = Settings(max_retries=0, partition_size=3, **settings)  # type: ignore[arg-type]
 
         return asyncio.run(traced(name, reading, models, chosen))
 
@@ -144,7 +144,7 @@ def test_calls_are_traced_with_stage_partition_hash_and_tokens(
     chat = ChatOpenAI(model="scripted", base_url=server.url, api_key="none", max_retries=0)
     models = RunModels(chat, replies=tmp_path / "replies.sqlite")
 
-    settings = Settings(force_choice=True, partition_size=2)
+    settings = Settings(partition_size=2)
     first, second = (asyncio.run(traced("map_reduce", READING, models, settings))[1] for _ in range(2))
     assert [(call.stage, call.index) for call in first.ordered()] == [
         ("extract", 0),

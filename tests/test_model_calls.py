@@ -22,7 +22,7 @@ from briefcontext.chains.model import call
 from briefcontext.chains.model.call import MAX_WAIT, Model, Reply, Request
 from briefcontext.chains.model.chat_model import model_key
 from briefcontext.chains.model.event_loop import wait_for
-from briefcontext.chains.model.limits import CallBudget, CallLimits
+from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Extraction
@@ -166,7 +166,7 @@ def test_the_branches_of_a_fan_out_wait_for_nobodys_refusal(
     chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = accepting("prompt")
-    answer = build_graph(reader=chat, retriever=disagreeing).invoke({"question": QUESTION})["answer"]
+    answer = build_graph(model=chat, retriever=disagreeing).invoke({"question": QUESTION})["answer"]
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence"] * 4
     refused = sum(form_of(call) != "prompt" for call in server.calls)
     assert 1 <= refused == answer["usage"]["failed_calls"] <= 4
@@ -187,19 +187,6 @@ def test_a_form_that_was_decided_is_kept_to(
                 ASKED, DOCUMENTS, 0, budget
             )
         )
-
-
-def test_the_form_is_a_setting(
-    server: OpenAIServer, disagreeing: FixedRetriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    context = Settings(model=f"openai:{next(_names)}", structured_output="prompt")
-    build_graph(retriever=disagreeing).invoke({"question": QUESTION}, context=context)
-    assert {form_of(call) for call in server.calls} == {"prompt"}
-    built = build_graph(reader="openai:other", retriever=disagreeing)
-    with pytest.raises(InputError, match="structured_output would have no effect"):
-        built.invoke({"question": QUESTION}, context=Settings(structured_output="prompt"))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +274,7 @@ class CountedChatModel(BaseChatModel):
 def test_a_model_of_ones_own_keeps_its_state(route: str, disagreeing: FixedRetriever) -> None:
     chat = CountedChatModel()
     settings = Settings(route=route, max_retries=0)  # type: ignore[arg-type]
-    answer = build_graph(reader=chat, retriever=disagreeing).invoke({"question": QUESTION}, context=settings)["answer"]
+    answer = build_graph(model=chat, retriever=disagreeing).invoke({"question": QUESTION}, context=settings)["answer"]
     assert chat.calls == answer["usage"]["calls"] > 0
 
 
@@ -426,71 +413,6 @@ async def test_a_reply_that_does_not_come_is_given_up_and_asked_for_again(
     assert len(server.calls) == 3
 
 
-@pytest.mark.usefixtures("warm")
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_the_deadline_ends_a_call_that_has_begun(
-    asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
-) -> None:
-    server.script = lambda call: Sent(hold=True)
-    budget = CallBudget(deadline=time.time() + 1.5, retry_wait=0)
-    call = Model(chat).ask(HELLO, budget)
-    with pytest.raises(ModelCallError, match=r"deadline .* no reply in time; .* total_timeout has passed"):
-        await (call if asynchronous else asyncio.to_thread(wait_for, call))
-    assert len(server.calls) == 1 == len(budget.calls)
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_the_deadline_ends_the_wait_for_a_place_and_that_is_no_call(
-    asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer
-) -> None:
-    begun = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def hold(call: Call) -> Sent:
-        loop.call_soon_threadsafe(begun.set)
-        return Sent(hold=True)
-
-    server.script = hold
-    alone = CallLimits(max_concurrent_calls=1)
-    blocking = asyncio.create_task(Model(chat).ask(HELLO, CallBudget(limits=alone)))
-    await begun.wait()
-    budget = CallBudget(limits=alone, deadline=time.time() + 0.2)
-    call = Model(chat).ask(HELLO, budget)
-    with pytest.raises(ModelCallError, match="deadline"):
-        await (call if asynchronous else asyncio.to_thread(wait_for, call))
-    blocking.cancel()
-    assert budget.calls == []
-    assert len(server.calls) == 1
-
-
-def test_no_call_is_made_after_the_deadline(chat: ChatOpenAI, server: OpenAIServer) -> None:
-    budget = CallBudget(deadline=time.time() - 1)
-    with pytest.raises(ModelCallError, match="deadline"):
-        wait_for(Model(chat).ask(HELLO, budget))
-    assert server.calls == []
-    assert budget.calls == []
-
-
-def test_a_wait_that_would_outlast_the_deadline_is_not_begun(chat: ChatOpenAI, server: OpenAIServer) -> None:
-    server.script = lambda call: Sent("slow down", status=429, headers={"Retry-After": "3600"})
-    with pytest.raises(ModelCallError, match=r"deadline .* slow down"):
-        wait_for(Model(chat).ask(HELLO, CallBudget(deadline=time.time() + 60)))
-    assert len(server.calls) == 1
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_question_past_its_deadline_ends_in_one_clear_error(
-    asynchronous: bool, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
-) -> None:
-    server.script = lambda call: Sent(hold=True)
-    built = build_graph(reader=chat, retriever=disagreeing)
-    asked: Any = {"question": QUESTION}
-    context = Settings(total_timeout=0.5, retry_wait=0)
-    with pytest.raises(ModelCallError, match=r"All 4 partitions failed.*deadline") as caught:
-        asyncio.run(built.ainvoke(asked, context=context)) if asynchronous else built.invoke(asked, context=context)
-    assert "\n" not in str(caught.value)
-
-
 async def test_a_cancelled_call_stands_in_the_ledger(
     chat: ChatOpenAI, server: OpenAIServer, budget: CallBudget
 ) -> None:
@@ -528,7 +450,7 @@ def test_the_ledger_counts_attempts_and_tokens_by_stage_and_model(
 
     server.script = script
     built = build_graph(reader=LLMReader(large, extract_model=small), retriever=disagreeing)
-    usage = built.invoke({"question": QUESTION}, context=Settings(retry_wait=0, verify=False))["answer"]["usage"]
+    usage = built.invoke({"question": QUESTION}, context=Settings(verify=False))["answer"]["usage"]
     answered = [call for call in server.calls if call not in lost]
     assert (usage["calls"], usage["failed_calls"], usage["retries"], usage["cache_hits"]) == (7, 2, 2, 0)
     assert usage["input_tokens"] == sum(len(call.prompt) // 4 for call in answered)
@@ -559,7 +481,7 @@ def test_with_a_cache_the_same_calls_are_not_made_again(
 ) -> None:
     usages = []
     for _ in range(2):
-        reader = LLMReader(named, cache=str(tmp_path / "made" / "replies.sqlite"))
+        reader = LLMReader(named, arguments={"cache": str(tmp_path / "made" / "replies.sqlite")})
         built = build_graph(reader=reader, retriever=disagreeing)
         answer = built.invoke({"question": QUESTION}, context=Settings(verify=False))["answer"]
         assert len(answer["citations"]) == 16
@@ -571,7 +493,7 @@ def test_with_a_cache_the_same_calls_are_not_made_again(
 
 
 def test_the_cache_is_a_setting(named: str, server: OpenAIServer, disagreeing: FixedRetriever, tmp_path: Path) -> None:
-    context = Settings(model=named, model_cache=str(tmp_path / "replies.sqlite"))
+    context = Settings(model=named, model_arguments={"cache": str(tmp_path / "replies.sqlite")})
     built = build_graph(retriever=disagreeing)
     for expected in (0, 6):
         answer = built.invoke({"question": QUESTION}, context=context)["answer"]
@@ -594,7 +516,7 @@ def test_empty_replies_are_not_cached(
 
     server.script = script
     for _ in range(2):
-        reader = LLMReader(named, cache=str(tmp_path / "replies.sqlite"), structured_output=form)
+        reader = LLMReader(named, arguments={"cache": str(tmp_path / "replies.sqlite")}, structured_output=form)
         assert wait_for(reader.aextract(ASKED, DOCUMENTS, 0, budget))["status"] == "evidence"
     assert len(server.calls) == 2
     assert summarise(budget.calls, seconds=0)["cache_hits"] == 1
@@ -609,7 +531,7 @@ def test_the_cache_tells_servers_apart(
         for running, words in ((server, "One says so."), (other, "Two says so.")) * 2:
             monkeypatch.setenv("OPENAI_BASE_URL", running.url)
             running.script = lambda call, words=words: Sent(words)  # type: ignore[misc]
-            reader = LLMReader(name, cache=str(tmp_path / "replies.sqlite"))
+            reader = LLMReader(name, arguments={"cache": str(tmp_path / "replies.sqlite")})
             assert wait_for(reader.aanswer(ASKED, DOCUMENTS, "vanilla", budget))["text"] == words
         assert [len(running.calls) for running in (server, other)] == [1, 1]
     assert [call["status"] for call in budget.calls] == ["ok", "ok", "cached", "cached"]
@@ -635,5 +557,5 @@ def test_a_cache_that_cannot_be_opened_is_an_input_error(place: str, named: str,
     if path != tmp_path:
         path.write_text("This is no database, and long enough to show it. " * 100)
     with pytest.raises(InputError, match="cache of model calls") as caught:
-        LLMReader(named, cache=str(path))
+        LLMReader(named, arguments={"cache": str(path)})
     assert "\n" not in str(caught.value)

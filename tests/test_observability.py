@@ -28,7 +28,7 @@ def test_the_log_tells_of_the_stages_and_of_no_text(
 
     server.script = last_fails
     with caplog.at_level(logging.INFO):
-        answer = build_graph(reader=chat_model, retriever=disagreeing).invoke(
+        answer = build_graph(model=chat_model, retriever=disagreeing).invoke(
             {"question": QUESTION}, context=Settings(max_retries=0)
         )["answer"]
     assert answer["extractions"][3]["status"] == "failed"

@@ -91,15 +91,6 @@ def test_a_part_that_fails_is_named_and_the_others_are_kept(
     assert answer["usage"]["calls"] == len(server.all_calls)
 
 
-@pytest.mark.parametrize("route", ["vanilla", "map_reduce"])
-def test_a_part_that_fails_ends_the_run_where_the_setting_says_so(
-    route: str, chat_model: ChatOpenAI, server: OpenAIServer
-) -> None:
-    server.script = failing("in group 5", Reply(status=500))
-    with pytest.raises(ModelCallError, match="was called once and failed"):
-        ask(chat_model, make_documents(6), route=route, on_partition_failure="raise")
-
-
 def test_a_document_of_which_one_piece_was_not_read_is_named(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
     server.script = failing("Patient 0.199 ", Reply(status=500))
     answer = ask(chat_model, make_documents(1, sentences=200))

@@ -69,7 +69,7 @@ def test_a_model_that_thinks_aloud_gives_the_answer_of_one_that_does_not(
     for said in ("", THINKING[thought]):
         server.script = thinking(said)
         server.calls.clear()
-        built = build_graph(reader=chat, retriever=disagreeing)
+        built = build_graph(model=chat, retriever=disagreeing)
         answers.append(built.invoke(ASKED, context=Settings(route=route, max_retries=0))["answer"])
         calls.append([call for call in server.calls if not call.body.keys() & {"response_format", "tools"}])
     plain, thought_over = answers
@@ -99,7 +99,7 @@ def test_tokens_of_a_thought_are_not_those_of_the_answer(
     pieces: list[str], told: Any, chat: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = lambda call: Reply(pieces=pieces)
-    built = build_graph(reader=chat, retriever=disagreeing)
+    built = build_graph(model=chat, retriever=disagreeing)
     tokens, heard, answer = AnswerTokens(), [], ""
     for mode, part in built.stream(ASKED, context=Settings(route="vanilla"), stream_mode=["messages", "values"]):
         if mode == "messages":

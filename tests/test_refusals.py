@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_openai import ChatOpenAI
 
-from briefcontext.errors import ModelCallError, ModelSetupError
+from briefcontext.errors import ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever
@@ -23,7 +23,7 @@ _names = (f"refused-{number}" for number in itertools.count())
 def built(server: OpenAIServer, disagreeing: FixedRetriever) -> Any:
     """A graph with a model of a name of its own."""
     chat = ChatOpenAI(model=next(_names), base_url=server.url, api_key="none", max_retries=0)
-    return build_graph(reader=chat, retriever=disagreeing)
+    return build_graph(model=chat, retriever=disagreeing)
 
 
 def refusal(http: int, /, **error: Any) -> Reply:
@@ -69,22 +69,16 @@ OUT_OF_QUOTA = {
 def test_a_refusal_of_the_one_who_asks_ends_the_question(case: str, built: Any, server: OpenAIServer) -> None:
     server.script = lambda call: ABOUT_WHO_ASKS[case]
     with pytest.raises(ModelSetupError, match=r"refuses the call.*Check the model's name, its key"):
-        built.invoke(ASKED, context=Settings(route="vanilla", retry_wait=0))
+        built.invoke(ASKED, context=Settings(route="vanilla"))
     assert len(server.calls) == 1
 
 
-@pytest.mark.parametrize("on_failure", ["report", "raise"])
 @pytest.mark.parametrize("case", ABOUT_WHAT_WAS_SENT)
 def test_a_refusal_of_what_was_sent_is_one_partition_that_was_not_read(
-    case: str, on_failure: Any, built: Any, server: OpenAIServer
+    case: str, built: Any, server: OpenAIServer
 ) -> None:
     server.script = lambda call: ABOUT_WHAT_WAS_SENT[case] if "Vitamin number 5 " in call.prompt else faithful(call)
-    context = Settings(retry_wait=0, on_partition_failure=on_failure)
-    if on_failure == "raise":
-        with pytest.raises(ModelCallError, match="does not accept the request"):
-            built.invoke(ASKED, context=context)
-        return
-    answer = built.invoke(ASKED, context=context)["answer"]
+    answer = built.invoke(ASKED)["answer"]
     assert [extraction["status"] for extraction in answer["extractions"]] == ["evidence", "failed"] + ["evidence"] * 2
     assert messages(answer, "partition_failed")[0].startswith("Partition 2 was not read (doc-4, doc-5, doc-6, doc-7)")
     assert sum("Vitamin number 5 " in call.prompt for call in server.calls) == 1
@@ -103,7 +97,7 @@ def test_without_quota_nothing_is_tried_again(case: str, built: Any, server: Ope
 def test_a_models_own_refusal_is_its_reply(route: Any, built: Any, server: OpenAIServer) -> None:
     """OpenAI has a field for it, beside a content that is null."""
     server.script = lambda call: Reply(refusal="I'm sorry, I cannot help with that request.")
-    answer = built.invoke(ASKED, context=Settings(route=route, retry_wait=0))["answer"]
+    answer = built.invoke(ASKED, context=Settings(route=route))["answer"]
     assert answer["abstained"]
     assert answer["text"] == "I'm sorry, I cannot help with that request."
     assert answer["usage"]["retries"] == 0
@@ -116,6 +110,6 @@ def test_a_limit_per_minute_in_the_words_of_a_quota_is_waited_for(built: Any, se
         return refusal(429, message=words, status="RESOURCE_EXHAUSTED") if call.number < 2 else faithful(call)
 
     server.script = script
-    answer = built.invoke(ASKED, context=Settings(route="vanilla", retry_wait=0))["answer"]
+    answer = built.invoke(ASKED, context=Settings(route="vanilla"))["answer"]
     assert answer["usage"]["retries"] == 2
     assert answer["citations"]

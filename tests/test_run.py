@@ -135,7 +135,6 @@ def open_model(server: OpenAIServer, **arguments: Any) -> ChatOpenAI:
     [
         ({"reading": Settings(partition_size=2)}, "reading.partition_size was 4 and is 2"),
         ({"reading": Settings(max_input_tokens=4000)}, "reading.max_input_tokens was null and is 4000"),
-        ({"reading": Settings(min_quote_similarity=80)}, "reading.min_quote_similarity was null and is 80.0"),
         ({"model": {"temperature": 0.7}}, "model_arguments.temperature was null and is 0.7"),
         ({"model": {"seed": 3}}, "model_arguments.seed was null and is 3"),
         ({"extract_model": {}}, f'extract_model was null and is "{MODEL}"; extract_model_arguments was null'),

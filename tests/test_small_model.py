@@ -118,7 +118,7 @@ def test_what_the_token_limit_cut_off_is_told_of(
 
 
 def test_the_answer_is_streamed(chat: ChatOpenAI, small_model: OpenAIServer) -> None:
-    built: Any = build_graph(reader=chat, retriever=FixedRetriever(documents=DOCUMENTS))
+    built: Any = build_graph(model=chat, retriever=FixedRetriever(documents=DOCUMENTS))
     tokens, words, answer = AnswerTokens(), "", None
     modes = ["messages", "values"]
     for mode, part in built.stream({"question": QUESTION}, context=Settings(route="vanilla"), stream_mode=modes):

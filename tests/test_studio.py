@@ -100,7 +100,7 @@ async def test_settings_are_fields_with_titles_descriptions_defaults_and_choices
     assert fields["route"]["default"] == route
     assert fields["top_k"] == {
         "title": "Top k",
-        "description": "How many documents are retrieved.",
+        "description": "Number of documents to retrieve.",
         "type": "integer",
         "default": 16,
         "minimum": 1,

@@ -178,7 +178,7 @@ def test_all_passages_of_an_article_are_of_one_kind_and_those_of_a_book_are_not(
         for place, text in enumerate(texts)
     ]
     retriever = FixedRetriever(documents=[*chunks, Document(id="8", page_content="It harmed.")])
-    built = build_graph(reader=chat_model, retriever=retriever)
+    built = build_graph(model=chat_model, retriever=retriever)
     answer = built.invoke({"question": QUESTION}, context=Settings(route="vanilla"))["answer"]
     own = [None, "cohort study", "randomized trial"]
     told = ["randomized trial"] * 3 if kind == "article" else own
@@ -199,7 +199,7 @@ def test_an_answer_shows_what_kinds_of_evidence_it_cites(
         page_content="Aspirin harmed.",
         metadata={"expression_of_concern": True, "corrected": True, "mesh": "Humans"},
     )
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=[*chunks, doubtful]))
+    built = build_graph(model=chat_model, retriever=FixedRetriever(documents=[*chunks, doubtful]))
     answer = built.invoke({"question": QUESTION}, context=Settings(route="vanilla"))["answer"]
     shown = [(each["study_type"], each["journal"], each["species"]) for each in answer["citations"]]
     assert shown == [("randomized trial", "Toy J", [])] * 2 + [(None, "", ["humans"])]

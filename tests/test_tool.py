@@ -64,7 +64,7 @@ def _call(arguments: dict[str, Any]) -> Any:
 @pytest.fixture
 def tool(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> BaseTool:
     return briefcontext_tool(
-        build_graph(reader=chat_model, retriever=disagreeing), settings={"max_retries": 0, "route": "map_reduce"}
+        build_graph(model=chat_model, retriever=disagreeing), settings={"max_retries": 0, "route": "map_reduce"}
     )
 
 
@@ -93,7 +93,7 @@ async def test_a_question_alone_may_be_given_as_text(tool: BaseTool) -> None:
 
 
 def test_an_abstention_is_said_plainly(chat_model: ChatOpenAI) -> None:
-    tool = briefcontext_tool(build_graph(reader=chat_model, retriever=FixedRetriever(documents=[])))
+    tool = briefcontext_tool(build_graph(model=chat_model, retriever=FixedRetriever(documents=[])))
     message = tool.invoke(_call({"question": QUESTION}))
     assert message.content.startswith("NO ANSWER: No answer was found in the documents.")
     assert message.artifact["abstained"]
@@ -111,7 +111,7 @@ def test_of_many_cautions_those_on_what_is_cited_come_first(
     server.script = lambda call: Reply("no", status=500) if "Vitamin" in call.prompt else faithful(call)
     disagreeing.documents[8].metadata["retracted"] = True
     settings = Settings(max_retries=0, route="map_reduce", partition_size=1, include_retracted=True)
-    tool = briefcontext_tool(build_graph(reader=chat_model, retriever=disagreeing), settings=settings)
+    tool = briefcontext_tool(build_graph(model=chat_model, retriever=disagreeing), settings=settings)
     told = tool.invoke(_call({"question": QUESTION})).content
     assert told.startswith("Check:\n- Danger: Retracted articles are cited: src-8.\n- Partition 1 was not read")
     assert "- more notes: 8\n" in told
@@ -128,7 +128,7 @@ def test_options_and_a_conflict_are_told(chat_model: ChatOpenAI, server: OpenAIS
     server.script = divided
     retriever = FixedRetriever(documents=make_documents(2, about=0))
     settings = Settings(route="map_reduce", partition_size=1)
-    tool = briefcontext_tool(build_graph(reader=chat_model, retriever=retriever), settings=settings)
+    tool = briefcontext_tool(build_graph(model=chat_model, retriever=retriever), settings=settings)
     message = tool.invoke(_call({"question": QUESTION, "options": {"A": "yes", "B": "no"}}))
     assert message.artifact["conflict"]["choices"] == {"A": [0], "B": [1]}
     assert "contradicts itself: 1 partition chose A, 1 partition chose B." in message.content
@@ -222,7 +222,7 @@ def test_settings_are_passed_through(
     server.script = _two_questions
     settings = Settings(route="vanilla", top_k=3)
     to_tool = settings if given == "to the tool" else None
-    tool = briefcontext_tool(build_graph(reader=chat_model, retriever=disagreeing), settings=to_tool)
+    tool = briefcontext_tool(build_graph(model=chat_model, retriever=disagreeing), settings=to_tool)
     agent: Any = create_agent(chat_model, [tool], context_schema=Settings)
     result = agent.invoke(ASKED, context=None if to_tool else settings)
     answers = [message.artifact for message in result["messages"] if isinstance(message, ToolMessage)]
@@ -239,7 +239,7 @@ class Brief(Settings):
 def test_a_graphs_own_defaults_hold_wherever_no_settings_are_given(
     chat_model: ChatOpenAI, disagreeing: FixedRetriever
 ) -> None:
-    brief = build_graph(reader=chat_model, retriever=disagreeing, settings=Brief)
+    brief = build_graph(model=chat_model, retriever=disagreeing, settings=Brief)
     asked: Any = {"question": QUESTION}
     outer: Any = StateGraph(Case)
     outer.add_node("literature", brief).add_edge(START, "literature")
@@ -326,7 +326,7 @@ async def test_the_graph_is_a_node_of_somebody_elses(
     asynchronous: bool, context: Any, chat_model: ChatOpenAI, disagreeing: FixedRetriever
 ) -> None:
     builder: Any = StateGraph(Case, context_schema=Desk)
-    builder.add_node("literature", build_graph(reader=chat_model, retriever=disagreeing))
+    builder.add_node("literature", build_graph(model=chat_model, retriever=disagreeing))
     builder.add_node("letter", _write)
     builder.add_edge(START, "literature").add_edge("literature", "letter").add_edge("letter", END)
     outer = builder.compile(checkpointer=InMemorySaver())
@@ -339,7 +339,7 @@ async def test_the_graph_is_a_node_of_somebody_elses(
 
 
 async def test_a_node_with_keys_of_its_own_calls_the_graph(chat_model: ChatOpenAI, disagreeing: FixedRetriever) -> None:
-    inner = build_graph(reader=chat_model, retriever=disagreeing)
+    inner = build_graph(model=chat_model, retriever=disagreeing)
 
     class Ward(TypedDict, total=False):
         worry: str

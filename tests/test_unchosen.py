@@ -8,6 +8,7 @@ import pytest
 from langchain_openai import ChatOpenAI
 from starlette.testclient import TestClient
 
+from briefcontext.chains.llm_reader import LLMReader
 from briefcontext.evaluation.runs.run import Run
 from briefcontext.evaluation.runs.settings import RunSettings
 from briefcontext.graphs.graph import build_graph
@@ -22,10 +23,18 @@ from tests.questions import build_corpus, open_corpus, question
 QUESTION = "Is metformin safe in severe kidney failure?"
 OPTIONS = {"A": "yes", "B": "no"}
 NO_CHOICES = ["N/A", "none", "null", "unknown", "cannot be determined", "insufficient evidence", "-", "—", "A/B"]
-FORCED = Settings(route="map_reduce", force_choice=True, max_retries=0)
+SETTINGS = Settings(route="map_reduce", max_retries=0)
 
 
-def _ask(chat: ChatOpenAI, server: OpenAIServer, choice: str | None, reply: str, settings: Settings) -> dict[str, Any]:
+def _ask(
+    chat: ChatOpenAI,
+    server: OpenAIServer,
+    choice: str | None,
+    reply: str,
+    settings: Settings = SETTINGS,
+    *,
+    forced: bool = False,
+) -> dict[str, Any]:
     """Ask with partitions that all reply with one choice, and an answer that ends on `reply`."""
 
     def script(call: Call) -> Reply:
@@ -36,7 +45,8 @@ def _ask(chat: ChatOpenAI, server: OpenAIServer, choice: str | None, reply: str,
         return Reply(f"{body}\n{reply}{heading}{quotes}")
 
     server.script = script
-    built = build_graph(reader=chat, retriever=FixedRetriever(documents=make_documents(8, about=0)))
+    reader = LLMReader(chat, force_choice=forced)
+    built = build_graph(reader=reader, retriever=FixedRetriever(documents=make_documents(8, about=0)))
     asked: Any = {"question": QUESTION, "options": OPTIONS}
     answer: dict[str, Any] = built.invoke(asked, context=settings)["answer"]
     return answer
@@ -57,7 +67,7 @@ def test_replies_that_there_is_no_choice_choose_nothing(
 def test_a_choice_that_no_partition_made_is_marked_as_unsupported(
     words: str | None, chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
-    answer = _ask(chat_model, server, words, "Choice: A", FORCED)
+    answer = _ask(chat_model, server, words, "Choice: A", forced=True)
     assert answer["choice"] == "A"
     (message,) = messages(answer, "choice_unsupported")
     assert message.endswith("they chose none.")
@@ -65,7 +75,7 @@ def test_a_choice_that_no_partition_made_is_marked_as_unsupported(
 
 
 def test_when_not_even_force_brings_a_choice_that_is_said(chat_model: ChatOpenAI, server: OpenAIServer) -> None:
-    answer = _ask(chat_model, server, "N/A", "Choice: N/A", FORCED)
+    answer = _ask(chat_model, server, "N/A", "Choice: N/A", forced=True)
     assert answer["choice"] is None
     assert messages(answer, "no_choice") == ["The answer chooses no option."]
 
@@ -73,7 +83,7 @@ def test_when_not_even_force_brings_a_choice_that_is_said(chat_model: ChatOpenAI
 def test_a_choice_of_the_partitions_that_the_answer_does_not_take_is_told(
     chat_model: ChatOpenAI, server: OpenAIServer
 ) -> None:
-    answer = _ask(chat_model, server, "B", "Choice: unknown", FORCED)
+    answer = _ask(chat_model, server, "B", "Choice: unknown", forced=True)
     assert answer["choice"] is None
     (message,) = messages(answer, "no_choice")
     assert message.endswith("chose B.")
@@ -100,8 +110,9 @@ def test_a_forced_choice_that_the_answer_itself_calls_unsupported_is_marked(
     server.script = lambda call: (
         faithful(call) if call.stage == "extract" else Reply(f"{beginning} kidneys were not studied.\nChoice: B")
     )
-    built = build_graph(reader=chat_model, retriever=FixedRetriever(documents=make_documents(8, about=0)))
-    app = create_app(FORCED.model_copy(update={"route": route}), graph=built)
+    reader = LLMReader(chat_model, force_choice=True)
+    built = build_graph(reader=reader, retriever=FixedRetriever(documents=make_documents(8, about=0)))
+    app = create_app(SETTINGS.model_copy(update={"route": route}), graph=built)
     told = TestClient(app, client=("127.0.0.1", 1), base_url="http://127.0.0.1").post(
         "/api/ask", json={"question": QUESTION, "options": OPTIONS}
     )

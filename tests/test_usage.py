@@ -39,7 +39,7 @@ def test_a_retry_is_a_further_attempt_that_went_out(calls: list[ModelCall], retr
 def test_the_map_is_set_beside_what_vanilla_really_uses(
     chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
-    built = build_graph(reader=chat_model, retriever=disagreeing)
+    built = build_graph(model=chat_model, retriever=disagreeing)
     mapped, vanilla = (
         built.invoke(ASKED, context=Settings(route=route, verify=False))["answer"]["usage"]
         for route in ("map_reduce", "vanilla")
@@ -55,7 +55,7 @@ def test_what_was_never_written_is_not_estimated(
     chat_model: ChatOpenAI, server: OpenAIServer, disagreeing: FixedRetriever
 ) -> None:
     server.script = lambda call: Reply('{"relevant": false}') if call.stage == "extract" else faithful(call)
-    usage = build_graph(reader=chat_model, retriever=disagreeing).invoke(ASKED)["answer"]["usage"]
+    usage = build_graph(model=chat_model, retriever=disagreeing).invoke(ASKED)["answer"]["usage"]
     assert usage["vanilla_input_tokens"] > 0
     assert (usage["vanilla_output_tokens"], usage["output_ratio"]) == (None, None)
 

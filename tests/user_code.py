@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import assert_type
 
 import numpy as np
 from langchain_core.documents import Document
@@ -9,6 +10,7 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from numpy.typing import NDArray
 
 from briefcontext import (
+    Answer,
     BM25Retriever,
     DenseRetriever,
     HybridRetriever,
@@ -39,9 +41,10 @@ def ask() -> str:
 
 
 async def ask_own_graph(store: InMemoryVectorStore, documents: list[Document]) -> list[object]:
-    mine = build_graph(reader="openai:gpt-4o-mini", retriever=store)
+    mine = build_graph(model="openai:gpt-4o-mini", retriever=store)
     asked: Input = {"question": "Is it so?", "options": {"A": "yes", "B": "no"}}
-    mine.invoke(asked, context=Settings(top_k=8))
+    assert_type(mine.invoke(asked, context=Settings(top_k=8))["answer"], Answer)
+    mine.invoke(asked, top_k=8)  # type: ignore[call-arg]
     await mine.ainvoke({"question": "Is it so?", "documents": documents}, context={"top_k": 8})
     mine.batch([{"question": "Is it so?"}, {"question": "And in children?", "earlier": ["Is it so?"]}])
     parts: list[object] = list(graph.stream(asked, context={"route": "vanilla"}, stream_mode=["custom", "messages"]))

@@ -24,7 +24,7 @@ _ASKING = get_args(_Name)[:-2]
 _USED_BY = {
     **dict.fromkeys(
         ("model", "extract_model", "prompts", "methods", "per_class", "repeats", "partition_size", "temperature",
-         "max_input_tokens", "max_concurrent_calls", "requests_per_minute", "tokens_per_minute", "input_price",
+         "max_input_tokens", "max_concurrent_calls", "requests_per_minute", "input_price",
          "output_price", "dry_run", "batch", "replies"),
         _ASKING,
     ),
@@ -101,7 +101,6 @@ def experiment(
     ] = None,
     max_concurrent_calls: Annotated[int, _model("--in-flight", min=1, help="Model calls in flight at once.")] = 8,
     requests_per_minute: Annotated[float | None, _model(help="Model calls started in a minute.")] = None,
-    tokens_per_minute: Annotated[float | None, _model(help="Input tokens sent in a minute, about.")] = None,
     input_price: Annotated[
         float | None, _model(min=0, help="US dollars for a million input tokens, to show the cost.")
     ] = None,
@@ -119,7 +118,7 @@ def experiment(
         str | None, _output(help="open_ended: a chat model that judges each pair, in both orders.")
     ] = None,
     no_figures: Annotated[bool, _output("--no-figures", help="Draw no figures.")] = False,
-    calibration_file: Annotated[
+    preflight: Annotated[
         str | None,
         _design(
             "--calibration", metavar="FILE", help="Calibrated preflight: for preflight to test, else to decide by."
@@ -228,7 +227,7 @@ def _preflight(given: Mapping[str, Any], questions: str, out: Path) -> None:
             given["knowledge_base"],
             items,
             out,
-            calibration=given["calibration_file"],
+            calibration=given["preflight"],
             positive=given["positives"],
             k=ks[0] if ks else None,
             ks=ks or KS,

@@ -28,7 +28,6 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
         ),
     ),
     "document": (str, source_option(help="One long file to answer from, read in the order of its text.")),
-    "document_encoder": (str, source_option("--encoder", help="Encoder for that file. Default: e5.")),
     "model": (
         str,
         model_option(
@@ -50,7 +49,7 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     "max_output_tokens": (int, model_option(help="The most tokens of a reply. Default: the provider's own.")),
     "model_arguments": (
         list[str],
-        model_option("--model-arg", metavar="NAME=VALUE", help="What the model takes besides: --model-arg top_p=0.9."),
+        model_option("--model-arg", metavar="NAME=VALUE", help="Another argument of the model: --model-arg top_p=0.9."),
     ),
     "model_cache": (str, model_option(help="SQLite file that keeps the replies of models.")),
     "model_timeout": (float, model_option("--timeout", help="Seconds for one model call. Default: 120.")),
@@ -67,13 +66,9 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     "preflight": (
         str,
         reading_option(
-            metavar="iou|calibrated",
-            help="Decide by the rankings' overlap, or by the calibration in the knowledge base's folder. Default: iou.",
+            metavar="iou|calibrated|FILE",
+            help="Decide by the rankings' overlap, the base's calibration, or one in a file. Default: iou.",
         ),
-    ),
-    "calibration_file": (
-        str,
-        reading_option("--calibration-file", metavar="FILE", help="Decide by the calibration in this file."),
     ),
     "retrieval": (
         str,
@@ -96,7 +91,9 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     "languages": (list[str], filter_option("--language", help="Only in this language, or one of several: eng or en.")),
     "include_retracted": (bool, filter_option("--include-retracted", help="Use retracted articles, too, labelled.")),
 }
-"""The type and the option of each setting that commands take, `ask` all of them; one that is not given is None."""
+"""Type and option of each setting that commands take. `ask` takes all. None if not given."""
+_MODEL_ARGUMENTS = {"temperature": "temperature", "max_output_tokens": "max_output_tokens", "cache": "model_cache"}
+"""Arguments of models that have their own options."""
 
 Host = Annotated[
     str, server_option(help="Address to listen on. Any but this machine's own needs a token; one is made.")
@@ -128,7 +125,7 @@ def settings_of(**given: Any) -> "Settings":
     """Make settings of the options that a command takes; those not given are None or empty, and keep their defaults.
 
     Raises:
-        InputError: a value out of its range, a document beside a knowledge base, or an encoder without a document.
+        InputError: a value out of its range, a document beside a knowledge base.
     """
     from briefcontext.graphs.settings import Settings
 
@@ -136,12 +133,10 @@ def settings_of(**given: Any) -> "Settings":
         if given["knowledge_base"] is not None:
             raise InputError("--document and --kb are both given: name one of them.")
         given["route"] = given.get("route") or "order_preserving"
-    elif given.get("document_encoder") is not None:
-        raise InputError(
-            "--encoder is for --document: leave it out. A knowledge base has its own; live PubMed pubmed:ENCODER."
-        )
-    given["model_arguments"] = values(given.get("model_arguments") or [])
-    return Settings(**{name: value for name, value in given.items() if value not in (None, [], ())})
+    arguments = {name: given.pop(option, None) for name, option in _MODEL_ARGUMENTS.items()}
+    arguments = {name: value for name, value in arguments.items() if value is not None}
+    given["model_arguments"] = arguments | (values(given.get("model_arguments") or []) or {})
+    return Settings(**{name: value for name, value in given.items() if value not in (None, [], (), {})})
 
 
 def assignments(given: list[str], what: str, form: str) -> dict[str, str]:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 @shared.takes(
-    *("knowledge_base", "document", "document_encoder", "model", "extract_model", "verify", "verify_model"),
+    *("knowledge_base", "document", "model", "extract_model", "verify", "verify_model"),
     "prompts",
-    *("cross_encoder", "preflight", "calibration_file", "model_cache"),
+    *("cross_encoder", "preflight", "model_cache"),
 )
 def serve(
     uploads: Annotated[
@@ -64,7 +64,7 @@ def open_resources(settings: "Settings") -> None:
 
 
 @shared.takes(
-    *("knowledge_base", "document", "document_encoder", "model", "extract_model", "verify", "verify_model"),
+    *("knowledge_base", "document", "model", "extract_model", "verify", "verify_model"),
     "prompts",
     *("route", "top_k", "include_retracted"),
 )

@@ -12,7 +12,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.errors import InputError, KnowledgeBaseError
+from briefcontext.errors import InputError, KnowledgeBaseError, did_you_mean
 from briefcontext.knowledge.store.filters import LABELLED, NO_FILTERS, Filters
 from briefcontext.knowledge.store.manifest import MANIFEST_FILE, Counts, Manifest, Place, open_place
 
@@ -27,6 +27,7 @@ DEMO = "demo"
 """The name of the knowledge base that comes with the package; a folder of that name is `./demo`."""
 _LABELS_OF = 2000
 """Passages whose labels are looked at."""
+_KINDS = dict(zip(LABELLED, ("publication type", "journal", "MeSH heading", "language"), strict=True))
 _NOT_TOLD = {"serial", "texts", "terms", "versions", "trained"}
 _NOT_TOLD_OF_SOURCES = {"path"}
 
@@ -43,13 +44,20 @@ class KnowledgeBase:
     is for the caller to say. `manifest.retracted` counts them.
     """
 
-    def __init__(self, manifest: Manifest, encoder: "Encoder | None") -> None:
+    def __init__(self, path: str | os.PathLike[str], *, encoder: "Encoder | str | None" = None) -> None:
+        """Open the base in a folder, or the bundled `demo`, with its encoder or a loaded one.
+
+        Raises:
+            KnowledgeBaseError: There is no complete base, it is damaged or of another format, or
+                it was built with another encoder.
+        """
+        manifest = _published(_place(path))
         self.path = manifest.place.path
         """The folder, or the URL in an object store."""
         self.manifest = manifest
         """As it was on opening; `published` is as it is now."""
         self._place = manifest.place
-        self._encoder = encoder
+        self._encoder = None if encoder is None else _checked(encoder, manifest)
         self._loading = threading.RLock()
         self._stamp: object = None
         self._published = manifest
@@ -57,14 +65,8 @@ class KnowledgeBase:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, encoder: "Encoder | str | None" = None) -> Self:
-        """Open the knowledge base in a folder, or the bundled `demo`, with its own encoder, or with one loaded already.
-
-        Raises:
-            KnowledgeBaseError: there is none, its first build is not complete, it is damaged, or of another format; or
-                the encoder given is not the one it was built with.
-        """
-        manifest = _published(_place(path))
-        return cls(manifest, None if encoder is None else _checked(encoder, manifest))
+        """Open a base: the same as `KnowledgeBase(path)`."""
+        return cls(path, encoder=encoder)
 
     def close(self) -> None:
         with self._loading:
@@ -107,6 +109,15 @@ class KnowledgeBase:
         sample = self._read(lambda snapshot: snapshot.table.read(LABELLED, limit=_LABELS_OF))
         counts = {name: Counter(label for row in sample[name].to_pylist() for label in row or ()) for name in LABELLED}
         return {name: [label for label, _ in count.most_common(200)] for name, count in counts.items() if count}
+
+    def check_labels(self, filters: Filters) -> None:
+        """Raise InputError for a label in the filters that no passage has."""
+        for name in LABELLED:
+            for label in getattr(filters, name):
+                alone: dict[str, Any] = {name: (label,)}
+                if not self.count(Filters(**alone)):
+                    nearest = did_you_mean(label, self.labels().get(name, []))
+                    raise InputError(f"No passage has the {_KINDS[name]} {label!r}.{nearest}")
 
     def search(self, query: str, k: int, filters: Filters = NO_FILTERS) -> list[Document]:
         """The `k` passages most similar to a question, best first, of those that the filters let through.

@@ -103,7 +103,7 @@ def create_page(
             "Files of visitors cannot be read on this system: it has no limits of time and memory for the process that "
             "reads them. Leave out --uploads, or serve from Linux, macOS or WSL."
         )
-    fixed = (settings or Settings()).model_copy(update={"file_links": False})
+    fixed = (settings or Settings()).without_file_links()
     own, assets = graph is not ready_made, _assets()
     known = _about(fixed, own, uploads)
 
@@ -186,7 +186,7 @@ def _assets() -> dict[str, Response]:
 
 def _over_one_file(settings: Settings) -> Settings:
     """Return the settings as they are for a document; what is for knowledge bases is at its default."""
-    models = settings.model_dump(exclude={"years", *LABELLED, "knowledge_base", "preflight", "calibration_file"})
+    models = settings.model_dump(exclude={"years", *LABELLED, "knowledge_base", "preflight"})
     return type(settings)(**{**models, "retrieval": "hybrid", "route": "order_preserving", "document": None})
 
 

@@ -22,7 +22,6 @@ CHOICES = {
     "mesh": "Subject headings (MeSH)",
     "languages": "Languages",
     "include_retracted": "Retracted articles, too",
-    "min_quote_similarity": "Least likeness of a quote",
 }
 """What the form calls the settings, in its order."""
 FILTERS = {

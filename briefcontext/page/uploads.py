@@ -26,7 +26,7 @@ from briefcontext.knowledge.sources.files import ENDINGS, NEEDED
 from briefcontext.knowledge.store.filters import Filters
 from briefcontext.page.lines import Line, listed, run
 from briefcontext.page.reading import SECONDS
-from briefcontext.retrievers.long_document import LongDocumentRetriever
+from briefcontext.retrievers.long_document import DOCUMENT_ENCODER, LongDocumentRetriever
 from briefcontext.retrievers.ranking_retriever import RankingRetriever
 
 MOST_BYTES = 8 * 1024 * 1024
@@ -100,7 +100,7 @@ class _Upload(RankingRetriever):
 
     @cached_property
     def encoded(self) -> LongDocumentRetriever:
-        encoder = load_encoder(self.settings.document_encoder)
+        encoder = load_encoder(DOCUMENT_ENCODER)
         return LongDocumentRetriever.from_document(self.document, encoder, progress=self._go_on)
 
     def _go_on(self, passages: int, total: int) -> None:
@@ -122,7 +122,10 @@ async def run_over(document: Document, question: Mapping[str, Any], settings: Se
     upload = _Upload(name=str(document.id), document=document, settings=settings)
     try:
         graph = build_graph(retriever=upload)
-        async for line in run(graph, question, settings, ranking=settings.retrieval.replace("hybrid", "dense")):
+        ranking = settings.retrieval.replace("hybrid", "dense")
+        names = resources.OF_SEARCH  # The retriever follows them, and the graph refuses them.
+        rest = type(settings)(**settings.model_dump(exclude=names, exclude_unset=True))
+        async for line in run(graph, question, rest, ranking=ranking):
             if line["event"] == "answer":
                 yield {"event": "source", "source_id": document.metadata["source_id"], **listed(upload.encoded.chunks)}
             yield line

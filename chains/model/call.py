@@ -90,11 +90,10 @@ class Model:
         model: str | BaseChatModel,
         *,
         arguments: Mapping[str, Any] | None = None,
-        cache: str | None = None,
         prompts: Prompts = BUNDLED,
         structured_output: StructuredOutput = "auto",
     ) -> None:
-        chat = model if isinstance(model, Runnable) else open_chat_model(model, cache=cache, **(arguments or {}))
+        chat = model if isinstance(model, Runnable) else open_chat_model(model, **(arguments or {}))
         self.chat = counting_streamed_tokens(chat)
         self.name = model if isinstance(model, str) else model_name(model)
         self.prompts = prompts
@@ -169,7 +168,6 @@ class Model:
         return self._whole
 
     async def _call(self, request: Request, model: Runnable[Any, Any], budget: CallBudget) -> Reply:
-        tokens = int(request.characters / CHARACTERS_PER_TOKEN)
         limiter = limiter_for(self._limiter_key)
         for attempt in range(budget.max_retries + 1):
             message: AIMessage | None = None
@@ -177,9 +175,9 @@ class Model:
             wait: float | None = None
             try:
                 try:
-                    async with limiter.slot(budget.limits, tokens=tokens, timeout=budget.time_to_deadline()):
+                    async with limiter.slot(budget.limits):
                         # A provider's own timeout bounds the gaps between bytes at best, so the whole call is timed.
-                        async with asyncio.timeout(budget.time_left()):
+                        async with asyncio.timeout(budget.timeout):
                             started = time.time()
                             message = await model.ainvoke(list(request.messages), _config(request, attempt))
                 except Exception as error:
@@ -197,10 +195,6 @@ class Model:
             if attempt < budget.max_retries:
                 longest = min(MAX_WAIT, budget.retry_wait * 2**attempt)
                 pause = random.uniform(longest / 2, longest) if wait is None else wait
-                try:
-                    budget.time_left(after=pause)
-                except ModelCallError as error:
-                    raise ModelCallError(f"{error} The last call of {self.name} failed: {failure}") from None
                 if pause > MAX_ASKED_WAIT:
                     raise ModelCallError(
                         f"{self.name} asks to wait {pause:,.0f} s before the next call. Try again later."
@@ -230,9 +224,6 @@ class Model:
             raised, words = failure
             raise raised(words.format(model=self.name, error=one_line(error))) from error
         if isinstance(error, TimeoutError) and not str(error):
-            left = budget.time_to_deadline()
-            if left is not None and left <= 0:
-                return "no reply in time; the question's total_timeout has passed."
             return f"no reply in time; a call may take {budget.timeout:g} s."
         told = f"{type(error).__name__}: {one_line(error)}"
         if getattr(error, "status_code", None) is None and (url := address(self.chat)):

@@ -163,7 +163,7 @@ def parse_draft(
     if cut:
         notes.append(note("caution", "cut_off", cut_warning(cut, "The answer")))
     if forced and choice is not None:
-        notes.append(note("info", "choice_forced", "A choice was forced by the setting force_choice."))
+        notes.append(note("info", "choice_forced", "The reader had to choose an option."))
         if parts.not_answered or parts.refused:
             message = f"The choice {choice} is unsupported: the model says that the documents do not answer."
             notes.append(note("caution", "choice_unsupported", message))

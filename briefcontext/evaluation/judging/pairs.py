@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from importlib.resources import files
 from pathlib import Path
-from time import time
 
 from langchain_core.utils.mustache import render
 
@@ -152,7 +151,7 @@ def judge_pairs(folder: Path, pairs: Sequence[Pair], models: RunModels, name: st
 
     async def ask(pair: Pair, first: str, second: str) -> str:
         question = Question(text=pair.question, options={})
-        words = await models.ask("judge", question, settings.budget(time()), first=first, second=second)
+        words = await models.ask("judge", question, settings.budget(), first=first, second=second)
         found = _SAID.findall(words)
         return VERDICTS[found[-1].casefold()] if found else UNPARSED
 

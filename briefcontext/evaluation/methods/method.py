@@ -3,7 +3,6 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import time
 from typing import Any, Literal
 
 from langchain_core.documents import Document
@@ -68,6 +67,7 @@ class Outcome:
     abstained: bool = False
 
 
+HYBRID = Settings.model_fields["retrieval"].default
 Need = Literal["documents", "fused", "key_documents", "whole"]
 """A field of `Reading`."""
 Run = Callable[[Reading, RunModels, Settings], Awaitable[Outcome]]
@@ -95,10 +95,10 @@ def _graph(kind: Need, **settings: Any) -> Run:
     async def run(reading: Reading, models: RunModels, base: Settings) -> Outcome:
         documents = getattr(reading, kind)
         # A ranking that an experiment made is read as it is, so a retracted article stays in its place.
-        changed = {"top_k": len(documents), "include_retracted": True, "on_partition_failure": "report", **settings}
+        changed = {"top_k": len(documents), "include_retracted": True, **settings}
         changed["verify"] = False
         # A calibration fits one ranking and k, and a forced route need not be decided.
-        changed |= {} if settings["route"] == "auto" else {"preflight": IOU, "calibration_file": None}
+        changed |= {} if settings["route"] == "auto" else {"preflight": IOU, "retrieval": HYBRID}
         asked: dict[str, Any] = {"question": reading.item.question, "options": dict(reading.item.options)}
         if kind != "documents" or not reading.retrieved:
             asked["documents"] = list(documents)
@@ -125,17 +125,18 @@ def _from_answer(answer: Answer) -> Outcome:
 
 
 async def _closed_book(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    question, budget = _asked(reading), settings.budget(time())
-    return _from_words(await models.ask("closed_book", question, budget), question, budget, route="closed_book")
+    question, budget = _asked(reading), settings.budget()
+    output = await models.ask("closed_book", question, budget)
+    return _from_words(models, output, question, budget, route="closed_book")
 
 
 async def _long_context(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
-    question, budget = _asked(reading), settings.budget(time())
-    ask = {"may_abstain": not (settings.force_choice and question["options"])}
+    question, budget = _asked(reading), settings.budget()
+    ask = {"may_abstain": not models.forced(question)}
     room = room_for(models.model, budget, models.prompt("long_context", question, documents="", **ask))
     context, truncated = _fitted(reading.whole[0], question, room)
     output = await models.ask("long_context", question, budget, documents=context, **ask)
-    return _from_words(output, question, budget, route="long_context", truncated=truncated)
+    return _from_words(models, output, question, budget, route="long_context", truncated=truncated)
 
 
 async def _self_route(reading: Reading, models: RunModels, settings: Settings) -> Outcome:
@@ -143,7 +144,7 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
 
     Passages that do not fit into the window are left out, those of the lowest ranks first.
     """
-    question, budget = _asked(reading), settings.budget(time())
+    question, budget = _asked(reading), settings.budget()
     documents = assign_keys(question["text"], reading.documents)
     room = room_for(models.model, budget, models.prompt("self_route", question, documents=""))
     fitting, *beyond = split_to_fit(documents, room)
@@ -151,7 +152,7 @@ async def _self_route(reading: Reading, models: RunModels, settings: Settings) -
     room_for(models.model, budget, models.prompt("self_route", question, documents=passages), least=0)
     output = await models.ask("self_route", question, budget, documents=passages)
     if "UNANSWERABLE" not in output.upper():
-        return _from_words(output, question, budget, route="self_route", truncated=bool(beyond))
+        return _from_words(models, output, question, budget, route="self_route", truncated=bool(beyond))
     whole = await _long_context(reading, models, settings)
     return replace(whole, truncated=whole.truncated or bool(beyond))
 
@@ -172,8 +173,10 @@ def _fitted(whole: Document, question: Question, room: int | None) -> tuple[str,
     return render_documents([cut]), True
 
 
-def _from_words(output: str, question: Question, budget: CallBudget, *, route: str, truncated: bool = False) -> Outcome:
-    draft = parse_draft(read_reply(output), question, [], [], forced=budget.force_choice and bool(question["options"]))
+def _from_words(
+    models: RunModels, output: str, question: Question, budget: CallBudget, *, route: str, truncated: bool = False
+) -> Outcome:
+    draft = parse_draft(read_reply(output), question, [], [], forced=models.forced(question))
     return Outcome(
         text=draft["text"],
         choice=draft["choice"],

@@ -58,6 +58,7 @@ class RunModels:
         short: questions whose answers are to have few words.
         repeat: which of a run's repeats it serves, from 0; replies to another are never taken for it.
         retriever: over the corpus whose rankings are read; None where all documents are given.
+        force_choice: Whether multiple choice is answered with a letter even without evidence.
         kwargs: what the provider's class takes besides, such as the temperature.
     """
 
@@ -71,14 +72,20 @@ class RunModels:
         short: Collection[str] = (),
         retriever: RankingRetriever | None = None,
         repeat: int = 0,
+        force_choice: bool = False,
         **kwargs: Any,
     ) -> None:
         chat = _open(model, replies, repeat, kwargs)
         worker = None if extract_model is None else _open(extract_model, replies, repeat, kwargs)
         prompts = ShortAnswers(prompts, short)
         self.model = Model(chat, prompts=prompts)
-        reader = StrictReader(chat, extract_model=worker, prompts=prompts)
+        reader = StrictReader(chat, extract_model=worker, prompts=prompts, force_choice=force_choice)
+        self.force_choice = force_choice
         self.graph: Any = build_graph(reader=reader, retriever=retriever)
+
+    def forced(self, question: Question) -> bool:
+        """Return whether the question must be answered with a letter."""
+        return self.force_choice and bool(question["options"])
 
     def prompt(self, name: str, question: Question, **values: Any) -> list[BaseMessage]:
         """Return a template with a question and what else it names, as the answering model gets it."""

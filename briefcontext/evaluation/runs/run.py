@@ -54,9 +54,8 @@ DECIDES = "briefcontext"
 _SHOWN = {"partition_size", "preflight_top_n", "iou_threshold", "fallback", "max_input_tokens"}
 """Settings of the reading that a configuration names also where they are the defaults."""
 _FREE = {
-    *("max_concurrent_calls", "requests_per_minute", "tokens_per_minute", "file_links"),
-    *("model_timeout", "total_timeout", "max_retries", "retry_wait"),
-    *("prompts", "preflight", "calibration_file"),
+    *("max_concurrent_calls", "requests_per_minute", "model_timeout", "max_retries"),
+    *("prompts", "preflight"),
 }
 """Those that may differ as a run goes on: they change no answer, as failed ones are asked again; or a configuration has
 a digest of what they name."""
@@ -327,9 +326,10 @@ class Run:
         retriever = None if self._corpus is None else self._corpus.retriever
         short = {item.question for item in self.items if self.experiment.short(item)}
         opening |= {"prompts": self.prompts, "short": short, "retriever": retriever}
-        models = [RunModels(model, repeat=repeat, **opening) for repeat in range(self.settings.repeats)]
         # An experiment that asks for a choice gets one, as in the papers; a refusal is no choice.
-        changed = {"force_choice": self.experiment.force_choice, "prompts": None, **(changed or {})}
+        opening["force_choice"] = self.experiment.force_choice
+        models = [RunModels(model, repeat=repeat, **opening) for repeat in range(self.settings.repeats)]
+        changed = {"prompts": None, **(changed or {})}
         return Runner(self.experiment, models, self.settings.reading.model_copy(update=changed))
 
     def _finish(self, folder: RunFolder) -> Summary:

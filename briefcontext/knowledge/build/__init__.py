@@ -15,6 +15,7 @@ from briefcontext.knowledge.build.draft import REJECTS_FILE, Draft
 from briefcontext.knowledge.build.files import keep_ids, path_of, refuse_clashes
 from briefcontext.knowledge.build.pipeline import Pipeline, Progress, ray_workers
 from briefcontext.knowledge.knowledge_base import DEMO, KnowledgeBase
+from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.sources.source import Deletion, Entry, EntrySource, Reject, Source, VectorDocument
 from briefcontext.knowledge.store.manifest import (
     DRAFT_FILE,
@@ -26,6 +27,8 @@ from briefcontext.knowledge.store.manifest import (
     Place,
     open_place,
 )
+
+DEFAULT_ENCODER = "e5"
 
 if TYPE_CHECKING:
     from briefcontext.knowledge.encoders import Encoder
@@ -60,10 +63,10 @@ class BuildReport:
 
 
 def build_knowledge_base(
-    sources: Iterable[Source] | Iterable[Entry],
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Source | Entry],
     path: str | os.PathLike[str],
     *,
-    encoder: "Encoder | str",
+    encoder: "Encoder | str | None" = None,
     chunk_tokens: int | None = None,
     on: Literal["ray"] | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -83,10 +86,12 @@ def build_knowledge_base(
     from then on from the new one. That holds also when the build is stopped.
 
     Args:
-        sources: sources; or entries (documents, deletions), which then are one source without a fingerprint.
+        sources: Files, folders and globs; or sources; or entries (documents, deletions), which are
+            one source without a fingerprint. A document without an id gets one from its `source`
+            and its text.
         path: the folder of the base, created where it is missing; or a URL in an object store: `s3://bucket/name`.
-        encoder: makes the vectors; or its name (see `load_encoder`). A base that exists needs the one it was built
-            with.
+        encoder: makes the vectors; or its name (see `load_encoder`). By default the base's own, and for a new
+            one `e5`. A base that exists needs the one it was built with.
         chunk_tokens: cut documents into chunks of about this many tokens; None: as the base has it, and for a new one
             whole texts into chunks of 128, and abstracts and passages not at all.
         on: `ray`: encode and write on a Ray cluster, whose workers load the encoder by its name; None: in this process.
@@ -100,7 +105,10 @@ def build_knowledge_base(
     """
     from briefcontext.knowledge.encoders import load_encoder
 
-    place, given, loaded = place_to_build(path), _sources(sources), load_encoder(encoder)
+    place, given = place_to_build(path), _sources(sources)
+    existing = Manifest.latest(place)
+    default = DEFAULT_ENCODER if existing is None else existing.encoder.name
+    loaded = load_encoder(default if encoder is None else encoder)
     check_build(place, given, loaded.name, chunk_tokens=chunk_tokens)
     with place.lock():
         if (manifest := Manifest.latest(place)) is None:
@@ -138,20 +146,26 @@ def check_build(place: Place, sources: Iterable[Source], encoder: str, *, chunk_
             )
 
 
-def _sources(given: Iterable[Source] | Iterable[Entry]) -> list[Source]:
-    """Sources as they are given; entries as one source, read no further than the first."""
+def _sources(
+    given: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | Source | Entry],
+) -> list[Source]:
+    """Return sources: those of paths, given ones, or one of entries, read only to the first."""
+    if isinstance(given, str | os.PathLike):
+        return open_sources([os.fspath(given)])
     items = iter(given)
     first = next(items, None)
     if first is None:
         return []
     rest = chain([first], items)
+    if isinstance(first, str | os.PathLike):
+        return open_sources([os.fspath(path) for path in rest])  # type: ignore[arg-type]
     if isinstance(first, Document | VectorDocument | Deletion | Reject):
         return [EntrySource(rest, size=len(given) if isinstance(given, list | tuple) else None)]  # type: ignore[arg-type]
     sources = list(rest)
     if none := [source for source in sources if not isinstance(source, Source)]:
         raise InputError(
-            f"{none[0]!r:.100} is no source: give LangChain documents, or files as open_sources(paths) opens them "
-            "(briefcontext.knowledge)."
+            f"{none[0]!r:.100} is no source: pass paths, LangChain documents, or sources of "
+            "briefcontext.knowledge.open_sources."
         )
     return sources  # type: ignore[return-value]
 

@@ -11,7 +11,7 @@ import numpy as np
 from langchain_core.documents import Document
 from numpy.typing import NDArray
 
-from briefcontext.files import encodable
+from briefcontext.files import encodable, sha256
 from briefcontext.knowledge.build.draft import Changes, Draft, HeldRecords, RecordState
 from briefcontext.knowledge.chunking import CHUNK_TOKENS, chunk_document
 from briefcontext.knowledge.sources.source import Deletion, Entry, Reject, VectorDocument
@@ -82,6 +82,10 @@ def gather_records(entries: Iterable[Entry]) -> Generator[Item]:
 
 def _record(entry: Document | VectorDocument) -> Record:
     document, vector = (entry.document, entry.vector) if isinstance(entry, VectorDocument) else (entry, None)
+    if document.id is None and not document.metadata.get("source_id"):
+        digest = sha256(document.page_content)[:12]
+        named = f"{document.metadata.get('source') or 'document'}#{digest}"
+        document = document.model_copy(update={"id": named})
     source_id = str(document.metadata.get("source_id") or document.id or "")
     return Record(source_id, {document.id: (document, vector)})
 

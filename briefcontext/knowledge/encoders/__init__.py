@@ -1,6 +1,6 @@
 """Encoders, which turn questions and passages into vectors."""
 
 from briefcontext.knowledge.encoders.encoder import Encoder
-from briefcontext.knowledge.encoders.sentence_transformer import load_encoder
+from briefcontext.knowledge.encoders.sentence_transformer import load_encoder, register_encoder
 
-__all__ = ["Encoder", "load_encoder"]
+__all__ = ["Encoder", "load_encoder", "register_encoder"]

@@ -84,8 +84,8 @@ class EmbeddingsEncoder:
     """LangChain `Embeddings`, local or of a provider, as an `Encoder`: cosine similarity of unit vectors.
 
     The tokeniser of such a model is out of reach, so a token here is a run of letters, digits and underscores, or one
-    other character that is not white space. A knowledge base built with it must be opened with it too, as it cannot be
-    loaded by its name. Errors of the embeddings come through as they are.
+    other character that is not white space. A knowledge base built with it is opened with it, or by its name after
+    `register_encoder`. Errors of the embeddings come through as they are.
     """
 
     metric: Literal["cosine"] = "cosine"

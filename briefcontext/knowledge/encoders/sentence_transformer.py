@@ -217,6 +217,12 @@ def load_encoder(name: str | Encoder) -> Encoder:
         return _loaded[name]
 
 
+def register_encoder(encoder: Encoder) -> None:
+    """Let `load_encoder` and the settings find an encoder of your own by its name."""
+    with _lock:
+        _loaded[full_name(encoder.name)] = encoder
+
+
 def full_name(name: str) -> str:
     """The name that the encoder has once it is loaded: with an absolute folder, which means the same everywhere."""
     kind, colon, source = name.partition(":")
@@ -248,7 +254,9 @@ def _load(name: str) -> Encoder:
             return SentenceTransformerEncoder(name, folder, revision_of(folder), instruction)
     raise InputError(
         f"There is no encoder {name!r}: use 'medcpt', 'e5', 'minilm', 'bge' or "
-        "'sentence-transformers:<folder or name>'."
+        "'sentence-transformers:<folder or name>'. Register your own first:\n"
+        "from briefcontext.knowledge.encoders import register_encoder\n"
+        f"register_encoder(EmbeddingsEncoder(embeddings, name={name!r}))"
     )
 
 
