@@ -21,8 +21,8 @@ from briefcontext.chains.notes import by_level, note
 from briefcontext.chains.passage_reader import PASSAGES
 from briefcontext.chains.question import Question, check_earlier, check_question
 from briefcontext.chains.reader import Draft, Reader, extraction_of
-from briefcontext.chains.verify import Verification, Verifier, cited_passages, verdict_notes
-from briefcontext.errors import BriefContextError, InputError, ModelCallError
+from briefcontext.chains.verify import Verifier, cited_passages, verdict_notes
+from briefcontext.errors import InputError, ModelCallError
 from briefcontext.files import encodable
 from briefcontext.graphs import resources
 from briefcontext.graphs.abstention import FILTERED, without_documents, without_evidence
@@ -105,7 +105,10 @@ class Nodes:
             # A calibrated preflight sets retrieval to dense.
             implied = set() if settings.preflight == IOU else {"retrieval"}
             resources.refuse_ignored(settings, resources.OF_SEARCH - implied, "retriever")
-        reader = await self._reader()  # Report a model that cannot be opened before retrieval.
+        # Report a model that cannot be opened before retrieval.
+        reader = await self._reader()
+        if settings.verify and not asked["options"]:
+            await asyncio.to_thread(resources.verifier, settings, reader)
         budget = settings.budget()
         if earlier := _earlier(state):
             asked = await _own_question(reader, asked, earlier, budget)
@@ -241,11 +244,7 @@ class Nodes:
         reader = await self._reader()
         if reader.name == PASSAGES:
             return answer  # Passages are copies.
-        try:
-            verifier: Verifier | None = await asyncio.to_thread(resources.verifier, settings, reader)
-        except BriefContextError as error:
-            notes = verdict_notes(claims, Verification({}, str(error)), str(settings.verify_model))
-            return Answer(**{**answer, "notes": by_level([*answer["notes"], *notes])})
+        verifier: Verifier | None = await asyncio.to_thread(resources.verifier, settings, reader)
         if verifier is None:
             return answer
         emit(Verifying(event="verifying", sentences=len(claims)))

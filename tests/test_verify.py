@@ -14,7 +14,7 @@ from briefcontext.chains.claims import find_claims
 from briefcontext.chains.model.call import Model
 from briefcontext.chains.model.limits import CallBudget
 from briefcontext.chains.verify import ModelVerifier, Passage
-from briefcontext.errors import KnowledgeBaseError
+from briefcontext.errors import KnowledgeBaseError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from briefcontext.graphs.tool import cited_text
@@ -142,15 +142,24 @@ def test_a_verification_that_fails_is_a_note(
     assert answer["usage"]["stages"]["verify"]["calls"] == len(server.verifications)
 
 
-def test_a_judge_that_cannot_be_opened_is_a_note(
+def test_a_cross_encoder_that_cannot_be_loaded_is_a_note(
     chat_model: ChatOpenAI, server: OpenAIServer, documents: FixedRetriever, tmp_path: Path
 ) -> None:
     server.script = three_sentences
     built = build_graph(model=chat_model, retriever=documents)
-    for name in ("nobody:model", f"cross-encoder:{tmp_path}"):
-        answer = built.invoke(ASKED, context=Settings(route="vanilla", verify_model=name))["answer"]
-        assert len(messages(answer, "not_verified")) == 1
-        assert answer["citations"]
+    context = Settings(route="vanilla", verify_model=f"cross-encoder:{tmp_path}")
+    answer = built.invoke(ASKED, context=context)["answer"]
+    assert len(messages(answer, "not_verified")) == 1
+    assert answer["citations"]
+
+
+def test_a_judge_of_no_provider_is_an_error_before_anything_is_paid(
+    chat_model: ChatOpenAI, server: OpenAIServer, documents: FixedRetriever
+) -> None:
+    built = build_graph(model=chat_model, retriever=documents)
+    with pytest.raises(ModelSetupError, match="nobody"):
+        built.invoke(ASKED, context=Settings(verify_model="nobody:model"))
+    assert server.all_calls == []
 
 
 def test_a_malformed_reply_is_repaired_once(
