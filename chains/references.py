@@ -147,8 +147,10 @@ def write_references(references: Sequence[Reference], format: ReferenceFormat) -
 
 def _on_one_line(reference: Reference) -> Reference:
     """Return a reference without line breaks, which would begin another field or entry."""
-    lines = {name: _line(value) if isinstance(value, str) else value for name, value in reference.items()}
-    return Reference(**{**reference, **lines, "authors": list(map(_line, reference["authors"]))})
+    lines: Any = {name: _line(value) if isinstance(value, str) else value for name, value in reference.items()}
+    lines["authors"] = list(map(_line, reference["authors"]))
+    written: Reference = lines
+    return written
 
 
 def _line(text: str) -> str:
@@ -203,7 +205,7 @@ def _bibtex(references: Sequence[Reference]) -> str:
     from pylatexenc.latexencode import unicode_to_latex
 
     def latex(text: str) -> str:
-        return unicode_to_latex(_without_braces(text))
+        return str(unicode_to_latex(_without_braces(text)))
 
     def entry(reference: Reference) -> Entry:
         written = {name: latex(str(reference[name] or "")) for name in ("title", "journal", "year", "volume")}
