@@ -27,7 +27,12 @@ def random_at_the_end(content: bytes, chance: random.Random) -> bytes:
     return content[:-40] + chance.randbytes(40)
 
 
-DAMAGES = (random_throughout, random_inside, random_at_the_end)
+def place_past_the_end(content: bytes, chance: random.Random) -> bytes:
+    """Let the footer of a manifest name a place past its end: Lance's code panics."""
+    return content[:-16] + len(content).to_bytes(8, "little") + content[-8:]
+
+
+DAMAGES = (random_throughout, random_inside, random_at_the_end, place_past_the_end)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +45,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("place", range(16))
+@pytest.mark.parametrize("place", range(12))
 def test_each_use_of_a_damaged_base_works_or_is_one_error(
     place: int, damage: Callable[[bytes, random.Random], bytes], base: Path, tmp_path: Path
 ) -> None:

@@ -139,3 +139,15 @@ def test_a_reader_that_is_left_early_ends(tmp_path: Path) -> None:
     assert isinstance(next(reading), Document)
     reading.close()  # type: ignore[attr-defined]
     assert len(entries(path)) == 20_000
+
+
+def test_a_process_that_was_killed_while_it_waited_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "note.txt"
+    path.write_text("A text.")
+    entries(path)
+    for child in psutil.Process().children():
+        if "limited" in str(child.cmdline()):
+            child.kill()
+            psutil.wait_procs([child], timeout=10)
+    [document] = entries(path)
+    assert isinstance(document, Document)

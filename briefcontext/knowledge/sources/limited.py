@@ -19,6 +19,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any, BinaryIO
 
+from briefcontext.errors import BriefContextError
 from briefcontext.knowledge.sources import pandoc
 from briefcontext.knowledge.sources.source import (
     WHOLE_FILE,
@@ -80,6 +81,11 @@ class _Process:
             env=environment,
             start_new_session=True,
         )
+
+    @property
+    def runs(self) -> bool:
+        """Whether the process has not ended."""
+        return self._running.poll() is None
 
     def messages(self, job: _Job) -> Iterator[_Message]:
         """Yield what the process reads of a file. Raises EOFError when it ends before."""
@@ -150,6 +156,9 @@ def _read_limited(job: _Job) -> Iterator[tuple[int, Entry | None]]:
     """Yield the bytes read and each entry of a file, and None at its end."""
     idle = _idle[os.getpid()]
     process = idle.pop() if idle else _Process()
+    if not process.runs:
+        process.end()
+        process = _Process()
     count, consumed, finished = 0, 0, False
     try:
         for message in process.messages(job):
@@ -223,8 +232,10 @@ def _serve(job: _Job, replies: BinaryIO, size: int) -> None:
         send(None)
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - it is raised where the file was opened
+    except BriefContextError as error:
         send(None, error)
+    except Exception as error:  # noqa: BLE001 - it is raised where the file was opened
+        send(None, RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def _share_of_memory(size: int, limits: ReadLimits) -> float:
@@ -243,6 +254,8 @@ def _address_space() -> int:
 def _limit_memory(size: int, limits: ReadLimits) -> None:
     import resource
 
+    # The memory of a process that crashed is not written to a file.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     pandoc.SECONDS = math.ceil(limits.seconds)
     pandoc.MEMORY = f"{math.ceil(limits.gigabytes * 1000)}M"
     if size:  # Elsewhere than on Linux there is no such limit.
