@@ -1,123 +1,160 @@
-"""What the clients of a served graph may name: names that the server's owner lists, and no path.
+"""The allow-list of the servers: the settings that clients may choose, and the names in them.
 
-    BRIEFCONTEXT_BASES      knowledge bases, by commas: NAME=PLACE, or a place, named by its last part; by default demo
-    BRIEFCONTEXT_MODELS     chat models, by commas; by default none, and sentences are copied
-    BRIEFCONTEXT_DOCUMENTS  the folder of the files that may be answered from; by default none may
+    BRIEFCONTEXT_BASES      knowledge bases, by commas: NAME=PLACE, or a place, named by its last
+                            part; by default demo
+    BRIEFCONTEXT_MODELS     chat models, by commas; by default none
+    BRIEFCONTEXT_DOCUMENTS  the folder of the files that may be answered from; by default none
 
-The first base and the first model are those of who names none. No other file, folder or model can be named. In a
-process of one's own, and on the command line, all can be.
+The first base and the first model are the defaults. In Python and on the command line, every
+setting takes every value.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import Field, create_model
+from typing import Any, TypeVar
 
 from briefcontext.errors import InputError
 from briefcontext.graphs.settings import CALIBRATED, IOU, Settings
 from briefcontext.knowledge.knowledge_base import DEMO
 
-MOST_DOCUMENTS = 128
-"""The most documents that a client's question may be answered from: each partition of them is a model call."""
+_Settings = TypeVar("_Settings", bound=Settings)
+
+MAX_DOCUMENTS = 128
+"""The most documents for one question of a client: each partition of them is a model call."""
+CHOICES = (
+    *("route", "fallback", "top_k", "partition_size", "preflight_top_n", "iou_threshold"),
+    *("retrieval", "years", "publication_types", "journals", "mesh", "languages"),
+    "include_retracted",
+)
+"""The settings that the clients of every server may choose."""
+_OF_RUNS = ("verify",)
+_COUNTS = ("top_k", "partition_size", "preflight_top_n")
 
 
-class _Names:
-    """What makes settings name things that a server's owner listed."""
-
-    most_documents: ClassVar[int] = MOST_DOCUMENTS
-    listed_in: ClassVar[Mapping[str, str]] = {
-        "knowledge_base": "BRIEFCONTEXT_BASES",
-        "model": "BRIEFCONTEXT_MODELS",
-        "extract_model": "BRIEFCONTEXT_MODELS",
-        "verify_model": "BRIEFCONTEXT_MODELS",
-        "document": "BRIEFCONTEXT_DOCUMENTS",
-    }
-    file_links: ClassVar[bool] = False
-    bases: ClassVar[Mapping[str, str]]
-    documents: ClassVar[Path | None]
-
-    def resolved(self: Any) -> Any:
-        """The settings with the places of what they name.
-
-        Raises:
-            InputError: there is no such file in the folder of documents, symbolic links resolved.
-        """
-        places = {"knowledge_base": self.bases[self.knowledge_base]}
-        if self.document is not None:
-            places["document"] = str(_inside(self.documents, self.document))
-        return self.model_copy(update=places)
-
-
-def served(settings: type[Settings], environment: Mapping[str, str] | None = None) -> type[Settings]:
-    """Return a graph's settings for those who may only name what its owner lists.
-
-    Args:
-        settings: the schema of the graph's `context=`.
-        environment: where the lists stand; by default this process's environment.
+def check(chosen: object, base: Settings, names: Collection[str] = CHOICES) -> Settings:
+    """Return settings with those that a client chose.
 
     Raises:
-        InputError: a list that cannot be used.
+        InputError: a setting that clients may not choose, or a value out of its range.
     """
-    listed = os.environ if environment is None else environment
-    bases = _bases(listed.get("BRIEFCONTEXT_BASES") or "") or {DEMO: DEMO}
-    models = _entries(listed.get("BRIEFCONTEXT_MODELS") or "")
-    folder = listed.get("BRIEFCONTEXT_DOCUMENTS") or None
-    if folder is not None and not Path(folder).is_dir():
-        raise InputError(f"BRIEFCONTEXT_DOCUMENTS = {folder!r} is no folder. Name one, or leave it out.")
-    model = _one_of(*models, None)
-    kinds: dict[str, Any] = {
-        "knowledge_base": (_one_of(*bases), next(iter(bases))),
-        "model": (model, next(iter(models), None)),
-        "extract_model": (model, None),
-        "verify_model": (model, None),
-        "cross_encoder": (_one_of("medcpt", None), None),
-        "preflight": (_one_of(IOU, CALIBRATED), IOU),
-        **dict.fromkeys(("prompts", "model_arguments"), (None, None)),
-        **({"document": (None, None)} if folder is None else {}),
-    }
-    described = settings.model_fields
-    for name in ("top_k", "partition_size", "preflight_top_n"):
-        kinds[name] = (Annotated[int, Field(ge=1, le=MOST_DOCUMENTS)], described[name].default)
-    fields = {
-        name: (kind, Field(default=default, description=described[name].description))
-        for name, (kind, default) in kinds.items()
-    }
-    names = type("Names", (_Names,), {"bases": bases, "documents": folder and Path(folder).resolve()})
-    create: Any = create_model
-    made: type[Settings] = create(settings.__name__, __base__=(names, settings), **fields)
-    return made
+    if chosen is None:
+        return base
+    if not isinstance(chosen, Mapping):
+        kind = type(chosen).__name__
+        raise InputError(f"Settings must be a mapping of name to value, not {kind}.")
+    for name in chosen:
+        if name not in names:
+            raise InputError(f"{name!r} cannot be set here. These can: {', '.join(names)}.")
+    settings = type(base)(**{**base.model_dump(), **chosen})
+    for name in _COUNTS:
+        if getattr(settings, name) > max(MAX_DOCUMENTS, getattr(base, name)):
+            count = getattr(settings, name)
+            raise InputError(f"{name} = {count}: a client can set at most {MAX_DOCUMENTS}.")
+    return settings
 
 
-def _one_of(*names: str | None) -> Any:
-    return Literal[names]
+@dataclass(frozen=True)
+class Access:
+    """The names that a server's owner lists for its clients."""
+
+    bases: Mapping[str, str]
+    """Places by name."""
+    models: tuple[str, ...] = ()
+    documents: Path | None = None
+    """The folder of the files that may be answered from."""
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Access":
+        """Read the lists.
+
+        Raises:
+            InputError: a list cannot be used.
+        """
+        folder = environment.get("BRIEFCONTEXT_DOCUMENTS") or None
+        if folder is not None and not Path(folder).is_dir():
+            raise InputError(f"BRIEFCONTEXT_DOCUMENTS = {folder!r} is no folder. Name one, or leave it out.")
+        return cls(
+            _bases(environment.get("BRIEFCONTEXT_BASES", "")) or {DEMO: DEMO},
+            tuple(_entries(environment.get("BRIEFCONTEXT_MODELS", ""))),
+            folder and Path(folder).resolve(),
+        )
+
+    def check(self, chosen: object) -> dict[str, Any]:
+        """Return what a client chose, with the owner's defaults.
+
+        Raises:
+            InputError: a setting, a name or a value that clients may not choose.
+        """
+        models = [*self.models, None]
+        listed: dict[str, tuple[Collection[str | None], str]] = {
+            "knowledge_base": (self.bases, "BRIEFCONTEXT_BASES"),
+            **dict.fromkeys(("model", "extract_model", "verify_model"), (models, "BRIEFCONTEXT_MODELS")),
+            "preflight": ((IOU, CALIBRATED), ""),
+            "cross_encoder": (("medcpt", None), ""),
+        }
+        first = next(iter(self.bases))
+        defaults = {"knowledge_base": first, "model": models[0]}
+        check(chosen, Settings(), (*CHOICES, *_OF_RUNS, *listed, "document"))
+        context = {**defaults, **(chosen if isinstance(chosen, Mapping) else {})}
+        for name in context.keys() & listed.keys():
+            allowed, variable = listed[name]
+            if context[name] not in allowed:
+                names = ", ".join(map(str, allowed))
+                owner = f" The server's owner lists in {variable} what may be named."
+                raise InputError(
+                    f"{name} = {context[name]!r:.100} is not served. There are: {names}." + owner * bool(variable)
+                )
+        self.document(context.get("document"))
+        return context
+
+    def resolved(self, settings: _Settings) -> _Settings:
+        """Return settings with the places of their names.
+
+        Raises:
+            InputError: there is no such file in the folder of documents.
+        """
+        places = {"knowledge_base": self.bases[settings.knowledge_base]}
+        if settings.document is not None:
+            places["document"] = str(self.document(settings.document))
+        return settings.model_copy(update=places)
+
+    def document(self, name: str | None) -> Path | None:
+        """Return the file of that name; a link counts as the file that it leads to.
+
+        Raises:
+            InputError: there is no such file in the folder of documents.
+        """
+        if name is None:
+            return None
+        try:
+            file = Path(f"{self.documents}/{name}").resolve(strict=True)
+            if self.documents and file.is_relative_to(self.documents) and file.is_file():
+                return file
+        # It is missing, has a null byte in its name, or is a circle of links.
+        except (OSError, ValueError, RuntimeError):
+            pass
+        raise InputError(
+            f"document = {name[:100]!r}: there is no such file here. Name one of the folder that "
+            "the server's owner gives in BRIEFCONTEXT_DOCUMENTS."
+        )
 
 
-def _entries(listed: str) -> list[str]:
-    return [entry for entry in map(str.strip, listed.split(",")) if entry]
+def _entries(text: str) -> list[str]:
+    return [entry for entry in map(str.strip, text.split(",")) if entry]
 
 
-def _bases(listed: str) -> dict[str, str]:
-    """Return the place of each name."""
+def _bases(text: str) -> dict[str, str]:
+    """Return places by name."""
     bases: dict[str, str] = {}
-    for entry in _entries(listed):
-        name, given, place = entry.partition("=")
-        name, place = (name.strip(), place.strip()) if given else (PurePath(entry).name, entry)
+    for entry in _entries(text):
+        name, equals, place = map(str.strip, entry.partition("="))
+        if not equals:
+            name, place = PurePath(entry).name, entry
         if not name or not place or name in bases:
             raise InputError(
                 f"BRIEFCONTEXT_BASES cannot be used: {entry!r} has no name of its own, or no place. Write NAME=PLACE."
             )
         bases[name] = place
     return bases
-
-
-def _inside(folder: Path, name: str) -> Path:
-    """Return the file of that name in a folder; a link counts as what it leads to."""
-    try:
-        file = Path(f"{folder}/{name}").resolve(strict=True)
-        if file.is_relative_to(folder) and file.is_file():
-            return file
-    except (OSError, ValueError, RuntimeError):  # missing, with a null byte in it, or a circle of links
-        pass
-    raise InputError(f"document = {name[:100]!r}: there is no such file here. Name one of the folder of documents.")

@@ -1,45 +1,83 @@
-"""What `langgraph.json` names: the graphs as they are served, whom the server answers, and the page beside them.
+"""The objects that `langgraph.json` names: the served graphs, their guard, and the page.
 
-Graphs take names, and no paths (`access.py`). One guard stands before every route of the API and the page. With
-BRIEFCONTEXT_TOKEN set (several tokens: with spaces between), every route but the page's empty form and `/ok`, which
-says that the server runs, asks for one, and the threads and runs of one token are not another's. Without it, only this
-machine is answered.
+Clients name knowledge bases, models and documents from the owner's lists (`access.py`). The guard
+passes on the routes of `SERVED` and the page, and answers every other path with 403. With
+BRIEFCONTEXT_TOKEN set (several tokens: separated by spaces), every route but the page's empty form
+and `/ok` needs one, and the threads and runs of one token are hidden from the others. Without it,
+only this machine is answered.
 """
 
 import json
 import os
-import re
-from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from langgraph_sdk import Auth
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
-from starlette.routing import Mount, Route
+from starlette.responses import RedirectResponse
+from starlette.routing import Match, Mount, Route
 from starlette.types import Scope
 
-from briefcontext.access import served
+from briefcontext.access import MAX_DOCUMENTS, Access
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.long_document import LongDocumentSettings
 from briefcontext.graphs.settings import Settings
-from briefcontext.guard import Guard, Limits, Refused, admit, checked_tokens, objects, refusal
+from briefcontext.guard import Guard, Refused, admit, checked_tokens, read_json
 from briefcontext.page.app import create_page, open_paths
 
 STUDIO = ("https://smith.langchain.com", "https://eu.smith.langchain.com")
-"""The pages of LangGraph Studio, which a browser loads from there and which ask here."""
+"""The sites of LangGraph Studio, whose pages ask this server."""
 _BODY_BYTES = 2 * 1024 * 1024
 """Documents may come along with a question."""
-_RUN = re.compile(r"/runs(/stream|/wait|/batch)?$")
-_NOT_SERVED = ("state", "commands", "stream/events")
+_RUNS = ("/runs", "/runs/stream", "/runs/wait", "/runs/batch")
+_ASSISTANT, _THREAD = "/assistants/{assistant}", "/threads/{thread:uuid}"
+_THREADS_RUN = _THREAD + "/runs/{run:uuid}"
+SERVED = {
+    "GET": (
+        *("/ok", "/info"),
+        *(_ASSISTANT + path for path in ("", "/graph", "/schemas", "/subgraphs")),
+        *(_THREAD + path for path in ("", "/state", "/state/{checkpoint}", "/history", "/runs")),
+        *(_THREADS_RUN + path for path in ("", "/join", "/stream")),
+    ),
+    "POST": (
+        *("/assistants/search", "/assistants/count", _ASSISTANT + "/versions"),
+        *("/threads", "/threads/search", "/threads/count"),
+        *(_THREAD + path for path in ("/state/checkpoint", "/history", "/copy")),
+        *_RUNS,
+        *(_THREAD + path for path in _RUNS[:3]),
+        _THREADS_RUN + "/cancel",
+    ),
+    "PATCH": (_THREAD,),
+    "DELETE": (_THREAD, _THREADS_RUN),
+}
+"""The served routes of LangGraph's API, by method. The page is served beside them."""
 _CHANGES = ("create", "create_run", "update")
 
-_tokens = checked_tokens(given) if (given := os.environ.get("BRIEFCONTEXT_TOKEN")) else ()
-_settings = served(Settings)
+_tokens = checked_tokens(text) if (text := os.environ.get("BRIEFCONTEXT_TOKEN")) else ()
+_access = Access.from_environment()
 
-briefcontext = build_graph(settings=_settings)
-long_document = build_graph(settings=served(LongDocumentSettings), name="LongDocument")
+
+class _Served:
+    """The part of settings that differs on a server."""
+
+    file_links: ClassVar[bool] = False
+    most_documents: ClassVar[int] = MAX_DOCUMENTS
+
+    def resolved(self: Any) -> Any:
+        """Return the settings with the places of their names."""
+        return _access.resolved(self)
+
+
+class ServedSettings(_Served, Settings):
+    """How a question is answered. Every setting has a default."""
+
+
+class ServedLongDocumentSettings(_Served, LongDocumentSettings):
+    """How a question about a document is answered. Its file must be named."""
+
+
+briefcontext = build_graph(settings=ServedSettings)
+long_document = build_graph(settings=ServedLongDocumentSettings, name="LongDocument")
 
 auth = Auth()
 
@@ -57,10 +95,10 @@ async def authenticate(scope: Scope) -> str:
 
 @auth.on
 async def keep_apart(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.HandlerResult:
-    """Keep threads and runs to their owner. The graphs are the server's, and nothing runs at set times."""
+    """Keep threads and runs to their owner."""
     owner = {"owner": ctx.user.identity}
     if ctx.resource == "assistants":
-        return ctx.action in ("read", "search") or not _tokens
+        return ctx.action in ("read", "search")
     if ctx.resource != "threads":
         return False
     if ctx.action in _CHANGES:
@@ -70,41 +108,56 @@ async def keep_apart(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth
     return owner
 
 
-def _asked(path: str, body: bytes) -> tuple[int, bytes]:
-    """Return how many runs a request starts, each with a question, and its body.
+def _checked(scope: Scope, body: bytes) -> bytes:
+    """Refuse a path that is not served; check the settings of runs, and fill in the defaults.
 
-    A `command` would start any node, as often as it says, with a state of the client's own: a question could then be
-    longer, and its documents more, than is checked, and one request be thousands of model calls. A run stops when the
-    client that waits for it leaves, unless it wants otherwise.
+    The path is compared as LangGraph's router reads it: decoded, and with its case.
     """
-    if not _RUN.search(path):
-        return int(path.endswith("/api/ask")), body
-    runs = objects(body)
-    if any(run.get("command") for run in runs):
+    matches = [route.matches(scope)[0] for route in _routes]
+    if Match.FULL not in matches and not (scope["method"] == "OPTIONS" and any(matches)):
+        raise Refused(403, "This path is not served.")
+    path, given = scope["path"], read_json(body)
+    if path == "/threads" and isinstance(given, dict) and "supersteps" in given:
+        raise Refused(403, "A thread starts empty. Leave out supersteps.")
+    if scope["method"] != "POST" or not path.endswith(_RUNS) or path.startswith("/page/"):
+        return body
+    runs = [_checked_run(run) for run in (given if isinstance(given, list) else [given])]
+    return json.dumps(runs if isinstance(given, list) else runs[0]).encode()
+
+
+def _checked_run(run: object) -> dict[str, Any]:
+    """Return a run with its settings; it stops when the client that waits for it leaves.
+
+    A `command` would start any node with a state of the client's choice.
+    """
+    if not isinstance(run, dict):
+        raise Refused(422, "A run is a JSON object with assistant_id and input.")
+    if run.get("command"):
         raise Refused(403, "A run takes a question, and no command. Send it as input.")
-    if len(runs) == 1 and not path.endswith("/batch"):
-        body = json.dumps({"on_disconnect": "cancel", **runs[0]}).encode()
-    return max(1, len(runs)), body
+    question = run.get("input")
+    documents = question.get("documents") if isinstance(question, dict) else None
+    if isinstance(documents, list) and len(documents) > MAX_DOCUMENTS:
+        raise Refused(403, f"There are {len(documents)} documents: at most {MAX_DOCUMENTS}.")
+    return {**run, "on_disconnect": "cancel", "context": _access.check(run.get("context"))}
 
 
-async def _not_served(request: Request) -> Response:
-    return refusal(404, "This is not served: ask by a run, which stops with its client and takes a question.")
-
+_page = Mount("/page", app=create_page(ServedSettings(**_access.check({}))))
+_routes = [
+    Route("/page", lambda request: RedirectResponse("/page/")),
+    _page,
+    *(Route(path, _page, methods=[way]) for way, paths in SERVED.items() for path in paths),
+]
 
 app = Starlette(
-    routes=[
-        Route("/page", lambda request: RedirectResponse("/page/")),
-        Mount("/page", app=create_page(_settings())),
-        *(Route(f"/threads/{{id}}/{way}", _not_served, methods=["POST"]) for way in _NOT_SERVED),
-    ],
+    routes=_routes[:2],
     middleware=[
         Middleware(
             Guard,
             tokens=_tokens,
             open_paths={"/ok", "/page", *(f"/page{path}" for path in open_paths())},
             origins=STUDIO,
-            asked=_asked,
-            limits=replace(Limits.from_environment(), body_bytes=_BODY_BYTES),
+            check=_checked,
+            body_bytes=_BODY_BYTES,
         ),
     ],
 )

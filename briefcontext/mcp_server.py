@@ -1,16 +1,20 @@
 """The graph and its knowledge base as a server of the Model Context Protocol, on its official SDK."""
 
 import asyncio
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated, Any
 
-from anyio import CancelScope
+from anyio import CancelScope, wrap_file
 from langchain_core.documents import Document
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from pydantic import Field, ValidationError
@@ -28,7 +32,7 @@ from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import AskedFilters, Settings, Words
 from briefcontext.graphs.tool import Asked, cited_text, problems_of
-from briefcontext.guard import Guard, Limits, checked_tokens, objects
+from briefcontext.guard import Guard, checked_tokens
 from briefcontext.knowledge.study_type import source_notes
 
 _MOST = 100
@@ -89,6 +93,13 @@ _First = Annotated[int, Field(ge=0, description="How many passages of the source
 
 
 class _Server(MCPServer[Any]):
+    async def run_stdio_async(self) -> None:
+        """Serve standard input and output; the SDK drops requests with a lone surrogate."""
+        server = self._lowlevel_server
+        lines: Any = _lines()
+        async with stdio_server(stdin=lines) as (requests, replies):
+            await server.run(requests, replies, server.create_initialization_options())
+
     async def list_tools(self) -> list[Tool]:
         """Return the tools, whose schemas allow no other arguments."""
         closed = {"additionalProperties": False}
@@ -146,7 +157,7 @@ def build_server(settings: Settings) -> MCPServer[Any]:
             working.cancel()
             with CancelScope(shield=True):
                 await asyncio.wait({working})
-        answer = working.result()
+        answer = _well_formed(working.result())
         return CallToolResult(
             content=[TextContent(type="text", text=cited_text(answer))], structured_content=dict(answer)
         )
@@ -173,25 +184,36 @@ def build_server(settings: Settings) -> MCPServer[Any]:
     return server
 
 
-def http_app(server: MCPServer[Any], *, token: str | None = None, limits: Limits | None = None) -> ASGIApp:
+def http_app(server: MCPServer[Any], *, token: str | None = None) -> ASGIApp:
     """Return the server as an ASGI application behind its guard; it speaks streamable HTTP at `/mcp`, without sessions.
 
     Args:
         server: made by `build_server`.
         token: what a client must send as a Bearer token, or several, with spaces between. Without one, only this
             machine may ask.
-        limits: what one client may send and ask. By default what the environment says.
 
     Raises:
-        InputError: the token is too short, or cannot stand in a header; or a limit in the environment is none.
+        InputError: the token is too short, or cannot be sent in a header.
     """
     open_to = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # The guard does that.
     return Guard(
         server.streamable_http_app(stateless_http=True, transport_security=open_to),
         tokens=() if token is None else checked_tokens(token),
-        asked=lambda path, body: (sum(each.get("method") == "tools/call" for each in objects(body)), body),
-        limits=limits or Limits.from_environment(),
     )
+
+
+async def _lines() -> AsyncIterator[str]:
+    """Yield the lines of the standard input, without lone surrogates in their JSON."""
+    async for line in wrap_file(TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")):
+        try:
+            yield json.dumps(_well_formed(json.loads(line)))
+        except (ValueError, RecursionError):
+            yield line
+
+
+def _well_formed(value: Any) -> Any:
+    """Return JSON with a question mark for each lone surrogate, which cannot be sent."""
+    return json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
 async def _answer(given: Any, settings: Settings, ctx: Context[Any, Any]) -> Answer:

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from briefcontext.chains.articles import article_id, pmid
 from briefcontext.chains.citation import Citation, CitedQuote, journal
+from briefcontext.files import encodable
 from briefcontext.knowledge.study_type import StudyType
 
 _MOST_AUTHORS = 6
@@ -141,7 +142,21 @@ _PAGES = re.compile(r"(\w*?)(\d+)-(\w*?)(\d+)$")
 
 def write_references(references: Sequence[Reference], format: ReferenceFormat) -> str:
     """Return references in one of the formats, as text that ends with a line break; empty where there are none."""
-    return REFERENCE_FORMATS[format](references) if references else ""
+    return REFERENCE_FORMATS[format]([_on_one_line(each) for each in references]) if references else ""
+
+
+def _on_one_line(reference: Reference) -> Reference:
+    """Return a reference without line breaks, which would begin another field or entry."""
+    lines: Any = {name: _line(value) if isinstance(value, str) else value for name, value in reference.items()}
+    lines["authors"] = list(map(_line, reference["authors"]))
+    written: Reference = lines
+    return written
+
+
+def _line(text: str) -> str:
+    """Return a text on one line, without control characters and lone surrogates."""
+    words = encodable(" ".join(text.split()))
+    return "".join(character for character in words if character.isprintable())
 
 
 def _ris(references: Sequence[Reference]) -> str:
@@ -189,21 +204,22 @@ def _bibtex(references: Sequence[Reference]) -> str:
     from bibtexparser.model import Entry, Field
     from pylatexenc.latexencode import unicode_to_latex
 
+    def latex(text: str) -> str:
+        return str(unicode_to_latex(_without_braces(text)))
+
     def entry(reference: Reference) -> Entry:
-        written = {
-            name: unicode_to_latex(str(reference[name] or "")) for name in ("title", "journal", "year", "volume")
-        }
+        written = {name: latex(str(reference[name] or "")) for name in ("title", "journal", "year", "volume")}
         # Braces keep a title's capitals, and a group from being split into names.
-        authors = [name if ", " in name else f"{{{name}}}" for name in map(unicode_to_latex, reference["authors"])]
+        authors = [
+            name if ", " in name and " and " not in name else f"{{{name}}}" for name in map(latex, reference["authors"])
+        ]
         known = {
             "author": " and ".join(authors),
             **written,
             "title": f"{{{written['title']}}}",
-            "number": unicode_to_latex(reference["issue"]),
-            "pages": "--".join(filter(None, map(unicode_to_latex, _first_and_last(reference["pages"])))),
-            "doi": reference["doi"],
-            "pmid": reference["pmid"],
-            "url": reference["url"] or "",
+            "number": latex(reference["issue"]),
+            "pages": "--".join(filter(None, map(latex, _first_and_last(reference["pages"])))),
+            **{name: _without_braces(reference[name] or "").replace("\\", "") for name in ("doi", "pmid", "url")},
         }
         name = re.sub(r"[^A-Za-z]", "", (reference["authors"] or ["ref"])[0].partition(",")[0]) or "ref"
         fields = [Field(field, value) for field, value in known.items() if value]
@@ -211,6 +227,11 @@ def _bibtex(references: Sequence[Reference]) -> str:
         return Entry(kind, f"{name}{reference['year'] or ''}-{reference['number']}", fields)
 
     return write_string(Library([entry(reference) for reference in references]))
+
+
+def _without_braces(text: str) -> str:
+    """Return a text without braces: BibTeX counts them even after a backslash."""
+    return text.replace("{", "").replace("}", "")
 
 
 def _nlm(references: Sequence[Reference]) -> str:

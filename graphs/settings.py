@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast, get_args
 
 from langgraph.runtime import get_runtime
@@ -91,8 +91,6 @@ class Settings(BaseModel):
 
     most_documents: ClassVar[int] = MAX_TOP_K
     """Limit of documents that come with a question."""
-    listed_in: ClassVar[Mapping[str, str]] = {}
-    """Environment variables that list the names allowed on a server, by setting."""
     file_links: ClassVar[bool] = True
     """Whether citations link to local files. Servers use settings without."""
 
@@ -269,9 +267,6 @@ def _problems(error: ValidationError, settings: type[Settings]) -> str:
             problems.append(f"there is no setting {name!r}.{nearest}{arguments}")
             continue
         message = plain(problem["msg"])
-        if variable := settings.listed_in.get(name):
-            message = message.replace("it should be None", "none is allowed")
-            message += f"; the server's owner lists in {variable} the names that are allowed"
         problems.append(f"{name} = {problem['input']!r:.100}: {message}")
     message = f"Settings cannot be used: {'; '.join(problems)}"
     return message if message.endswith((".", "?")) else f"{message}."

@@ -28,8 +28,6 @@ from tests.paths import PATHS, SECRET, fifo_was_opened, lay_traps
 from tests.studio_server import clean_environment, langgraph_dev
 
 TOKEN = "correct-horse-battery-staple"
-QUESTIONS_PER_MINUTE = 100
-"""Of a server with a token."""
 QUESTION = "Which drug is first choice for type 2 diabetes?"
 HOLD = "Take your time."
 """A question with these words gets no reply of the model before the client hangs up."""
@@ -139,7 +137,8 @@ class LangGraph(Door):
 
     def question(self, text: str = QUESTION, **settings: Any) -> tuple[str, dict[str, Any]]:
         graph = "long_document" if "document" in settings else "briefcontext"
-        return "/runs/wait", {"assistant_id": graph, "input": {"question": text}, "context": settings}
+        run = {"assistant_id": graph, "input": {"question": text}, "context": settings}
+        return "/runs/wait", {**run, "on_disconnect": "continue"}
 
     def name_path(self, path: str) -> Iterator[httpx.Response]:
         yield self.ask(document=path)
@@ -182,9 +181,8 @@ def open_doors(folder: Path) -> Iterator[list[Door]]:
         running = []
         for kind, model in zip(DOORS, models, strict=True):
             keys = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "BRIEFCONTEXT_MODELS": "openai:scripted"}
-            plain = {**keys, "BRIEFCONTEXT_DOCUMENTS": str(documents), "BRIEFCONTEXT_QUESTIONS_PER_MINUTE": "5000"}
+            plain = {**keys, "BRIEFCONTEXT_DOCUMENTS": str(documents)}
             locked = {**plain, "BRIEFCONTEXT_TOKEN": TOKEN}
-            locked["BRIEFCONTEXT_QUESTIONS_PER_MINUTE"] = str(QUESTIONS_PER_MINUTE)
             for place, given in (("open", plain), ("locked", locked)):
                 home = folder / f"{kind.__name__}-{place}"
                 home.mkdir()
@@ -371,7 +369,7 @@ def hostile_files(door: Door) -> Outcome:
         at_once = [reply.status_code for reply in pool.map(lambda _: send(*hostile[2]), range(24))]
     answered = "holds [1]" in send("trial.txt", b"Metformin is the first choice.").text
     told = f"{_counted(statuses)}; at once {_counted(sorted(at_once))}; then {'' if answered else 'not '}answered"
-    return Outcome(told, {*statuses} == {400} and {*at_once} <= {400, 429} and answered)
+    return Outcome(told, {*statuses} == {400} and {*at_once} == {400} and answered)
 
 
 def large_questions(door: Door) -> Outcome:
@@ -390,19 +388,7 @@ def connections(door: Door) -> Outcome:
     statuses = [int(reply.split()[1]) if reply else 0 for reply in replies]
     after = door.answered()
     told = f"{_counted(sorted(statuses))}; then {'answered' if after else 'not answered'}"
-    return Outcome(told, {*statuses} == {200, 429} and after)
-
-
-def many_questions(door: Door) -> Outcome:
-    """Ask more within a minute than one client may; what is asked is not even a question."""
-    path, body = door.question("", assistant_id="nothing")
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    tries = range(QUESTIONS_PER_MINUTE + 20)
-    with ThreadPoolExecutor(8) as pool:
-        replies = pool.map(lambda _: door.post(path, body, url=door.locked, headers=headers), tries)
-        statuses = [reply.status_code for reply in replies]
-    taken = sum(status != 429 for status in statuses)
-    return Outcome(f"{taken} taken, {len(statuses) - taken} refused (429)", 0 < taken <= QUESTIONS_PER_MINUTE)
+    return Outcome(told, {*statuses} == {200} and after)
 
 
 def leaving(door: Door) -> Outcome:
@@ -430,27 +416,83 @@ def leaving(door: Door) -> Outcome:
 
 
 def slow_bodies(door: Door) -> Outcome:
-    """Send half of a question, and no more."""
+    """Send half of a question over 100 connections, and no more."""
     head, body, more = _posted(door)
     half = f"{more}Content-Length: {2 * len(body)}\r\n"
 
-    async def send() -> list[str]:
+    async def hold() -> bool:
         place = urlsplit(door.url)
-        replies = []
-        streams = [await asyncio.open_connection(place.hostname, place.port) for _ in range(4)]
+        streams = [await asyncio.open_connection(place.hostname, place.port) for _ in range(100)]
         for _, writer in streams:
             writer.write(f"{head}\r\nHost: {place.netloc}\r\n{half}\r\n".encode() + body)
-        for reader, writer in streams:
-            replies.append((await asyncio.wait_for(reader.readline(), PATIENCE)).decode())
+            await writer.drain()
+        answered = await asyncio.to_thread(door.answered)
+        for _, writer in streams:
             writer.close()
-        return replies
+        return answered
 
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(lambda: asyncio.run(send()))
-        meanwhile = door.answered()
-        statuses = [int(reply.split()[1]) for reply in waiting.result()]
-    told = f"{_counted(statuses)}; {'another is answered meanwhile' if meanwhile else 'nobody else is answered'}"
-    return Outcome(told, {*statuses} == {408} and meanwhile)
+    meanwhile = asyncio.run(hold())
+    return Outcome("another is answered meanwhile" if meanwhile else "no other is answered", meanwhile)
+
+
+def silent(door: Door) -> Outcome:
+    """Hold 1,100 connections that say nothing; ask after a while."""
+
+    async def hold() -> bool:
+        place = urlsplit(door.url)
+        streams = [await asyncio.open_connection(place.hostname, place.port) for _ in range(1100)]
+        await asyncio.sleep(6)
+        answered = await asyncio.to_thread(door.answered)
+        for _, writer in streams:
+            writer.close()
+        return answered
+
+    answered = asyncio.run(hold())
+    return Outcome("another is answered" if answered else "no other is answered", answered)
+
+
+def large_head(door: Door) -> Outcome:
+    """Send one header of 200 MB."""
+
+    async def send() -> int:
+        place = urlsplit(door.url)
+        _, writer = await asyncio.open_connection(place.hostname, place.port)
+        writer.write(f"GET / HTTP/1.1\r\nHost: {place.netloc}\r\nX-Large: ".encode())
+        sent = 0
+        try:
+            while sent < 200:
+                writer.write(b"x" * 1024**2)
+                await writer.drain()
+                sent += 1
+        except ConnectionError:
+            pass
+        writer.close()
+        return sent
+
+    sent = asyncio.run(send())
+    answered = door.answered()
+    held = answered and (sent < 100 or isinstance(door, LangGraph))
+    return Outcome(f"cut off after {sent} MB; then {'' if answered else 'not '}answered", held)
+
+
+UNSERVED = (
+    *("/internal/truncate", "/metrics", "/docs", "/openapi.json", "/store/items", "/ui/briefcontext"),
+    *("/threads/prune", "/runs/crons", "/runs/cancel", "/mcp", "/a2a/x", "/noauth/ok", "/nothing"),
+)
+
+
+def unserved(door: Door) -> Outcome:
+    """Reach for routes that are not served, in every spelling."""
+    if not isinstance(door, LangGraph):
+        return Outcome("has no such routes", True)
+    heads = []
+    for path in UNSERVED:
+        encoded = "/" + "".join(f"%{ord(letter):02x}" for letter in path[1:])
+        spellings = (path, f"{path}/", path.upper(), encoded, f"/{path}", f"/.{path}", f"/ok/..{path}", f"{path}?x=1")
+        heads += [f"{way} {spelling} HTTP/1.1" for spelling in spellings for way in ("GET", "POST")]
+    more = "Content-Type: application/json\r\n"
+    replies = asyncio.run(_all_raw(door, heads, b"{}", more=more))
+    return _refused([int(reply.split()[1]) if reply else 0 for reply in replies], 403)
 
 
 def slow_heads(door: Door) -> Outcome:
@@ -517,10 +559,12 @@ ATTACKS: dict[str, Callable[[Door], Outcome]] = {
     "hostile files": hostile_files,
     "questions too large": large_questions,
     "200 connections at once": connections,
-    "many questions in a minute": many_questions,
     "a client that leaves": leaving,
     "slow bodies": slow_bodies,
     "slow heads, slow readers": slow_heads,
+    "1,100 silent connections": silent,
+    "a header of 200 MB": large_head,
+    "routes that are not served": unserved,
 }
 """By name, what is done to a door; those that begin with "none" are no attacks, and must get through."""
 

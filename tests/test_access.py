@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from mcp import Client
 from starlette.testclient import TestClient
 
-from briefcontext.access import MOST_DOCUMENTS, served
+from briefcontext.access import MAX_DOCUMENTS, Access
 from briefcontext.errors import InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import build_graph
@@ -16,86 +16,75 @@ from briefcontext.graphs.long_document import LongDocumentSettings
 from briefcontext.graphs.settings import Settings
 from briefcontext.mcp_server import build_server
 from briefcontext.page.app import create_app
-from tests.conftest import QUESTION, make_documents
+from tests.conftest import QUESTION
 from tests.paths import DOCUMENT, PATHS, SECRET, lay_traps
 from tests.test_sources_pdf import ARTICLE, pdf
 
-DEFAULT = served(Settings, {})
-FILTERS = {"years", "publication_types", "journals", "mesh", "languages"}
+ALL = {"BRIEFCONTEXT_BASES": "trials = /srv/a/b, /srv/guidelines,pubmed:", "BRIEFCONTEXT_MODELS": "openai:a, ollama:b"}
+DEFAULT = Access.from_environment({})
+FREE = {"years", "publication_types", "journals", "mesh", "languages"}
 
 
 def test_by_default_there_is_the_demo_and_no_model() -> None:
-    settings = DEFAULT()
-    assert (settings.knowledge_base, settings.model, settings.document) == ("demo", None, None)
-    assert settings.resolved().knowledge_base == "demo"
+    context = DEFAULT.check(None)
+    assert context == {"knowledge_base": "demo", "model": None}
+    assert DEFAULT.resolved(Settings(**context)).knowledge_base == "demo"
 
 
-@pytest.mark.parametrize("name", [name for name in Settings.model_fields if name not in FILTERS])
+@pytest.mark.parametrize("name", [name for name in Settings.model_fields if name not in FREE])
 def test_no_setting_takes_a_path(name: str) -> None:
-    with pytest.raises(InputError, match=f"{name} = "):
-        DEFAULT(**{name: "/etc/passwd"})
+    with pytest.raises(InputError, match=name):
+        DEFAULT.check({name: "/etc/passwd"})
 
 
-def test_no_model_is_sent_elsewhere() -> None:
-    with pytest.raises(InputError, match="model_arguments"):
-        DEFAULT(model_arguments={"base_url": "http://127.0.0.1:9/v1"})
+def test_settings_that_a_client_may_choose_are_passed_on() -> None:
+    chosen = {"route": "map_reduce", "top_k": 8, "mesh": ["Asthma"], "cross_encoder": "medcpt"}
+    assert DEFAULT.check(chosen) == {**DEFAULT.check(None), **chosen}
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("chosen", "message"),
     [
-        ({"model": "openai:a"}, "model = 'openai:a': none is allowed; the server's owner lists in BRIEFCONTEXT_MODELS"),
-        (
-            {"document": "a.pdf"},
-            "none is allowed; the server's owner lists in BRIEFCONTEXT_DOCUMENTS the names that are",
-        ),
-        (
-            {"knowledge_base": "mine"},
-            "the server's owner lists in BRIEFCONTEXT_BASES the names that",
-        ),
+        ({"model": "openai:a"}, "BRIEFCONTEXT_MODELS"),
+        ({"verify_model": "openai:a"}, "BRIEFCONTEXT_MODELS"),
+        ({"document": "a.pdf"}, "BRIEFCONTEXT_DOCUMENTS"),
+        ({"knowledge_base": "mine"}, "BRIEFCONTEXT_BASES"),
+        ({"model_arguments": {"base_url": "http://127.0.0.1:9/v1"}}, "model_arguments"),
+        ({"file_links": True}, "file_links"),
+        ({"max_concurrent_calls": 4096}, "max_concurrent_calls"),
+        ({"top_k": MAX_DOCUMENTS + 1}, "at most 128"),
+        ({"partition_size": "1024"}, "at most 128"),
+        ({"no_such": 1}, "no_such"),
+        (["top_k"], "mapping"),
     ],
 )
-def test_what_is_not_listed_is_refused_by_the_name_of_the_list(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError) as raised:
-        served(LongDocumentSettings, {})(**given)
-    assert message in str(raised.value)
+def test_what_is_not_allowed_is_refused(chosen: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        DEFAULT.check(chosen)
 
 
 def test_without_a_document_it_is_told_which_may_be_named() -> None:
-    long_document: Any = build_graph(settings=served(LongDocumentSettings, {}))
-    with pytest.raises(InputError, match=r"no document to answer from.*BRIEFCONTEXT_DOCUMENTS"):
+    long_document: Any = build_graph(settings=LongDocumentSettings)
+    with pytest.raises(InputError, match=r"no document to answer from\..* BRIEFCONTEXT_DOCUMENTS"):
         long_document.invoke({"question": QUESTION})
 
 
-def test_a_setting_that_takes_any_text_is_refused_until_it_is_listed() -> None:
-    free = {
-        name
-        for name, field in DEFAULT.model_json_schema()["properties"].items()
-        for kind in field.get("anyOf", [field])
-        if kind.get("type") == "string" and not {"enum", "const"} & {*kind}
-    }
-    assert not free
-
-
 def test_names_stand_for_places_and_the_first_is_the_default() -> None:
-    listed = {
-        "BRIEFCONTEXT_BASES": "trials = /srv/a/b, /srv/guidelines,pubmed:",
-        "BRIEFCONTEXT_MODELS": "openai:a, ollama:b",
-    }
-    kinds = served(Settings, listed)
-    assert (kinds().knowledge_base, kinds().model, kinds().extract_model) == ("trials", "openai:a", None)
-    places = {
-        name: kinds(knowledge_base=name).resolved().knowledge_base for name in ("trials", "guidelines", "pubmed:")
-    }
-    assert places == {"trials": "/srv/a/b", "guidelines": "/srv/guidelines", "pubmed:": "pubmed:"}
-    assert kinds(model="ollama:b", extract_model="openai:a").extract_model == "openai:a"
-    for refused in ({"knowledge_base": "demo"}, {"knowledge_base": "/srv/a/b"}, {"model": "openai:dear"}):
-        with pytest.raises(InputError, match="cannot be used"):
-            kinds(**refused)
+    access = Access.from_environment(ALL)
+    defaults = {"knowledge_base": "trials", "model": "openai:a"}
+    assert access.check({}) == defaults
+    names = ("trials", "guidelines", "pubmed:")
+    places = [access.resolved(Settings(knowledge_base=name)).knowledge_base for name in names]
+    assert places == ["/srv/a/b", "/srv/guidelines", "pubmed:"]
+    assert access.check({"model": "ollama:b", "extract_model": "openai:a"})["model"] == "ollama:b"
+    assert access.check({"model": None})["model"] is None
+    for name in ("demo", "/srv/a/b"):
+        with pytest.raises(InputError, match="is not served"):
+            access.check({"knowledge_base": name})
 
 
 @pytest.mark.parametrize(
-    ("listed", "message"),
+    ("environment", "message"),
     [
         ({"BRIEFCONTEXT_BASES": "a=/x,a=/y"}, "has no name of its own"),
         ({"BRIEFCONTEXT_BASES": "a="}, "or no place"),
@@ -103,42 +92,35 @@ def test_names_stand_for_places_and_the_first_is_the_default() -> None:
         ({"BRIEFCONTEXT_DOCUMENTS": "/no/such/folder"}, "'/no/such/folder' is no folder"),
     ],
 )
-def test_a_list_that_cannot_be_used_says_why(listed: dict[str, str], message: str) -> None:
+def test_a_list_that_cannot_be_used_says_why(environment: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        served(Settings, listed)
+        Access.from_environment(environment)
 
 
 @pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> type[Settings]:
-    """Settings of a server with a folder of documents, full of traps."""
+def access(tmp_path_factory: pytest.TempPathFactory) -> Access:
+    """The lists of a server with a folder of documents, full of traps."""
     folder = tmp_path_factory.mktemp("documents")
     lay_traps(folder)
-    return served(LongDocumentSettings, {"BRIEFCONTEXT_DOCUMENTS": str(folder)})
+    return Access.from_environment({"BRIEFCONTEXT_DOCUMENTS": str(folder)})
 
 
-def test_a_document_of_the_folder_is_answered_from(kinds: type[Settings]) -> None:
-    found = resources.retriever(kinds(document=DOCUMENT)).invoke("toy drug", k=1)
+def test_a_document_of_the_folder_is_answered_from(access: Access) -> None:
+    settings = access.resolved(LongDocumentSettings(**access.check({"document": DOCUMENT})))
+    found = resources.retriever(settings).invoke("toy drug", k=1)
     assert "four points" in found[0].page_content
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_path_is_not_opened(path: str, kinds: type[Settings]) -> None:
-    with pytest.raises(InputError, match="there is no such file here") as raised:
-        resources.retriever(kinds(document=path))
-    assert SECRET not in str(raised.value)
+def test_a_path_is_not_opened(path: str, access: Access) -> None:
+    for refuse in (lambda: access.check({"document": path}), lambda: access.document(path)):
+        with pytest.raises(InputError) as raised:
+            refuse()
+        assert SECRET not in str(raised.value)
 
 
 def test_there_are_fifty_paths() -> None:
     assert len(set(PATHS)) >= 50
-
-
-def test_fewer_documents_are_taken_of_a_client() -> None:
-    with pytest.raises(InputError, match="less than or equal to 128"):
-        DEFAULT(top_k=MOST_DOCUMENTS + 1)
-    built = build_graph(settings=DEFAULT)
-    given: Any = {"question": QUESTION, "documents": make_documents(MOST_DOCUMENTS + 1, about=0)}
-    with pytest.raises(InputError, match="at most 128 are taken"):
-        built.invoke(given, context={})  # type: ignore[arg-type]
 
 
 def test_in_a_process_of_ones_own_everything_stays_free(tmp_path: Path) -> None:
@@ -175,9 +157,16 @@ async def _of_mcp(file: Path) -> str:
 
 
 def _of_langgraph(file: Path) -> str:
-    settings = served(LongDocumentSettings, {"BRIEFCONTEXT_DOCUMENTS": str(file.parent)})
-    graph: Any = build_graph(settings=settings)
-    return str(graph.invoke({"question": ADVERSE}, context={"document": file.name}))
+    access = Access.from_environment({"BRIEFCONTEXT_DOCUMENTS": str(file.parent)})
+
+    class Served(LongDocumentSettings):
+        file_links = False
+
+        def resolved(self) -> Self:
+            return access.resolved(self)
+
+    graph: Any = build_graph(settings=Served)
+    return str(graph.invoke({"question": ADVERSE}, context=access.check({"document": file.name})))
 
 
 async def test_clients_are_told_the_page_of_a_file_and_not_where_it_lies(report: Path) -> None:

@@ -7,20 +7,19 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
-from starlette.testclient import TestClient
 
 from briefcontext.graphs.graph import graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.guard import Limits
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.sources.files import open_sources
 from briefcontext.knowledge.store.filters import WIDEN
-from briefcontext.mcp_server import build_server, http_app
+from briefcontext.mcp_server import build_server
 from tests.command_line import command_line
 from tests.forked_python import ForkedPython, run_forked
 from tests.loopback import PATIENCE
@@ -270,12 +269,30 @@ async def test_another_sites_page_cannot_call_it(served: str) -> None:
     assert answered.status_code in (403, 421)
 
 
-@pytest.mark.parametrize("method", ['"tools/call"', '"tools\\/call"', '"\\u0074ools/call"'])
-def test_a_call_counts_however_its_name_is_written(method: str) -> None:
-    called = f'{{"jsonrpc": "2.0", "id": 1, "method": {method}, "params": {{"name": "search", "arguments": {{}}}}}}'
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-    app = http_app(build_server(Settings()), limits=Limits(questions_per_minute=2))
-    with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1)) as client:
-        replies = [client.post("/mcp", content=called, headers=headers) for _ in range(3)]
-    assert [reply.status_code for reply in replies] == [200, 200, 429]
-    assert "query" in replies[0].text
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("request_id", "method", "params"),
+    [
+        (2, "tools/call", {"name": "ask", "arguments": {"question": "Is it \ud800 so?"}}),
+        (2, "tools/call", {"name": "search", "arguments": {"query": "\udfff dose"}}),
+        (2, "tools/\ud800", {}),
+        ("2\ud800", "tools/list", {}),
+    ],
+)
+def test_a_request_with_a_lone_surrogate_gets_a_reply(request_id: Any, method: str, params: dict[str, Any]) -> None:
+    about = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    requests = [
+        {"id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", **about}},
+        {"method": "notifications/initialized"},
+        {"id": request_id, "method": method, "params": params},
+    ]
+    server = Popen([sys.executable, "-m", "briefcontext", "mcp"], stdin=PIPE, stdout=PIPE, text=True)
+    with server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for request in requests:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **request}) + "\n")
+        server.stdin.flush()
+        replies = [json.loads(server.stdout.readline()) for _ in range(2)]
+        server.kill()
+    assert str(replies[1]["id"]).startswith("2")

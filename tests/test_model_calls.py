@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import time
+import traceback
 from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
@@ -15,6 +16,7 @@ from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from briefcontext.chains.citation import assign_keys
 from briefcontext.chains.llm_reader import LLMReader
@@ -23,10 +25,11 @@ from briefcontext.chains.model.call import MAX_WAIT, Model, Reply, Request
 from briefcontext.chains.model.chat_model import model_key
 from briefcontext.chains.model.event_loop import wait_for
 from briefcontext.chains.model.limits import CallBudget
+from briefcontext.chains.model.secrets import redacted
 from briefcontext.chains.model.usage import summarise
 from briefcontext.chains.question import check_question
 from briefcontext.chains.reader import Extraction
-from briefcontext.errors import InputError, ModelCallError, ModelSetupError
+from briefcontext.errors import InputError, ModelCallError, ModelError, ModelSetupError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
 from tests.conftest import QUESTION, FixedRetriever, make_documents
@@ -559,3 +562,39 @@ def test_a_cache_that_cannot_be_opened_is_an_input_error(place: str, named: str,
     with pytest.raises(InputError, match="cache of model calls") as caught:
         LLMReader(named, arguments={"cache": str(path)})
     assert "\n" not in str(caught.value)
+
+
+KEY = "sk-toy-0123456789abcdef"
+ECHOES = {
+    "the key": KEY,
+    "a header": f"headers: {{'Authorization': 'Bearer {KEY}'}}",
+    "another key": "Incorrect API key provided: sk-proj-abcdefghijklmnop.",
+    "a token": "Bearer 0123-another-token was refused",
+}
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 429, 500])
+@pytest.mark.parametrize("echo", ECHOES)
+def test_a_key_in_a_servers_error_is_not_repeated(echo: str, status: int, server: OpenAIServer) -> None:
+    body = json.dumps({"error": {"message": f"No: {ECHOES[echo]}"}}).encode()
+    server.script = lambda call: Sent(status=status, raw=body)
+    chat = ChatOpenAI(model=next(_names), base_url=server.url, api_key=SecretStr(KEY), max_retries=0)
+    with pytest.raises(ModelError) as raised:
+        wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=0, max_retries=1)))
+    shown = "".join(traceback.format_exception(raised.value))
+    assert "[key]" in str(raised.value)
+    assert not any(secret in shown for secret in (KEY, "abcdefghijklmnop", "0123-another"))
+
+
+def test_a_key_of_no_known_shape_is_not_repeated(server: OpenAIServer) -> None:
+    key = "a-key-of-its-own-shape"
+    server.script = lambda call: Sent(status=401, raw=json.dumps({"error": {"message": key}}).encode())
+    chat = ChatOpenAI(model=next(_names), base_url=server.url, api_key=SecretStr(key), max_retries=0)
+    with pytest.raises(ModelError) as raised:
+        wait_for(Model(chat).ask(HELLO, CallBudget(retry_wait=0, max_retries=0)))
+    assert key not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["openai:gpt-4o-mini-2024-07-18", "claude-sonnet-4-20250514"])
+def test_the_name_of_a_model_is_no_key(name: str) -> None:
+    assert redacted(name) == name

@@ -19,13 +19,13 @@ from langchain_openai import ChatOpenAI
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from briefcontext.access import MOST_DOCUMENTS
+from briefcontext.access import MAX_DOCUMENTS
 from briefcontext.chains.passage_reader import PassageReader
 from briefcontext.commands.serve import access_token
 from briefcontext.errors import InputError
 from briefcontext.graphs.graph import build_graph
 from briefcontext.graphs.settings import Settings
-from briefcontext.guard import Limits
+from briefcontext.guard import MAX_BODY_BYTES
 from briefcontext.knowledge.build import build_knowledge_base
 from briefcontext.knowledge.encoders import load_encoder
 from briefcontext.knowledge.knowledge_base import KnowledgeBase
@@ -67,8 +67,8 @@ def asked(app: Starlette, **question: Any) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def demo() -> Starlette:
-    """The page as it is without any argument, but for a client who asks much."""
-    return create_app(limits=Limits(questions_per_minute=10_000))
+    """The page without any argument."""
+    return create_app()
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_settings_and_options_reach_the_model(mapped: Starlette, server: OpenAIS
         ({"options": ["yes", "no"]}, "mapping"),
         ({"settings": ["top_k"]}, "mapping"),
         ({"settings": {"top_k": 0}}, "top_k"),
-        ({"settings": {"top_k": MOST_DOCUMENTS + 1}}, f"at most {MOST_DOCUMENTS}"),
+        ({"settings": {"top_k": MAX_DOCUMENTS + 1}}, f"at most {MAX_DOCUMENTS}"),
         ({"settings": {"nothing": 1}}, "'nothing' cannot be set"),
         ({"settings": {"years": [2020, 2010]}}, "years"),
         ({"settings": {"publication_types": [5]}}, "publication_types"),
@@ -227,7 +227,7 @@ def test_no_choice_names_a_file_or_a_model() -> None:
         (b'["x"]', "application/json", 400),
         (b"\xff\xfe", "application/json", 400),
         (b"[" * 100_000, "application/json", 400),
-        (b'{"question": "' + b"x" * Limits.body_bytes + b'"}', "application/json", 413),
+        (b'{"question": "' + b"x" * MAX_BODY_BYTES + b'"}', "application/json", 413),
     ],
 )
 def test_bodies_that_are_no_question_are_refused(body: bytes, kind: str, status: int, demo: Starlette) -> None:
@@ -238,7 +238,7 @@ def test_bodies_that_are_no_question_are_refused(body: bytes, kind: str, status:
 
 def test_a_body_of_no_stated_length_is_limited_too(demo: Starlette) -> None:
     def pieces() -> Iterator[bytes]:
-        for _ in range(Limits.body_bytes // 1024 + 1):
+        for _ in range(MAX_BODY_BYTES // 1024 + 1):
             yield b"x" * 1024
 
     response = client(demo).post("/api/ask", content=pieces(), headers={"Content-Type": "application/json"})
@@ -445,7 +445,7 @@ def test_settings_are_described_with_bounds_and_values() -> None:
     assert all(setting["description"] and setting["label"] for setting in described.values())
     assert described["route"]["values"] == ["auto", "map_reduce", "vanilla", "order_preserving"]
     assert (described["route"]["default"], described["top_k"]["default"]) == ("vanilla", 8)
-    assert (described["top_k"]["minimum"], described["top_k"]["maximum"]) == (1, MOST_DOCUMENTS)
+    assert (described["top_k"]["minimum"], described["top_k"]["maximum"]) == (1, MAX_DOCUMENTS)
     assert (described["years"]["type"], described["years"]["default"]) == ("years", None)
 
 

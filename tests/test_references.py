@@ -7,6 +7,7 @@ from typing import Any
 import bibtexparser
 import pytest
 import rispy
+from hypothesis import given, settings, strategies as st
 from langchain_core.documents import Document
 
 from briefcontext.chains.citation import assign_keys, cite, number_citations
@@ -179,3 +180,24 @@ def test_ask_prints_references_and_nothing_else(
     assert code == 2
     assert "--references and --json" in said
     assert run("--references", "endnote")[0] == 2
+
+
+HOSTILE = st.text(st.sampled_from('ab1{}\\"@%#,=-\n\r\u2028 ')) | st.sampled_from(
+    ["}\n}\n@article{x,\n title = {y}", "\nER  - \n\nTY  - JOUR\nTI  - y", "10.1/x}}@misc{y,", "x\\"]
+)
+FIELDS = ("title", "journal", "volume", "issue", "pages", "doi", "url")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.fixed_dictionaries(dict.fromkeys(FIELDS, HOSTILE)), st.lists(HOSTILE, max_size=3))
+def test_no_field_opens_another_entry(fields: dict[str, str], authors: list[str]) -> None:
+    _, [reference], _ = cited(passage(0))
+    references: Any = [{**reference, **fields, "authors": authors}, reference]
+    library = bibtexparser.parse_string(write_references(references, "bibtex"))
+    assert not library.failed_blocks
+    assert [len(blocks) for blocks in (library.entries, library.blocks)] == [2, 2]
+    assert library.entries[1]["doi"] == TRIAL["doi"]
+    entries = rispy.loads(write_references(references, "ris"))
+    assert len(entries) == 2
+    assert entries[1]["doi"] == TRIAL["doi"]
+    assert set(entries[0]) <= set(entries[1]) | {"title", "notes"}

@@ -100,6 +100,10 @@ def index(
     on: Annotated[
         Literal["ray"] | None, typer.Option(help="Encode and write on a Ray cluster: RAY_ADDRESS, or a local one.")
     ] = None,
+    max_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Time for reading a file, or a record of a large one.")
+    ] = 30.0,
+    max_memory: Annotated[float, typer.Option(min=0.1, help="Memory for reading a file, in gigabytes.")] = 1.0,
     sync: Annotated[
         bool,
         typer.Option("--sync", help="Remove what the base has of these files and folders that is gone from them."),
@@ -111,6 +115,7 @@ def index(
     from briefcontext.knowledge.build.files import gone_records
     from briefcontext.knowledge.encoders.sentence_transformer import full_name
     from briefcontext.knowledge.sources.files import SkippedFile, open_sources
+    from briefcontext.knowledge.sources.limited import ReadLimits
     from briefcontext.knowledge.store.manifest import Manifest
 
     place = place_to_build(kb)
@@ -120,6 +125,7 @@ def index(
         fields=assignments(field or [], "Field", "FIELD=COLUMN, for example id=doc"),
         loader=loader,
         loader_arguments=values(loader_arguments or []),
+        limits=ReadLimits(max_seconds, max_memory),
     )
     # All that can be refused is refused before weights are loaded, or downloaded.
     manifest = Manifest.latest(place)

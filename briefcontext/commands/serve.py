@@ -10,6 +10,10 @@ import typer
 from briefcontext.commands import options as shared
 from briefcontext.errors import InputError, needing
 
+MAX_CONNECTIONS = 512
+"""More get a 503."""
+MAX_HEADER_BYTES = 64 * 1024
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
@@ -137,10 +141,21 @@ def _address(listener: socket.socket, host: str) -> str:
 
 
 def _run(app: "ASGIApp", listener: socket.socket) -> None:
-    """Serve until interrupted. The client's address counts where there is no token, so no header may set it."""
+    """Serve until interrupted. No header sets the client's address, which counts without a token."""
     import uvicorn
 
+    from briefcontext.connections import Connection
+
     config = uvicorn.Config(
-        app, proxy_headers=False, server_header=False, log_level="warning", timeout_graceful_shutdown=3
+        app,
+        http=Connection,
+        ws="none",
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        limit_concurrency=MAX_CONNECTIONS,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=3,
+        timeout_keep_alive=5,
     )
     uvicorn.Server(config).run(sockets=[listener])

@@ -1,7 +1,6 @@
 """The page's web application: static files, what the page needs to know, and questions answered as they go."""
 
 import asyncio
-import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.resources import files
@@ -19,16 +18,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from briefcontext.access import check
 from briefcontext.chains.question import check_earlier, check_question
 from briefcontext.errors import BriefContextError, InputError
 from briefcontext.graphs import resources
 from briefcontext.graphs.graph import graph as ready_made
 from briefcontext.graphs.settings import Settings
-from briefcontext.guard import Guard, Limits, checked_tokens, refusal
+from briefcontext.guard import Guard, checked_tokens, explain, read_json
 from briefcontext.knowledge.demo import demo_questions
 from briefcontext.knowledge.knowledge_base import DEMO
 from briefcontext.knowledge.store.filters import LABELLED
-from briefcontext.page.choices import choose, describe
+from briefcontext.page.choices import describe
 from briefcontext.page.lines import JSONLines, listed, run
 from briefcontext.page.reading import MOST_PAGES
 from briefcontext.page.uploads import MOST_BODY_BYTES, MOST_BYTES, kinds, read_file, run_over
@@ -57,7 +57,6 @@ def create_app(
     *,
     token: str | None = None,
     graph: CompiledStateGraph[Any, Any, Any, Any] = ready_made,
-    limits: Limits | None = None,
     uploads: bool = False,
 ) -> Starlette:
     """Make the page, an ASGI application that is served alone, behind its guard.
@@ -68,21 +67,15 @@ def create_app(
         token: what a client must send as a Bearer token, or several, with spaces between. Without one, only this
             machine may ask.
         graph: a graph of your own, from `build_graph`.
-        limits: what one client may send and ask. By default what the environment says.
         uploads: whether people may ask over a file of theirs, which is kept nowhere.
 
     Raises:
-        InputError: the token is too short, or cannot stand in a header; a limit in the environment is none; or
-            `uploads` on a system without limits for a process.
+        InputError: the token cannot be used, or `uploads` on a system without limits for a process.
     """
     tokens = () if token is None else checked_tokens(token)
-    limits, large = limits or Limits.from_environment(), {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
-    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), asked=_asked, limits=limits, large=large)
+    large = {_ASK_FILE: MOST_BODY_BYTES} if uploads else {}
+    guard = Middleware(Guard, tokens=tokens, open_paths=open_paths(), large=large)
     return create_page(settings, graph=graph, guard=guard, uploads=uploads)
-
-
-def _asked(path: str, body: bytes) -> tuple[int, bytes]:
-    return int(path.endswith(("/api/ask", _ASK_FILE))), body
 
 
 def open_paths() -> set[str]:
@@ -120,7 +113,7 @@ def create_page(
     async def ask(request: Request) -> Response:
         given = await _read_json(request)
         question = _question(given)
-        settings = choose(fixed, given.get("settings"))
+        settings = check(given.get("settings"), fixed)
         dense = settings.retrieval.replace("hybrid", "dense")  # Of hybrid search the dense order is compared.
         ranking = "retrieved" if own else "re-ranked" if settings.cross_encoder else dense
         return JSONLines(run(graph, question, settings, ranking=ranking))
@@ -128,7 +121,7 @@ def create_page(
     async def ask_file(request: Request) -> Response:
         given = await _read_json(request)
         question = _question(given)
-        settings = choose(_over_one_file(fixed), given.get("settings"))
+        settings = check(given.get("settings"), _over_one_file(fixed))
         return JSONLines(run_over(await read_file(given.get("file")), question, settings))
 
     async def whole_source(request: Request) -> Response:
@@ -139,7 +132,7 @@ def create_page(
         return JSONResponse(listed(found))
 
     async def count(request: Request) -> Response:
-        settings = choose(fixed, (await _read_json(request)).get("settings"))
+        settings = check((await _read_json(request)).get("settings"), fixed)
         counted = None if own else await asyncio.to_thread(resources.filtered, settings)
         if counted is None:
             raise HTTPException(404, "What is read here cannot be counted.")
@@ -173,9 +166,7 @@ class _SecurityHeaders:
 
 
 def _explain(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        return refusal(error.status_code, error.detail, headers=error.headers)
-    return refusal(400, str(error), kind=type(error).__name__)
+    return explain(error)
 
 
 def _assets() -> dict[str, Response]:
@@ -237,10 +228,7 @@ async def _read_json(request: Request) -> Mapping[str, Any]:
     Raises:
         HTTPException: it is none (400).
     """
-    try:
-        given = json.loads(await request.body())
-    except (ValueError, RecursionError):
-        given = None
+    given = read_json(await request.body())
     if not isinstance(given, dict):
         raise HTTPException(400, 'The request is not a JSON object. Send {"question": "…"}.')
     return given

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from briefcontext.access import MOST_DOCUMENTS
-from briefcontext.errors import InputError
+from briefcontext.access import MAX_DOCUMENTS
 from briefcontext.graphs.settings import Settings
 from briefcontext.knowledge.study_type import StudyType
 
@@ -61,26 +60,6 @@ def _describe(name: str, schema: Mapping[str, Any], default: Any, labels: Sequen
         "type": kind,
         "default": default,
         "minimum": schema.get("minimum"),
-        "maximum": MOST_DOCUMENTS if name in _COUNTS else schema.get("maximum"),
+        "maximum": MAX_DOCUMENTS if name in _COUNTS else schema.get("maximum"),
         "values": None if offered is None else list(offered),
     }
-
-
-def choose(settings: Settings, chosen: object) -> Settings:
-    """Return the server's settings with those that were chosen on the page.
-
-    Raises:
-        InputError: a setting that the page may not choose, or a value out of its range.
-    """
-    if chosen is None:
-        return settings
-    if not isinstance(chosen, Mapping):
-        raise InputError(f"Settings must be a mapping of name to value, not {type(chosen).__name__}.")
-    for name in chosen:
-        if name not in CHOICES:
-            raise InputError(f"{name!r} cannot be set from the page. These can: {', '.join(CHOICES)}.")
-    made = type(settings)(**{**settings.model_dump(), **chosen})
-    for name in _COUNTS:
-        if getattr(made, name) > max(MOST_DOCUMENTS, getattr(settings, name)):
-            raise InputError(f"{name} = {getattr(made, name)}: from the page, it can be at most {MOST_DOCUMENTS}.")
-    return made

@@ -36,6 +36,8 @@ _KINDS = (
     *(".pdf", ".docx", ".html", ".htm", ".txt", ".md", ".nxml", ".xml"),
     *(".epub", ".odt", ".pptx", ".rtf", ".tex"),
 )
+_AT_ONCE = asyncio.Semaphore(2)
+"""Files that are read at once, of all visitors together."""
 _ENVIRONMENT = ("LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR")
 """What a process that reads a stranger's file knows of this one's; keys of models are not among it."""
 
@@ -60,7 +62,8 @@ async def read_file(given: object, seconds: float = SECONDS) -> Document:
         raise InputError(f"{name} is of no kind that can be read here: {', '.join(kinds())}. Save it as one of these.")
     if len(content) > MOST_BYTES // 3 * 4 + 4:
         raise InputError(f"{name} is larger than {MOST_BYTES // 1024**2} MiB. Give a part of it.")
-    told = await _told_of(json.dumps({"name": name, "content": content}).encode(), seconds)
+    async with _AT_ONCE:
+        told = await _told_of(json.dumps({"name": name, "content": content}).encode(), seconds)
     if told is None:
         raise InputError(f"{name} could not be read in {seconds} seconds and the memory for it. It may be damaged.")
     if "error" in told:

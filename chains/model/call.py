@@ -28,8 +28,9 @@ from briefcontext.chains.model.chat_model import (
 from briefcontext.chains.model.event_loop import on_loop
 from briefcontext.chains.model.limits import CallBudget, limiter_for
 from briefcontext.chains.model.reply import Cut, cut_message, cut_off, cut_warning, reply_words
+from briefcontext.chains.model.secrets import keys_of, redacted
 from briefcontext.chains.model.usage import ModelCall
-from briefcontext.errors import ModelCallError, ModelSetupError, one_line
+from briefcontext.errors import ModelCallError, ModelError, ModelSetupError, one_line
 from briefcontext.prompts import BUNDLED, Prompts
 
 CHARACTERS_PER_TOKEN = 3.0
@@ -95,6 +96,7 @@ class Model:
     ) -> None:
         chat = model if isinstance(model, Runnable) else open_chat_model(model, **(arguments or {}))
         self.chat = counting_streamed_tokens(chat)
+        self._keys = keys_of(self.chat)
         self.name = model if isinstance(model, str) else model_name(model)
         self.prompts = prompts
         self._limiter_key = model_key(self.chat)
@@ -122,8 +124,10 @@ class Model:
         """
         try:
             return await on_loop(self._ask(request, budget))
-        except RefusedError as error:
-            raise ModelCallError(str(error)) from error
+        except ModelError as error:
+            kind = ModelCallError if isinstance(error, RefusedError) else type(error)
+            # Its cause may quote the key, and would be shown with it.
+            raise kind(redacted(str(error), self._keys)) from None
 
     async def _ask(self, request: Request, budget: CallBudget) -> Reply:
         """Make a call; where its form is refused, as plain text, and so from then on if that is taken."""

@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core import exceptions as langchain_errors
 from langchain_core.language_models import BaseChatModel
 
+from briefcontext.chains.model.secrets import redacted
 from briefcontext.errors import MissingExtraError, ModelCallError, ModelError, ModelSetupError, one_line, retry_after
 
 _MOST_TOKENS = {"ollama": "num_predict"}
@@ -51,9 +52,10 @@ def open_chat_model(
             chat = init_chat_model(model, model_provider=provider, **{"max_retries": 0, **kwargs})
     except ImportError as error:
         raise MissingExtraError(f"Model {name!r} needs a package that is not installed: {one_line(error)}") from error
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - its cause may quote the key
         advice = f"Set {provider.upper()}_API_KEY." if "key" in str(error) else "Check the provider's name and package."
-        raise ModelSetupError(f"Model {name!r} cannot be opened: {one_line(error)} {advice}") from error
+        problem = redacted(one_line(error))
+        raise ModelSetupError(f"Model {name!r} cannot be opened: {problem} {advice}") from None
     if cache is not None:
         from briefcontext.chains.model.reply_cache import ReplyCache
 

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from io import BufferedIOBase
@@ -17,6 +17,7 @@ from briefcontext.errors import InputError, KnowledgeBaseError, MissingExtraErro
 from briefcontext.files import lone_surrogate, sha256
 from briefcontext.knowledge.sources.exports import is_medline, read_medline, read_ris
 from briefcontext.knowledge.sources.jats import ROOTS, read_jats
+from briefcontext.knowledge.sources.limited import LimitedFile, ReadLimits
 from briefcontext.knowledge.sources.loaders import LOADERS, load, loader_class
 from briefcontext.knowledge.sources.medcpt_embeddings import PARTS, MedCPTEmbeddings, part_beside
 from briefcontext.knowledge.sources.office import read_office
@@ -93,6 +94,7 @@ COLLECTIONS: dict[str, Callable[..., Iterator[Entry]]] = {
 }
 
 AUTO = "auto"
+DEFAULT_LIMITS = ReadLimits()
 _ADVICE = f"Known formats: {', '.join(ENDINGS)}; index --format names one."
 
 
@@ -133,6 +135,7 @@ def open_sources(
     fields: Mapping[str, str] | None = None,
     loader: str | None = None,
     loader_arguments: Mapping[str, object] | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
 ) -> list[Source]:
     """Open the sources of files, folders and globs, plain or gzipped.
 
@@ -147,6 +150,8 @@ def open_sources(
             default `tables.COLUMNS`.
         loader: a document loader of LangChain that reads all files, as `module:Class`.
         loader_arguments: arguments for the loader after the path.
+        limits: the time and memory for reading a file, in a process that ends beyond them. A file
+            beyond them is a reject. Loaders and arrays of vectors are read without.
 
     Raises:
         InputError: the format, a field or the loader is not known, or does not go with another.
@@ -168,7 +173,7 @@ def open_sources(
             return _open_loaded(file, reads_all, loader_arguments or {})
         if file.found_by == "folder" and format != AUTO and not file.is_named_as(format):
             raise UnreadableError(f"its name does not end on {' or '.join(ENDINGS[format])}")
-        return _open_read(file, _detected_format(file) if format == AUTO else format, columns)
+        return _open_read(file, _detected_format(file) if format == AUTO else format, columns, limits)
 
     opened, left_out = dict[Path, FileSource](), list[SkippedFile]()
     for path in [paths] if isinstance(paths, str | Path) else paths:
@@ -221,7 +226,7 @@ def _detected_format(file: FoundFile) -> str:
     return "jats" if root in ROOTS else "pubmed"
 
 
-def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
+def _open_read(file: FoundFile, format: str, columns: Columns, limits: ReadLimits) -> FileSource:
     if format == "medcpt":
         return MedCPTEmbeddings(file.path, name=file.name)
     read: Callable[..., Iterator[Entry]]
@@ -237,9 +242,12 @@ def _open_read(file: FoundFile, format: str, columns: Columns) -> FileSource:
         read = (COLLECTIONS | WHOLE_FILES)[format]
         if format == "pdf":
             read = partial(read, url=file.path.resolve().as_uri())
+    if limits != DEFAULT_LIMITS:  # A file that was beyond them is read again.
+        options.append(list(astuple(limits)))
     reading = [format, READER_VERSION, *options]
     id = file.document_id if format in WHOLE_FILES else None
-    return FileSource(file.path, read, name=file.name, reading=reading, document_id=id)
+    name = file.name
+    return LimitedFile(file.path, read, name=name, reading=reading, document_id=id, limits=limits)
 
 
 def _open_loaded(

@@ -190,7 +190,11 @@ class Table:
         _refuse_after_fork()
         try:
             yield
-        except (OSError, RuntimeError, ValueError) as error:
+        except BaseException as error:
+            # Damaged files can make Lance's Rust code panic, which is no Exception in Python.
+            panics = type(error).__module__ == "pyo3_runtime"
+            if not (panics or isinstance(error, OSError | RuntimeError | ValueError)):
+                raise
             what = str(error).split(", /", 1)[0].strip()
             raise KnowledgeBaseError(
                 f"{self.uri} cannot be used ({what}): free space or permissions if that is what it says; else run the "

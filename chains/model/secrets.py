@@ -1,0 +1,29 @@
+"""Keys of providers, which no message may repeat: servers echo them in their errors."""
+
+import re
+from collections.abc import Iterable
+
+from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
+
+MIN_KEY_CHARACTERS = 8
+"""A shorter one is a placeholder, such as `none`, for a server without keys."""
+_KEY = re.compile(
+    r"(?<=bearer )\s*[^\s\"',;}\]]+|\b(?:sk|gsk|hf|nvapi|pplx|r8|xai)[-_][\w-]{8,}|\bAIza[\w-]{20,}",
+    re.IGNORECASE,
+)
+"""The value of a bearer token, and the keys of well-known providers."""
+
+
+def keys_of(chat: BaseChatModel) -> list[str]:
+    """Return the keys that a chat model was opened with."""
+    secrets = [value for value in vars(chat).values() if isinstance(value, SecretStr)]
+    keys = [secret.get_secret_value() for secret in secrets]
+    return [key for key in keys if len(key) >= MIN_KEY_CHARACTERS]
+
+
+def redacted(message: str, keys: Iterable[str] = ()) -> str:
+    """Return a message with `[key]` for each of the keys, and for what has a key's shape."""
+    for key in keys:
+        message = message.replace(key, "[key]")
+    return _KEY.sub("[key]", message)
